@@ -1,0 +1,60 @@
+"""Physics-embedded neural networks: equivariant networks on meshes that obey boundary conditions exactly."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pennpde.checkpoints import load_pretrained as load_pretrained
+    from pennpde.conditions import Case as Case
+    from pennpde.conditions import Dirichlet as Dirichlet
+    from pennpde.conditions import Neumann as Neumann
+    from pennpde.conditions import batch as batch
+    from pennpde.layers import Divergence as Divergence
+    from pennpde.layers import Gradient as Gradient
+    from pennpde.layers import Laplacian as Laplacian
+    from pennpde.layers import dot as dot
+    from pennpde.mesh import Mesh as Mesh
+    from pennpde.network import PENN as PENN
+    from pennpde.network import SCALAR as SCALAR
+    from pennpde.network import VECTOR as VECTOR
+    from pennpde.network import Equation as Equation
+    from pennpde.operators import Operators as Operators
+    from pennpde.solver import BarzilaiBorwein as BarzilaiBorwein
+    from pennpde.training import fit as fit
+
+__version__ = "0.1.0"
+
+# Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.
+_MODULE_OF = {
+    "Mesh": "mesh",
+    "Operators": "operators",
+    "Case": "conditions",
+    "Dirichlet": "conditions",
+    "Neumann": "conditions",
+    "batch": "conditions",
+    "Divergence": "layers",
+    "Gradient": "layers",
+    "Laplacian": "layers",
+    "dot": "layers",
+    "BarzilaiBorwein": "solver",
+    "PENN": "network",
+    "Equation": "network",
+    "SCALAR": "network",
+    "VECTOR": "network",
+    "fit": "training",
+    "load_pretrained": "checkpoints",
+}
+
+__all__ = ["__version__", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'pennpde' has no attribute {name!r}; its names are {sorted(_MODULE_OF)}")
+    value = getattr(import_module(f"pennpde.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
