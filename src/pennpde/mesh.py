@@ -150,14 +150,15 @@ class Mesh:
     @cached_property
     def normals(self) -> Float[Tensor, "points space"]:
         """The outward unit normal of each point of the boundary, zero inside."""
-        return self._normals_from(np.arange(len(self.facets)))
+        return self.normals_of_facets(np.arange(len(self.facets)))
 
     def point_normals(self, patch_names: Iterable[str]) -> Float[Tensor, "points space"]:
         """The unit normals of points from the facets of these patches alone, zero elsewhere."""
         chosen = [self.patch(name).facets for name in patch_names]
-        return self._normals_from(np.unique(np.concatenate([np.zeros(0, np.int64), *chosen])))
+        return self.normals_of_facets(np.unique(np.concatenate([np.zeros(0, np.int64), *chosen])))
 
-    def _normals_from(self, chosen: np.ndarray) -> Float[Tensor, "points space"]:
+    def normals_of_facets(self, chosen: np.ndarray) -> Float[Tensor, "points space"]:
+        """The unit normals of points from these facets alone, zero elsewhere."""
         # Each facet gives its unit normal divided by its number of points, whatever its area: a corner's normal then
         # does not depend on how finely the mesh is graded towards it, and it is what the published networks use.
         facets = self.facets.take(chosen)
@@ -165,6 +166,7 @@ class Mesh:
         sums = np.stack(
             [np.bincount(facets.connectivity, share, minlength=self.number_of_points) for share in shares.T], axis=1
         )
+        sums = sums.astype(float)  # without facets NumPy counts in integers
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         # The two sides of a thin plate cancel: what rounding leaves has no direction.
         return torch.from_numpy(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-12))

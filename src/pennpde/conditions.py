@@ -1,0 +1,430 @@
+"""Boundary conditions, and the boundary value problem that they belong to.
+
+`Case` is what every network takes and every dataset gives: a mesh, the fields at the start, the conditions of each
+unknown, the parameters of the equation and, for training, the fields that should come out. It is loose at the door
+(numbers, vectors, arrays, conditions by patch name) and tight inside (tensors over all points, with masks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from pennpde.mesh import Mesh
+from pennpde.operators import Operators
+
+Value = float | Sequence[float] | np.ndarray | Tensor
+"""A number, a vector of space, or one of these for each point."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet:
+    """Prescribed values of one unknown. A point is prescribed whole, all components together."""
+
+    mask: Bool[Tensor, " points"]
+    values: Float[Tensor, "points *axes"]
+    """Zero where nothing is prescribed: a NaN there would poison the gradients of the boundary encoder."""
+
+    def apply(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
+        """The field with the prescribed values in place, bit for bit."""
+        mask = self.mask.reshape(-1, *[1] * (values.ndim - 1))
+        prescribed = self.values
+        if prescribed.ndim < values.ndim:  # a trailing axis of times: the condition holds at each
+            prescribed = prescribed.reshape(*prescribed.shape, *[1] * (values.ndim - prescribed.ndim))
+        return torch.where(mask, prescribed.to(values.dtype), values)
+
+
+@dataclass(frozen=True, eq=False)
+class Neumann:
+    """Prescribed normal derivatives of one unknown, with the normals of its own Neumann patches (zero elsewhere)."""
+
+    mask: Bool[Tensor, " points"]
+    normals: Float[Tensor, "points space"]
+    normal_derivative: Float[Tensor, "points *axes"]
+
+
+@dataclass(frozen=True, eq=False)
+class Slip:
+    """A vector unknown without normal component: a slip wall or a plane of symmetry."""
+
+    mask: Bool[Tensor, " points"]
+    normals: Float[Tensor, "points space"]
+    """Zero off the slip points, so that the projection needs no mask."""
+
+    def apply(
+        self, values: Float[Tensor, "points space *channels"]
+    ) -> Float[Tensor, "points space *channels"]:
+        normals = self.normals.reshape(*self.normals.shape, *[1] * (values.ndim - 2)).to(values.dtype)
+        return values - normals * (normals * values).sum(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One boundary value problem, or a batch of them side by side.
+
+    Args:
+        mesh: The mesh with its named patches.
+        initial: The unknowns at the start, by name. A number is a scalar field, `space` numbers are a vector field, an
+            array over the points is itself.
+        dirichlet: By unknown, then by patch, the prescribed values. Where two patches share a point, **the later one
+            in the given order wins**.
+        neumann: By unknown, then by patch, the prescribed normal derivatives. A number in place of the patches stands
+            for all of the boundary that has no Dirichlet or slip condition of this unknown.
+        slip: By unknown, the patches without normal component.
+        parameters: Numbers of the equation, or vectors of space, by name.
+        features: Further known fields over the points, by name.
+        targets: The fields that should come out. Named as an unknown they may have a trailing axis of output times.
+        name: What the case is called in records and messages.
+        sizes: Number of points of each case of a batch; leave it to `batch`.
+    """
+
+    mesh: Mesh
+    initial: Mapping[str, Any]
+    dirichlet: Mapping[str, Any] = field(default_factory=dict)
+    neumann: Mapping[str, Any] = field(default_factory=dict)
+    slip: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    features: Mapping[str, Any] = field(default_factory=dict)
+    targets: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    sizes: tuple[int, ...] = ()
+    cached_operators: Mapping[str, Operators] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.sizes:
+            return  # made by `replace`, `to`, `moved` or `batch` of what was checked before
+        number = self.mesh.number_of_points
+        initial = {
+            name: _field(value, self.mesh, f"initial[{name!r}]") for name, value in self.initial.items()
+        }
+        for kind in ("dirichlet", "neumann", "slip"):
+            if unknown := getattr(self, kind).keys() - initial.keys():
+                raise KeyError(
+                    f"{kind} names {sorted(unknown)}, but the unknowns of the case are {sorted(initial)}: give each "
+                    "unknown an initial field."
+                )
+        slip = {name: self._resolve_slip(name, given, initial[name]) for name, given in self.slip.items()}
+        dirichlet = {
+            name: self._resolve_dirichlet(name, self.dirichlet.get(name, {}), initial[name])
+            for name in initial
+        }
+        neumann = {
+            name: self._resolve_neumann(name, self.neumann.get(name, {}), initial[name]) for name in initial
+        }
+        settled = {
+            "initial": initial,
+            "dirichlet": dirichlet,
+            "neumann": neumann,
+            "slip": slip,
+            "parameters": {
+                name: _parameter(name, value, self.mesh) for name, value in self.parameters.items()
+            },
+            "features": {
+                name: _field(value, self.mesh, f"features[{name!r}]") for name, value in self.features.items()
+            },
+            "targets": {name: _target(name, value, number) for name, value in self.targets.items()},
+            "sizes": (number,),
+        }
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def operators(self) -> Mapping[str, Operators]:
+        """The differential operators of each unknown, with its own Neumann boundary; assembled once."""
+        if self.cached_operators is None:
+            like = next(iter(self.initial.values()))
+            made: dict[str, Operators] = {}
+            for name, neumann in self.neumann.items():
+                assembled = Operators.from_normals(
+                    self.mesh.points, self.mesh.edges, neumann.normals.to("cpu", self.mesh.points.dtype)
+                )
+                made[name] = assembled.to(like.dtype, like.device)
+            object.__setattr__(self, "cached_operators", made)
+        assert self.cached_operators is not None
+        return self.cached_operators
+
+    @property
+    def space(self) -> int:
+        return self.mesh.space
+
+    @property
+    def number_of_points(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.initial.values())).device
+
+    @property
+    def index(self) -> Int[Tensor, " points"]:
+        """The case of a batch that each point belongs to."""
+        counts = torch.tensor(self.sizes, device=self.device)
+        return torch.repeat_interleave(counts, output_size=self.number_of_points)
+
+    def parameter(self, name: str, like: Float[Tensor, "points *axes"]) -> Tensor:
+        """A parameter at each point, shaped to multiply the field `like`, in a single case and in a batch."""
+        if name not in self.parameters:
+            raise KeyError(f"The case has no parameter {name!r}; it has {sorted(self.parameters)}.")
+        value = self.parameters[name].to(like.dtype)
+        batched = len(self.sizes) > 1
+        axes = value.ndim - batched
+        at_points = value[self.index] if batched else value.reshape(1, *value.shape)
+        return at_points.reshape(-1, *at_points.shape[1:], *[1] * (like.ndim - 1 - axes))
+
+    def sum(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "cases *axes"]:
+        """Sum over the points of each case."""
+        if len(set(self.sizes)) == 1:  # a plain sum: an index_add is slow, forward and backward
+            return values.reshape(len(self.sizes), self.sizes[0], *values.shape[1:]).sum(dim=1)
+        total = values.new_zeros(len(self.sizes), *values.shape[1:])
+        return total.index_add(0, self.index, values)
+
+    def at_points(self, per_case: Float[Tensor, "cases *axes"]) -> Float[Tensor, "points_or_one *axes"]:
+        """Spread one value a case over its points."""
+        if len(self.sizes) == 1:
+            return per_case
+        if len(set(self.sizes)) == 1:
+            return per_case.repeat_interleave(self.sizes[0], dim=0)
+        return per_case[self.index]
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Case:
+        """The case in another precision or on another device. The mesh stays where it is."""
+        first = next(iter(self.initial.values()))
+        if (dtype is None or first.dtype == dtype) and (
+            device is None or first.device == torch.device(device)
+        ):
+            return self
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+
+        operators = {name: each.to(dtype, device) for name, each in self.operators.items()}
+        return self._map(move, cached_operators=operators)
+
+    def moved(self, rotation: Float[Tensor, "space space"], translation: Float[Tensor, " space"]) -> Case:
+        """The case after a rigid motion: rotation or reflection, then translation.
+
+        Points, normals and every vector or tensor field turn with it; scalars stay.
+        """
+        turn = rotation.to(self.mesh.points)
+
+        def turned(values: Tensor, rank: int) -> Tensor:
+            for axis in range(1, rank + 1):
+                values = torch.movedim(torch.movedim(values, axis, -1) @ turn.T.to(values), -1, axis)
+            return values
+
+        ranks = {name: values.ndim - 1 for name, values in self.initial.items()}
+        batched = len(self.sizes) > 1
+        return replace(
+            self,
+            mesh=self.mesh.moved(turn, translation),
+            initial={name: turned(values, ranks[name]) for name, values in self.initial.items()},
+            dirichlet={
+                name: Dirichlet(each.mask, turned(each.values, ranks[name]))
+                for name, each in self.dirichlet.items()
+            },
+            neumann={
+                name: Neumann(each.mask, turned(each.normals, 1), turned(each.normal_derivative, ranks[name]))
+                for name, each in self.neumann.items()
+            },
+            slip={name: Slip(each.mask, turned(each.normals, 1)) for name, each in self.slip.items()},
+            parameters={
+                name: value @ turn.T.to(value) if value.ndim - batched == 1 else value
+                for name, value in self.parameters.items()
+            },
+            features={name: turned(values, values.ndim - 1) for name, values in self.features.items()},
+            targets={
+                name: turned(values, ranks.get(name, values.ndim - 1))
+                for name, values in self.targets.items()
+            },
+            cached_operators=None,
+        )
+
+    def _map(self, move: Callable[[Tensor], Tensor], **changes: Any) -> Case:
+        def each(fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: move(values) for name, values in fields.items()}
+
+        settled: dict[str, Any] = {
+            "initial": each(self.initial),
+            "dirichlet": {
+                name: Dirichlet(move(c.mask), move(c.values)) for name, c in self.dirichlet.items()
+            },
+            "neumann": {
+                name: Neumann(move(c.mask), move(c.normals), move(c.normal_derivative))
+                for name, c in self.neumann.items()
+            },
+            "slip": {name: Slip(move(c.mask), move(c.normals)) for name, c in self.slip.items()},
+            "parameters": each(self.parameters),
+            "features": each(self.features),
+            "targets": each(self.targets),
+        }
+        return replace(self, **(settled | changes))
+
+    def _resolve_dirichlet(self, name: str, given: Any, like: Tensor) -> Dirichlet:
+        if isinstance(given, Dirichlet):
+            return given
+        mask = torch.zeros(like.shape[0], dtype=torch.bool)
+        values = torch.zeros_like(like)
+        for patch, value in _by_patch("dirichlet", name, given).items():
+            points = torch.from_numpy(self.mesh.patch(patch).points)
+            prescribed = _field(value, self.mesh, f"dirichlet[{name!r}][{patch!r}]", like)
+            mask[points] = True
+            values[points] = prescribed[points]
+        return Dirichlet(mask, values)
+
+    def _resolve_neumann(self, name: str, given: Any, like: Tensor) -> Neumann:
+        if isinstance(given, Neumann):
+            return given
+        if not isinstance(given, Mapping):
+            return self._neumann_on(name, self._free_facets(name), {None: given}, like)
+        facets = [self.mesh.patch(patch).facets for patch in given]
+        return self._neumann_on(
+            name, np.unique(np.concatenate([*facets, np.empty(0, np.int64)])), given, like
+        )
+
+    def _neumann_on(self, name: str, facets: np.ndarray, values: Mapping[Any, Any], like: Tensor) -> Neumann:
+        normals = self.mesh.normals_of_facets(facets)
+        mask = (normals != 0).any(dim=1)
+        derivative = torch.zeros_like(like)
+        for patch, value in values.items():
+            where = f"neumann[{name!r}]" if patch is None else f"neumann[{name!r}][{patch!r}]"
+            points = mask if patch is None else torch.from_numpy(self.mesh.patch(patch).points)
+            derivative[points] = _field(value, self.mesh, where, like)[points]
+        derivative[~mask] = 0.0
+        return Neumann(mask, normals, derivative)
+
+    def _free_facets(self, name: str) -> np.ndarray:
+        """The exterior facets on which the unknown has no other condition."""
+        conditions = [self.dirichlet.get(name, {}), self.slip.get(name, ())]
+        taken = [
+            self.mesh.patch(patch).facets
+            for given in conditions
+            if not isinstance(given, Dirichlet)
+            for patch in given
+        ]
+        every = np.arange(len(self.mesh.facet_normals))
+        return np.setdiff1d(every, np.concatenate([*taken, np.empty(0, np.int64)]))
+
+    def _resolve_slip(self, name: str, given: Any, like: Tensor) -> Slip:
+        if isinstance(given, Slip):
+            return given
+        if like.ndim < 2:
+            raise ValueError(f"slip names {name!r}, which is a scalar: only a vector has a normal component.")
+        normals = self.mesh.point_normals(list(given))
+        return Slip((normals != 0).any(dim=1), normals)
+
+
+def batch(cases: Sequence[Case]) -> Case:
+    """Several cases as one, block by block. Every case keeps its own step sizes, parameters and conditions."""
+    if not cases:
+        raise ValueError("batch needs at least one case; got an empty sequence.")
+    if len(cases) == 1:
+        return cases[0]
+    first = cases[0]
+    for case in cases[1:]:
+        for part in ("initial", "parameters", "features", "targets", "slip"):
+            if getattr(case, part).keys() != getattr(first, part).keys():
+                raise ValueError(
+                    f"Cases of one batch have the same {part}; {first.name!r} has {sorted(getattr(first, part))}, "
+                    f"{case.name!r} has {sorted(getattr(case, part))}."
+                )
+
+    def joined(part: str) -> dict[str, Tensor]:
+        return {
+            name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)
+        }
+
+    def conditions(part: str, kind: type, attributes: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            name: kind(
+                *(torch.cat([getattr(getattr(case, part)[name], a) for case in cases]) for a in attributes)
+            )
+            for name in getattr(first, part)
+        }
+
+    def per_case(name: str) -> Tensor:
+        parts = [c.parameters[name] if len(c.sizes) > 1 else c.parameters[name][None] for c in cases]
+        return torch.cat(parts)
+
+    return Case(
+        mesh=Mesh.concatenate([case.mesh for case in cases]),
+        initial=joined("initial"),
+        dirichlet=conditions("dirichlet", Dirichlet, ("mask", "values")),
+        neumann=conditions("neumann", Neumann, ("mask", "normals", "normal_derivative")),
+        slip=conditions("slip", Slip, ("mask", "normals")),
+        parameters={name: per_case(name) for name in first.parameters},
+        features=joined("features"),
+        targets=joined("targets"),
+        name=" + ".join(case.name for case in cases),
+        sizes=tuple(size for case in cases for size in case.sizes),
+        cached_operators={
+            name: Operators.block_diagonal([case.operators[name] for case in cases]) for name in first.initial
+        },
+    )
+
+
+def unbatch(fields: Mapping[str, Tensor], case: Case) -> list[dict[str, Tensor]]:
+    """Fields over a batch, case by case."""
+    parts = {name: values.split(case.sizes) for name, values in fields.items()}
+    return [{name: parts[name][number] for name in parts} for number in range(len(case.sizes))]
+
+
+def _by_patch(kind: str, name: str, given: Any) -> Mapping[str, Any]:
+    if isinstance(given, Mapping):
+        return given
+    raise ValueError(f"{kind}[{name!r}] is {given!r}; give the values by patch, as {{'inlet': {given!r}}}.")
+
+
+def _field(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> Tensor:
+    """A field over all points from a number, a vector or an array, shaped as `like` where that is given."""
+    number, space, dtype = mesh.number_of_points, mesh.space, mesh.points.dtype
+    tensor = torch.as_tensor(value, dtype=dtype)
+    if not torch.isfinite(tensor).all():
+        first = (~torch.isfinite(tensor)).nonzero()[0].tolist()
+        raise ValueError(
+            f"{where} holds a value that is not finite, at index {first}: {value if not first else tensor[tuple(first)]}."
+        )
+    if tensor.shape[:1] == (number,):
+        full = tensor
+    elif tensor.ndim == 0:
+        full = tensor.expand(number)
+    elif tensor.shape == (space,):
+        full = tensor.expand(number, space)
+    else:
+        raise ValueError(
+            f"{where} has shape {list(tensor.shape)}; it may be a number, a vector of {space}, or one of these for each "
+            f"of the {number} points."
+        )
+    if like is None or full.shape == like.shape:
+        return full.clone()
+    if full.ndim == 1:  # one number for all components: zero velocity on a wall is written as 0
+        return full.reshape(-1, *[1] * (like.ndim - 1)).expand(like.shape).clone()
+    raise ValueError(f"{where} has shape {list(full.shape)}, but the unknown has {list(like.shape)}.")
+
+
+def _parameter(name: str, value: Any, mesh: Mesh) -> Tensor:
+    tensor = torch.as_tensor(value, dtype=mesh.points.dtype)
+    if tensor.shape not in ((), (mesh.space,)) or not torch.isfinite(tensor).all():
+        raise ValueError(
+            f"parameters[{name!r}] is {value!r}; a parameter is a finite number or a vector of {mesh.space} of them. "
+            "A field over the points belongs into features."
+        )
+    return tensor
+
+
+def _target(name: str, value: Any, number: int) -> Tensor:
+    tensor = torch.as_tensor(value)
+    if tensor.shape[:1] != (number,):
+        raise ValueError(
+            f"targets[{name!r}] has shape {list(tensor.shape)}; its first axis is the {number} points."
+        )
+    if not torch.isfinite(tensor).all():
+        raise ValueError(
+            f"targets[{name!r}] holds values that are not finite; mend the data before training on it."
+        )
+    return tensor
