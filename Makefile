@@ -1,0 +1,56 @@
+# Each target sets up .venv by itself; all that is needed beforehand is Python 3.11 or newer.
+#
+# torch comes at the version that constraints.txt names, from wherever pip is told to look. On Linux the package
+# index gives the build with CUDA (some gigabytes); for the small CPU build:
+#     PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make demo
+
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# One thread a process: the tests run in parallel, and small products lose more to threads than they gain.
+TEST_ENVIRONMENT := OMP_NUM_THREADS=1 MPLBACKEND=agg
+
+.PHONY: demo test lint format docs benchmarks constraints clean
+
+demo: .venv/.installed
+	$(BIN)/penn demo
+
+test: .venv/.installed-dev
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n auto $(PYTEST_OPTIONS)
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/.installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: .venv/.installed-dev
+	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
+
+benchmarks: .venv/.installed-dev
+	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
+
+# Pins what is installed now; run it after `make clean` and an installation with open versions.
+constraints:
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt
+
+clean:
+	rm -rf .venv
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/.installed

@@ -1,0 +1,87 @@
+"""The command `penn`: one small module a subcommand, loaded when it is called.
+
+To add the subcommand `penn bench`, write `cli/bench.py` with a function `run` and name it in `SUBCOMMANDS`::
+
+    from pathlib import Path
+    from typing import Annotated
+
+    import typer
+
+    from pennpde.cli.conventions import Output
+
+    EXAMPLES = ["penn bench plate.vtu --repeats 5"]
+
+    def run(
+        output: Output,
+        mesh: Annotated[Path, typer.Argument(help="Mesh file to measure on.", show_default=False)],
+        repeats: Annotated[int, typer.Option(min=1, help="How often to measure.")] = 3,
+    ) -> dict:
+        "Measure the operators on a mesh."  # the first line is the summary in `penn --help`
+        from pennpde.operators import Operators  # torch, PyVista and all of ours: imported in here
+
+        for _ in output.progress(range(repeats), "measuring"):
+            ...
+        output.say("1.2 ms")                  # for people
+        return {"seconds": 0.0012}            # for programs: what --json prints
+
+The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit codes, and errors without a
+traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError, OSError ... with a message
+for the user, and never prints to stdout, exits or catches all by itself. A choice such as the dataset of
+`penn generate flow` is an argument of `run` whose type is an Enum or a Literal.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pennpde import __version__
+from pennpde.cli.conventions import as_command
+
+SUBCOMMANDS = ("demo", "info")
+
+
+class _Subcommands(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in SUBCOMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = as_command(cmd_name, import_module(f"pennpde.cli.{cmd_name}"))
+        elif cmd_name not in SUBCOMMANDS:
+            # Typer suggests a name for a mistyped one from those that are loaded.
+            for name in SUBCOMMANDS:
+                self.get_command(ctx, name)
+        return self.commands.get(cmd_name)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"penn {__version__}")
+        raise typer.Exit
+
+
+application = typer.Typer(
+    name="penn",
+    cls=_Subcommands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@application.callback()
+def _penn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Physics-embedded neural networks on your meshes: predict, train, measure, look."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command with these arguments (default: those of the process) and exit."""
+    application(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="penn")

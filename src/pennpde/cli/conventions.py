@@ -1,0 +1,161 @@
+"""What all subcommands share: options, output for people and for programs, errors, exit codes.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
+"""
+
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from types import ModuleType
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+Item = TypeVar("Item")
+
+_EXTRA_OF = {
+    "accelerate": "train",
+    "dask": "generate",
+    "distributed": "generate",
+    "tensorboard": "train",
+    "trame": "viewer",
+    "trame_vtk": "viewer",
+    "trame_vuetify": "viewer",
+}
+
+# What libraries raise for input they cannot use. Anything else is more likely our fault than the user's.
+_EXPECTED = (ValueError, LookupError, OSError, ImportError, ArithmeticError, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a subcommand writes: to people as text, to programs as JSON, or not at all."""
+
+    json: bool = False
+    quiet: bool = False
+
+    def say(self, *renderables: Any) -> None:
+        """Print text, or anything that rich can draw, unless --quiet or --json was given."""
+        if self.quiet or self.json:
+            return
+        console = _console(stderr=False)
+        for renderable in renderables:
+            # Text is printed as it stands: a file may be called "[red].vtu", and a pipe has no 80 columns.
+            console.print(renderable, markup=False, highlight=False, soft_wrap=isinstance(renderable, str))
+
+    def warn(self, message: str) -> None:
+        """Print a warning to stderr; --quiet does not silence it, --json does not contain it."""
+        _console(stderr=True).print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
+
+    def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
+        """Pass the items on under a progress bar, which stands on a terminal and nowhere else."""
+        console = _console(stderr=True)
+        if self.quiet or not console.is_terminal:
+            yield from items
+            return
+        from rich.progress import track
+
+        yield from track(items, description, total=total, console=console, transient=True)
+
+
+def as_command(name: str, module: ModuleType) -> Any:
+    """The command that typer runs for a subcommand's module."""
+    examples = getattr(module, "EXAMPLES", ())
+    # Typer would keep the source's line breaks in all paragraphs but the first.
+    paragraphs = [
+        " ".join(paragraph.split()) for paragraph in (inspect.getdoc(module.run) or "").split("\n\n")
+    ]
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(
+        name,
+        help="\n\n".join(paragraphs),
+        # Typer reads square brackets as markup.
+        epilog="\n".join(["Examples:", *examples]).replace("[", r"\[") if examples else None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )(_with_conventions(name, module.run))
+    return typer.main.get_command(single)
+
+
+def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -> Callable[..., None]:
+    """Replace the parameter `output` of a subcommand by the options that decide it."""
+
+    @wraps(run)
+    def command(*, json_output: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
+        try:
+            record = run(Output(json_output, quiet), **arguments)
+        except Exception as error:
+            if debug or isinstance(error, typer.Exit | typer.Abort) or _is_usage_error(error):
+                raise
+            _console(stderr=True).print(
+                f"penn {name}: {describe(error)}", markup=False, highlight=False, soft_wrap=True
+            )
+            raise typer.Exit(1) from None
+        if json_output:
+            print(json.dumps(_plain(record or {}), indent=2, allow_nan=False))
+
+    own = [
+        parameter
+        for parameter in inspect.signature(run, eval_str=True).parameters.values()
+        if parameter.name != "output"
+    ]
+    shared = [
+        _option("json_output", "--json", "Print the result as JSON, and nothing else, to stdout."),
+        _option("quiet", "--quiet", "Print nothing but warnings and errors."),
+        _option("debug", "--debug", "Show the traceback of an error."),
+    ]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def describe(error: Exception) -> str:
+    """What went wrong, in words for somebody who does not read Python."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA_OF:
+        package = (error.name or "").partition(".")[0]
+        return f"this needs {package}, which is not installed; pip install 'pennpde[{_EXTRA_OF[package]}]'"
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    # str(KeyError("text")) puts the text in quotes.
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if isinstance(error, _EXPECTED) and message:
+        return message
+    return f"{type(error).__name__}: {message}\nThis looks like a bug in penn; --debug shows where."
+
+
+def _option(name: str, flag: str, text: str) -> inspect.Parameter:
+    option = typer.Option(flag, help=text, rich_help_panel="Output")
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
+    )
+
+
+def _is_usage_error(error: Exception) -> bool:
+    # Typer's own errors print themselves and carry an exit code; where their class lives depends on its version.
+    return hasattr(error, "exit_code") and hasattr(error, "show")
+
+
+def _console(stderr: bool) -> Any:
+    from rich.console import Console
+
+    # Asked for anew each time: sys.stdout changes under pytest, and making a console costs microseconds.
+    return Console(file=sys.stderr if stderr else sys.stdout)
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's terms; numbers that JSON does not have (nan, inf) become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool | int | str | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "tolist"):  # arrays, tensors and their scalars
+        return _plain(value.tolist())
+    return str(value)
