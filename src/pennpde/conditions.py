@@ -57,9 +57,7 @@ class Slip:
     normals: Float[Tensor, "points space"]
     """Zero off the slip points, so that the projection needs no mask."""
 
-    def apply(
-        self, values: Float[Tensor, "points space *channels"]
-    ) -> Float[Tensor, "points space *channels"]:
+    def apply(self, values: Float[Tensor, "points space *channels"]) -> Float[Tensor, "points space *channels"]:
         normals = self.normals.reshape(*self.normals.shape, *[1] * (values.ndim - 2)).to(values.dtype)
         return values - normals * (normals * values).sum(dim=1, keepdim=True)
 
@@ -100,9 +98,7 @@ class Case:
         if self.sizes:
             return  # made by `replace`, `to`, `moved` or `batch` of what was checked before
         number = self.mesh.number_of_points
-        initial = {
-            name: _field(value, self.mesh, f"initial[{name!r}]") for name, value in self.initial.items()
-        }
+        initial = {name: _field(value, self.mesh, f"initial[{name!r}]") for name, value in self.initial.items()}
         for kind in ("dirichlet", "neumann", "slip"):
             if unknown := getattr(self, kind).keys() - initial.keys():
                 raise KeyError(
@@ -111,20 +107,15 @@ class Case:
                 )
         slip = {name: self._resolve_slip(name, given, initial[name]) for name, given in self.slip.items()}
         dirichlet = {
-            name: self._resolve_dirichlet(name, self.dirichlet.get(name, {}), initial[name])
-            for name in initial
+            name: self._resolve_dirichlet(name, self.dirichlet.get(name, {}), initial[name]) for name in initial
         }
-        neumann = {
-            name: self._resolve_neumann(name, self.neumann.get(name, {}), initial[name]) for name in initial
-        }
+        neumann = {name: self._resolve_neumann(name, self.neumann.get(name, {}), initial[name]) for name in initial}
         settled = {
             "initial": initial,
             "dirichlet": dirichlet,
             "neumann": neumann,
             "slip": slip,
-            "parameters": {
-                name: _parameter(name, value, self.mesh) for name, value in self.parameters.items()
-            },
+            "parameters": {name: _parameter(name, value, self.mesh) for name, value in self.parameters.items()},
             "features": {
                 name: _field(value, self.mesh, f"features[{name!r}]") for name, value in self.features.items()
             },
@@ -195,9 +186,7 @@ class Case:
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Case:
         """The case in another precision or on another device. The mesh stays where it is."""
         first = next(iter(self.initial.values()))
-        if (dtype is None or first.dtype == dtype) and (
-            device is None or first.device == torch.device(device)
-        ):
+        if (dtype is None or first.dtype == dtype) and (device is None or first.device == torch.device(device)):
             return self
 
         def move(tensor: Tensor) -> Tensor:
@@ -225,8 +214,7 @@ class Case:
             mesh=self.mesh.moved(turn, translation),
             initial={name: turned(values, ranks[name]) for name, values in self.initial.items()},
             dirichlet={
-                name: Dirichlet(each.mask, turned(each.values, ranks[name]))
-                for name, each in self.dirichlet.items()
+                name: Dirichlet(each.mask, turned(each.values, ranks[name])) for name, each in self.dirichlet.items()
             },
             neumann={
                 name: Neumann(each.mask, turned(each.normals, 1), turned(each.normal_derivative, ranks[name]))
@@ -238,10 +226,7 @@ class Case:
                 for name, value in self.parameters.items()
             },
             features={name: turned(values, values.ndim - 1) for name, values in self.features.items()},
-            targets={
-                name: turned(values, ranks.get(name, values.ndim - 1))
-                for name, values in self.targets.items()
-            },
+            targets={name: turned(values, ranks.get(name, values.ndim - 1)) for name, values in self.targets.items()},
             cached_operators=None,
         )
 
@@ -251,9 +236,7 @@ class Case:
 
         settled: dict[str, Any] = {
             "initial": each(self.initial),
-            "dirichlet": {
-                name: Dirichlet(move(c.mask), move(c.values)) for name, c in self.dirichlet.items()
-            },
+            "dirichlet": {name: Dirichlet(move(c.mask), move(c.values)) for name, c in self.dirichlet.items()},
             "neumann": {
                 name: Neumann(move(c.mask), move(c.normals), move(c.normal_derivative))
                 for name, c in self.neumann.items()
@@ -283,9 +266,7 @@ class Case:
         if not isinstance(given, Mapping):
             return self._neumann_on(name, self._free_facets(name), {None: given}, like)
         facets = [self.mesh.patch(patch).facets for patch in given]
-        return self._neumann_on(
-            name, np.unique(np.concatenate([*facets, np.empty(0, np.int64)])), given, like
-        )
+        return self._neumann_on(name, np.unique(np.concatenate([*facets, np.empty(0, np.int64)])), given, like)
 
     def _neumann_on(self, name: str, facets: np.ndarray, values: Mapping[Any, Any], like: Tensor) -> Neumann:
         normals = self.mesh.normals_of_facets(facets)
@@ -302,10 +283,7 @@ class Case:
         """The exterior facets on which the unknown has no other condition."""
         conditions = [self.dirichlet.get(name, {}), self.slip.get(name, ())]
         taken = [
-            self.mesh.patch(patch).facets
-            for given in conditions
-            if not isinstance(given, Dirichlet)
-            for patch in given
+            self.mesh.patch(patch).facets for given in conditions if not isinstance(given, Dirichlet) for patch in given
         ]
         every = np.arange(len(self.mesh.facet_normals))
         return np.setdiff1d(every, np.concatenate([*taken, np.empty(0, np.int64)]))
@@ -335,15 +313,11 @@ def batch(cases: Sequence[Case]) -> Case:
                 )
 
     def joined(part: str) -> dict[str, Tensor]:
-        return {
-            name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)
-        }
+        return {name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)}
 
     def conditions(part: str, kind: type, attributes: tuple[str, ...]) -> dict[str, Any]:
         return {
-            name: kind(
-                *(torch.cat([getattr(getattr(case, part)[name], a) for case in cases]) for a in attributes)
-            )
+            name: kind(*(torch.cat([getattr(getattr(case, part)[name], a) for case in cases]) for a in attributes))
             for name in getattr(first, part)
         }
 
@@ -420,11 +394,7 @@ def _parameter(name: str, value: Any, mesh: Mesh) -> Tensor:
 def _target(name: str, value: Any, number: int) -> Tensor:
     tensor = torch.as_tensor(value)
     if tensor.shape[:1] != (number,):
-        raise ValueError(
-            f"targets[{name!r}] has shape {list(tensor.shape)}; its first axis is the {number} points."
-        )
+        raise ValueError(f"targets[{name!r}] has shape {list(tensor.shape)}; its first axis is the {number} points.")
     if not torch.isfinite(tensor).all():
-        raise ValueError(
-            f"targets[{name!r}] holds values that are not finite; mend the data before training on it."
-        )
+        raise ValueError(f"targets[{name!r}] holds values that are not finite; mend the data before training on it.")
     return tensor

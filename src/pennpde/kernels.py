@@ -40,9 +40,7 @@ def _sparse_product(
     if dense.device.type == "cuda" and _triton_product() is not None:
         return _triton_product()(row_starts, columns, values, dense.contiguous(), rows)
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
-    matrix = torch.sparse_csr_tensor(
-        row_starts, columns, values, (rows, dense.shape[0]), check_invariants=False
-    )
+    matrix = torch.sparse_csr_tensor(row_starts, columns, values, (rows, dense.shape[0]), check_invariants=False)
     return torch.mm(matrix, dense)
 
 
@@ -85,9 +83,7 @@ def _triton_product():
         return None
 
     @triton.jit
-    def kernel(
-        row_starts, columns, values, dense, result, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr
-    ):
+    def kernel(row_starts, columns, values, dense, result, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
         row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
         begin = tl.load(row_starts + row, mask=row < rows, other=0)
@@ -199,10 +195,7 @@ class SparseMatrix:
         """One matrix with the given ones along its diagonal: a batch of meshes as one mesh."""
         straight = _stack([(m.row_starts, m.columns, m.values, m.shape[1]) for m in matrices])
         across = _stack(
-            [
-                (m.transposed_row_starts, m.transposed_columns, m.transposed_values, m.shape[0])
-                for m in matrices
-            ]
+            [(m.transposed_row_starts, m.transposed_columns, m.transposed_values, m.shape[0]) for m in matrices]
         )
         return cls(*straight, *across)
 

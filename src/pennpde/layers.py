@@ -59,9 +59,7 @@ class MLP(nn.Module):
         self.activations: tuple[Activation, ...] = tuple(activations or ("tanh",) * inside + ("identity",))
         if len(self.activations) != len(sizes) - 1:
             raise ValueError(f"{len(sizes) - 1} layers need as many activations; got {self.activations}.")
-        self.linears = nn.ModuleList(
-            nn.Linear(a, b, bias=bias) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.linears = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
         if start is not None:
             last = self.linears[-1]
             with torch.no_grad():
@@ -84,9 +82,7 @@ class Encoder(nn.Module):
     first. `decode(encode(x)) = x` for every x, whatever the weights, as long as no layer has more inputs than outputs.
     """
 
-    def __init__(
-        self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = False
-    ):
+    def __init__(self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = False):
         super().__init__()
         if any(a > b for a, b in zip(sizes[:-1], sizes[1:], strict=True)):
             raise ValueError(f"An encoder that narrows cannot be inverted; got layers {list(sizes)}.")
@@ -94,9 +90,7 @@ class Encoder(nn.Module):
         self.network = MLP(sizes, activations or ("leaky_relu",) * (layers - 1) + ("identity",), bias=bias)
         for activation in self.network.activations:
             if activation not in _INVERSES:
-                raise ValueError(
-                    f"The encoder's activation {activation!r} has no inverse; use {sorted(_INVERSES)}."
-                )
+                raise ValueError(f"The encoder's activation {activation!r} has no inverse; use {sorted(_INVERSES)}.")
 
     @classmethod
     def linear(cls, width: int, spread: float = 0.3) -> Encoder:
@@ -111,9 +105,7 @@ class Encoder(nn.Module):
         return self.network(values[..., None])
 
     def decode(self, encoded: Float[Tensor, "points *axes width"]) -> Float[Tensor, "points *axes"]:
-        for linear, activation in zip(
-            reversed(self.network.linears), reversed(self.network.activations), strict=True
-        ):
+        for linear, activation in zip(reversed(self.network.linears), reversed(self.network.activations), strict=True):
             encoded = _INVERSES[activation](encoded)
             if linear.bias is not None:
                 encoded = encoded - linear.bias
@@ -236,9 +228,7 @@ def Laplacian(width: int, **options) -> NIsoGCN:  # noqa: N802
 class Smoothing(nn.Module):
     """Graph convolutions: y = s((A x) W + b), layer by layer. On vectors without bias and activation."""
 
-    def __init__(
-        self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = True
-    ):
+    def __init__(self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = True):
         super().__init__()
         self.network = MLP(sizes, activations, bias=bias)
 

@@ -74,9 +74,7 @@ class Operators:
             device: Where the result goes.
         """
         normals = torch.zeros_like(mesh.points) if not neumann else mesh.point_normals(neumann)
-        operators = cls.from_normals(
-            mesh.points, mesh.edges, normals, neumann_weight=neumann_weight, singular=singular
-        )
+        operators = cls.from_normals(mesh.points, mesh.edges, normals, neumann_weight=neumann_weight, singular=singular)
         return operators.to(dtype, device)
 
     @classmethod
@@ -99,9 +97,7 @@ class Operators:
         for k in range(space):
             for m in range(k, space):
                 # One component at a time: all of them at once would need nine numbers an edge.
-                component = torch.zeros(number, dtype=points.dtype).index_add(
-                    0, rows, offsets[:, k] * directions[:, m]
-                )
+                component = torch.zeros(number, dtype=points.dtype).index_add(0, rows, offsets[:, k] * directions[:, m])
                 unit = torch.zeros(space, space, dtype=points.dtype)
                 unit[k, m] = unit[m, k] = 1.0
                 moments = moments + component[:, None, None] * unit
@@ -336,9 +332,7 @@ class _Graph:
 
         counts = np.bincount(edges[0], minlength=number)
         edge_starts = np.concatenate([[0], np.cumsum(counts)])
-        numbering = scipy.sparse.csr_matrix(
-            (np.arange(edges.shape[1]), edges[1], edge_starts), shape=(number, number)
-        )
+        numbering = scipy.sparse.csr_matrix((np.arange(edges.shape[1]), edges[1], edge_starts), shape=(number, number))
         reverse_edge = numbering.T.tocsr().data
         starts = edge_starts + np.arange(number + 1)
         positions = np.arange(edges.shape[1]) + edges[0] + 1
@@ -360,9 +354,9 @@ class _Graph:
     def tall(self, space: int) -> tuple[Tensor, Tensor, Tensor]:
         """Row (i, k) holds entry (i, j) of axis k: starts, columns, and where each value comes from."""
         counts = np.diff(self.starts)
-        starts = np.repeat(self.starts[:-1] * space, space) + np.tile(
-            np.arange(space), len(counts)
-        ) * np.repeat(counts, space)
+        starts = np.repeat(self.starts[:-1] * space, space) + np.tile(np.arange(space), len(counts)) * np.repeat(
+            counts, space
+        )
         starts = np.append(starts, self.starts[-1] * space)
         rows = np.repeat(np.arange(len(counts)), counts)
         first = np.arange(len(self.columns)) + (space - 1) * self.starts[rows]
@@ -399,9 +393,7 @@ def _invert(
         return torch.where(
             broken[:, None, None],
             torch.linalg.pinv(moments.detach(), rtol=_SINGULAR, hermitian=True),
-            torch.linalg.inv(
-                torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)
-            ),
+            torch.linalg.inv(torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)),
         )
     point = int(broken.nonzero()[0])
     neighbours = int((rows == point).sum())
