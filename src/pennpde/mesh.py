@@ -15,15 +15,14 @@ from torch import Tensor
 
 from pennpde.mesh_topology import (
     CELL_TYPES,
-    CODES,
+    Cells,
     Facets,
     cell_facets,
     exterior_facets,
     facet_areas,
-    offsets_of,
     signed_volumes,
 )
-from pennpde.mesh_validation import Cells, checked_cells, checked_points
+from pennpde.mesh_validation import CellsLike, cells_from, checked_cells, checked_points
 
 PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str
 
@@ -73,7 +72,7 @@ class Mesh:
     @staticmethod
     def from_arrays(
         points: np.ndarray | Tensor | Sequence,
-        cells: np.ndarray | Tensor | Mapping[str, Sequence] | tuple[np.ndarray, np.ndarray],
+        cells: CellsLike,
         cell_types: str | int | np.ndarray | None = None,
         patches: Mapping[str, PatchLike] | None = None,
     ) -> Mesh:
@@ -82,15 +81,16 @@ class Mesh:
         Args:
             points: [points, 2 or 3]. Plane cells with three coordinates must lie in a plane z = constant.
             cells: [cells, points of one cell], or {"quad": [...], "triangle": [...]}, or connectivity and offsets.
+                Polyhedra are lists of faces, {"polyhedron": [[face, face, ...], ...]}, or `Facets`.
             cell_types: a name, a VTK code or one code for each cell. May be left out where the number of points
                 and of coordinates tell: 3, 4 and more in the plane are triangles, quads and polygons; 4, 5, 6 and
                 8 in space are tetrahedra, pyramids, wedges and hexahedra.
             patches: as for `with_patches`.
         """
         positions = checked_points(points)
-        given = Cells.of(cells, cell_types, positions.shape[1])
-        positions, accepted = checked_cells(positions, given)
-        mesh = Mesh(positions, accepted.connectivity, accepted.offsets, accepted.types, accepted.polyhedron_faces)
+        positions, sound = checked_cells(positions, cells_from(cells, cell_types, positions.shape[1]))
+        mesh = Mesh(positions, sound.connectivity, sound.offsets, sound.types, sound.polyhedron_faces)
+        _ = mesh.facets  # refuses cells that overlap
         return mesh.with_patches(patches) if patches else mesh
 
     @property
@@ -134,8 +134,7 @@ class Mesh:
     @cached_property
     def facets(self) -> Facets:
         """The exterior facets, those of one cell only, sorted by cell: polygons in space, edges in the plane."""
-        every = cell_facets(self.connectivity, self.offsets, self.cell_types, self.polyhedron_faces)
-        return exterior_facets(every, self.number_of_points)
+        return exterior_facets(cell_facets(self._cells), self.number_of_points)
 
     @cached_property
     def facet_areas(self) -> Float[Tensor, "facets space"]:
@@ -264,11 +263,7 @@ class Mesh:
     @cached_property
     def cell_volumes(self) -> Float[Tensor, " cells"]:
         """The area (plane) or volume (space) of each cell."""
-        return torch.from_numpy(
-            signed_volumes(
-                self._positions, self.connectivity, self.offsets, self.cell_types, self.polyhedron_faces
-            )
-        )
+        return torch.from_numpy(signed_volumes(self._positions, self._cells))
 
     @cached_property
     def point_volumes(self) -> Float[Tensor, " points"]:
@@ -282,6 +277,10 @@ class Mesh:
     @property
     def _positions(self) -> Float[np.ndarray, "points space"]:
         return self.points.detach().numpy()
+
+    @property
+    def _cells(self) -> Cells:
+        return Cells(self.connectivity, self.offsets, self.cell_types, self.polyhedron_faces)
 
     def _with(self, **changes: object) -> Mesh:
         """A copy with other patches or fields, which keeps the graph and the boundary already worked out."""

@@ -7,10 +7,13 @@ types or over the facets of one type, never over cells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Bool, Float, Int64, UInt8
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 TRIANGLE, POLYGON, PIXEL, QUAD = 5, 7, 8, 9
 TETRAHEDRON, VOXEL, HEXAHEDRON, WEDGE, PYRAMID, POLYHEDRON = 10, 11, 12, 13, 14, 42
@@ -34,7 +37,8 @@ class CellType:
     mirrored: tuple[int, ...] = ()
 
 
-# VTK draws the wedge's first triangle with its normal pointing outward, unlike the hexahedron's first quad.
+# The wedge's first triangle looks like the hexahedron's first quad: its normal points into the cell. So do VTK (from
+# 9.6), Gmsh and meshio; older VTK had it point outward, and files of both kinds are about (see mesh_validation).
 CELL_TYPES = {
     TRIANGLE: CellType("triangle", 2, 3),
     POLYGON: CellType("polygon", 2, None),
@@ -53,12 +57,10 @@ CELL_TYPES = {
         "wedge",
         3,
         6,
-        ((0, 1, 2), (3, 5, 4), (0, 3, 4, 1), (1, 4, 5, 2), (2, 5, 3, 0)),
-        (3, 4, 5, 0, 1, 2),
+        ((0, 2, 1), (3, 4, 5), (0, 1, 4, 3), (1, 2, 5, 4), (2, 0, 3, 5)),
+        (0, 2, 1, 3, 5, 4),
     ),
-    PYRAMID: CellType(
-        "pyramid", 3, 5, ((0, 3, 2, 1), (0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 0, 4)), (0, 3, 2, 1, 4)
-    ),
+    PYRAMID: CellType("pyramid", 3, 5, ((0, 3, 2, 1), (0, 1, 4), (1, 2, 4), (2, 3, 4), (3, 0, 4)), (0, 3, 2, 1, 4)),
     POLYHEDRON: CellType("polyhedron", 3, None),
 }
 
@@ -97,6 +99,46 @@ class Facets:
         return Facets(connectivity, offsets, self.cells[indices])
 
 
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells of mixed types.
+
+    Attributes:
+        connectivity: the points of all cells, one cell after the other, in VTK's order.
+        offsets: where each cell starts in `connectivity`, and the end.
+        types: VTK's codes.
+        polyhedron_faces: the faces of polyhedra, where there are any.
+    """
+
+    connectivity: Int64[np.ndarray, " entries"]
+    offsets: Int64[np.ndarray, " cells+1"]
+    types: UInt8[np.ndarray, " cells"]
+    polyhedron_faces: Facets | None = None
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    @property
+    def sizes(self) -> Int64[np.ndarray, " cells"]:
+        return np.diff(self.offsets)
+
+    @property
+    def dimension(self) -> int:
+        """2 for plane cells, 3 for cells in space; cells of both kinds never share a mesh."""
+        return CELL_TYPES[int(self.types[0])].dimension
+
+    def groups(self) -> Iterator[tuple[CellType, np.ndarray, np.ndarray]]:
+        """For each type other than polyhedra: the type, its cells, and their points as [cells, points of a cell]."""
+        for code in np.unique(self.types[self.types != POLYHEDRON]):
+            cells = np.flatnonzero(self.types == code)
+            cell_type = CELL_TYPES[int(code)]
+            yield (
+                cell_type,
+                cells,
+                self.connectivity[self.offsets[cells][:, None] + np.arange(cell_type.number_of_points)],
+            )
+
+
 def offsets_of(sizes: np.ndarray) -> Int64[np.ndarray, " rows+1"]:
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
@@ -115,67 +157,96 @@ def next_in_row(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return values[following]
 
 
+def reversed_rows(values: np.ndarray, offsets: np.ndarray, rows: Bool[np.ndarray, " rows"]) -> np.ndarray:
+    """A ragged array in which the chosen rows run backwards, from the same first entry."""
+    sizes, starts = np.repeat(np.diff(offsets), np.diff(offsets)), np.repeat(offsets[:-1], np.diff(offsets))
+    place = np.arange(len(values)) - starts
+    return values[starts + np.where(np.repeat(rows, np.diff(offsets)), -place % sizes, place)]
+
+
 def sum_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.add.reduceat(values, offsets[:-1], axis=0)
 
 
-def cell_facets(
-    connectivity: Int64[np.ndarray, " entries"],
-    offsets: Int64[np.ndarray, " cells+1"],
-    cell_types: UInt8[np.ndarray, " cells"],
-    polyhedron_faces: Facets | None = None,
-) -> Facets:
+def joined(parts: Sequence[Facets]) -> Facets:
+    """All facets of the parts, one part after the other."""
+    return Facets(
+        np.concatenate([part.connectivity for part in parts]),
+        offsets_of(np.concatenate([part.sizes for part in parts])),
+        np.concatenate([part.cells for part in parts]),
+    )
+
+
+def cell_facets(cells: Cells) -> Facets:
     """The facets of all cells, inner ones twice, sorted by cell."""
-    if CELL_TYPES[int(cell_types[0])].dimension == 2:
-        pairs = np.stack([connectivity, next_in_row(connectivity, offsets)], axis=1)
-        cells = np.repeat(np.arange(len(cell_types)), np.diff(offsets))
-        return Facets(pairs.ravel(), 2 * np.arange(len(pairs) + 1), cells)
-    groups = [polyhedron_faces] if polyhedron_faces is not None else []
-    for code in np.unique(cell_types[cell_types != POLYHEDRON]):
-        facets = CELL_TYPES[int(code)].facets
-        cells = np.flatnonzero(cell_types == code)
-        points = connectivity[offsets[cells][:, None] + np.concatenate(facets)]
-        sizes = np.tile([len(facet) for facet in facets], len(cells))
-        groups.append(Facets(points.ravel(), offsets_of(sizes), np.repeat(cells, len(facets))))
+    if cells.dimension == 2:
+        pairs = np.stack([cells.connectivity, next_in_row(cells.connectivity, cells.offsets)], axis=1)
+        return Facets(pairs.ravel(), 2 * np.arange(len(pairs) + 1), np.repeat(np.arange(len(cells)), cells.sizes))
+    groups = [cells.polyhedron_faces] if cells.polyhedron_faces is not None else []
+    for cell_type, chosen, points in cells.groups():
+        sizes = np.tile([len(facet) for facet in cell_type.facets], len(chosen))
+        connectivity = points[:, np.concatenate(cell_type.facets)].ravel()
+        groups.append(Facets(connectivity, offsets_of(sizes), np.repeat(chosen, len(cell_type.facets))))
     if len(groups) == 1:
         return groups[0]
-    merged = Facets(
-        np.concatenate([group.connectivity for group in groups]),
-        offsets_of(np.concatenate([group.sizes for group in groups])),
-        np.concatenate([group.cells for group in groups]),
-    )
-    return merged.take(np.argsort(merged.cells, kind="stable"))
+    facets = joined(groups)
+    return facets.take(np.argsort(facets.cells, kind="stable"))
 
 
-def facet_keys(
-    connectivity: np.ndarray, offsets: np.ndarray, number_of_points: int
-) -> Int64[np.ndarray, " facets"]:
+def facet_keys(facets: Facets, number_of_points: int) -> Int64[np.ndarray, " facets"]:
     """A number that two facets share if and only if they have the same points, in whatever order.
 
-    Every point gets 63 random bits and a facet the sum of its points'. Sorting the points of each facet instead
-    takes five times as long and one pass for each facet size; ten million facets clash with probability 1e-5.
+    Every point gets 63 random bits, a facet the sum of its points'. It is one pass for facets of all sizes, where
+    sorting the points of each would take one for each size; ten million facets clash with probability 1e-5.
     """
     bits = np.random.default_rng(0).integers(2**63, size=number_of_points)
-    return sum_rows(bits[connectivity], offsets)
+    return sum_rows(bits[facets.connectivity], facets.offsets)
 
 
 def exterior_facets(facets: Facets, number_of_points: int) -> Facets:
-    """The facets that belong to one cell only, sorted by cell."""
-    keys = facet_keys(facets.connectivity, facets.offsets, number_of_points)
-    order = np.argsort(keys)
+    """The facets that belong to one cell only, sorted by cell.
+
+    Raises:
+        ValueError: where cells overlap: three share a facet, or two lie on the same side of theirs.
+    """
+    keys = facet_keys(facets, number_of_points)
+    order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    different = ordered[1:] != ordered[:-1]
-    alone = np.concatenate([[True], different]) & np.concatenate([different, [True]])
+    as_before = ordered[1:] == ordered[:-1]
+    crowded = np.flatnonzero(as_before[1:] & as_before[:-1])
+    if crowded.size:
+        cells = facets.cells[order[crowded[0] : crowded[0] + 3]]
+        raise ValueError(
+            f"Cells {cells[0]}, {cells[1]} and {cells[2]} share one facet; at most two can. Is a cell listed twice?"
+        )
+    pairs = np.flatnonzero(as_before)
+    winding = _windings(facets)[order]
+    folded = np.flatnonzero(winding[pairs] == winding[pairs + 1])
+    if folded.size:
+        first, second = facets.cells[order[pairs[folded[0]] : pairs[folded[0]] + 2]]
+        raise ValueError(
+            f"Cells {first} and {second} lie on the same side of the facet they share, so they overlap "
+            f"({folded.size} such pairs): the mesh is folded there, or one of them has its points in the wrong order."
+        )
+    alone = np.ones(len(facets), dtype=bool)
+    alone[pairs] = alone[pairs + 1] = False
     return facets.take(np.sort(order[alone]))
 
 
-def facet_areas(
-    points: Float[np.ndarray, "points space"], facets: Facets
-) -> Float[np.ndarray, "facets space"]:
+def _windings(facets: Facets) -> Int64[np.ndarray, " facets"]:
+    """A number that differs between two facets of the same points which turn in opposite directions."""
+    first = facets.offsets[:-1]
+    if (facets.sizes == 2).all():
+        return facets.connectivity[first]
+    smallest = np.repeat(np.minimum.reduceat(facets.connectivity, first), facets.sizes)
+    return next_in_row(facets.connectivity, facets.offsets)[facets.connectivity == smallest]
+
+
+def facet_areas(points: Float[np.ndarray, "points space"], facets: Facets) -> Float[np.ndarray, "facets space"]:
     """Normals of the facets as long as the facets are large.
 
     In the plane the edge turned clockwise. In space half the sum of cross products around the polygon, which for a
-    quad is ((p1-p0)x(p2-p0) + (p3-p2)x(p0-p2)) / 2 and for a polygon that is not flat its mean normal.
+    quad is ((p1-p0)x(p2-p0) + (p3-p2)x(p0-p2)) / 2, and for a polygon that is not flat its mean normal.
     """
     if points.shape[1] == 2:
         start, end = facets.connectivity.reshape(-1, 2).T
@@ -186,44 +257,78 @@ def facet_areas(
     return 0.5 * sum_rows(np.cross(here, next_in_row(here, facets.offsets)), facets.offsets)
 
 
-def signed_volumes(
-    points: Float[np.ndarray, "points space"],
-    connectivity: Int64[np.ndarray, " entries"],
-    offsets: Int64[np.ndarray, " cells+1"],
-    cell_types: UInt8[np.ndarray, " cells"],
-    polyhedron_faces: Facets | None = None,
-) -> Float[np.ndarray, " cells"]:
+def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> Float[np.ndarray, " cells"]:
     """Area (plane) or volume (space) of every cell, negative where it is inside out.
 
-    The volume is the sum over facets of centre . area / 3: facets that are not flat count as the fan of triangles
-    around their mean point, so that the cells of a mesh add up to the body they fill.
+    The volume is the sum over facets of centre . area / 3: a facet that is not flat counts as the fan of triangles
+    around its mean point, so that the cells of a mesh add up to the body they fill.
     """
-    if points.shape[1] == 2:
-        here = points[connectivity] - np.repeat(points[connectivity[offsets[:-1]]], np.diff(offsets), axis=0)
-        after = next_in_row(here, offsets)
-        return 0.5 * sum_rows(here[:, 0] * after[:, 1] - here[:, 1] * after[:, 0], offsets)
-    volumes = np.zeros(len(cell_types))
-    for code in np.unique(cell_types[cell_types != POLYHEDRON]):
-        cell_type = CELL_TYPES[int(code)]
-        cells = np.flatnonzero(cell_types == code)
-        corners = points[connectivity[offsets[cells][:, None] + np.arange(cell_type.number_of_points)]]
+    if cells.dimension == 2:
+        origin = np.repeat(points[cells.connectivity[cells.offsets[:-1]]], cells.sizes, axis=0)
+        here = points[cells.connectivity] - origin
+        after = next_in_row(here, cells.offsets)
+        return 0.5 * sum_rows(here[:, 0] * after[:, 1] - here[:, 1] * after[:, 0], cells.offsets)
+    volumes = np.zeros(len(cells))
+    for cell_type, chosen, cell_points in cells.groups():
+        corners = points[cell_points]
         corners -= corners[:, :1].copy()
         for facet in cell_type.facets:
             polygon = corners[:, facet]
-            # Fanned from the first corner: one cross product fewer than all around.
             spokes = polygon[:, 1:] - polygon[:, :1]
             area = np.cross(spokes[:, :-1], spokes[:, 1:]).sum(axis=1)
-            volumes[cells] += np.einsum("ci,ci->c", polygon.mean(axis=1), area) / 6
-    if polyhedron_faces is not None:
-        volumes += face_sums(points, connectivity[offsets[:-1]], polyhedron_faces)
+            volumes[chosen] += np.einsum("ci,ci->c", polygon.mean(axis=1), area) / 6
+    if cells.polyhedron_faces is not None:
+        volumes += _enclosed(points, cells, cells.polyhedron_faces)
     return volumes
 
 
-def face_sums(
-    points: Float[np.ndarray, "points 3"], origins: Int64[np.ndarray, " cells"], faces: Facets
-) -> Float[np.ndarray, " cells"]:
-    """The sum over each cell's faces of centre . area / 3, with the cell's origin at one of its points."""
+def _enclosed(points: np.ndarray, cells: Cells, faces: Facets) -> Float[np.ndarray, " cells"]:
     centres = sum_rows(points[faces.connectivity], faces.offsets) / faces.sizes[:, None]
-    centres -= points[origins[faces.cells]]
+    centres -= points[cells.connectivity[cells.offsets[faces.cells]]]
     contributions = np.einsum("fi,fi->f", centres, facet_areas(points, faces)) / 3
-    return np.bincount(faces.cells, contributions, minlength=len(origins))
+    return np.bincount(faces.cells, contributions, minlength=len(cells))
+
+
+def with_outward_faces(points: Float[np.ndarray, "points 3"], cells: Cells) -> Cells:
+    """The same cells with every face of every polyhedron turning so that its normal points outward.
+
+    Files do not agree on this. Faces that share an edge must run along it in opposite directions, which settles all
+    faces of a polyhedron but for one common sign, and that is the sign of the volume: no assumption of convexity.
+
+    Raises:
+        ValueError: where a polyhedron is not closed, or one-sided.
+    """
+    faces = cells.polyhedron_faces
+    if faces is None:
+        return cells
+    start, end = faces.connectivity, next_in_row(faces.connectivity, faces.offsets)
+    face = np.repeat(np.arange(len(faces)), faces.sizes)
+    low, high = np.minimum(start, end), np.maximum(start, end)
+    order = np.lexsort((high, low, faces.cells[face]))
+    edge = np.stack([faces.cells[face], low, high])[:, order]
+    new = np.concatenate([[True], (edge[:, 1:] != edge[:, :-1]).any(axis=0), [True]])
+    uses = np.diff(np.flatnonzero(new))
+    if (uses != 2).any():
+        cell, one, other = edge[:, np.flatnonzero(new)[np.flatnonzero(uses != 2)[0]]]
+        raise ValueError(
+            f"Polyhedron {cell} is not closed: its edge from point {one} to point {other} does not belong to exactly two "
+            "of its faces."
+        )
+    one, other = order.reshape(-1, 2).T
+    agree = start[one] != start[other]
+    # Every face twice, as it is and turned over; what must go together is connected.
+    number = len(faces)
+    partner = np.where(agree, face[other], face[other] + number)
+    opposite = np.where(agree, face[other] + number, face[other])
+    links = coo_array(
+        (np.ones(2 * len(one), dtype=bool), (np.r_[face[one], face[one] + number], np.r_[partner, opposite])),
+        shape=(2 * number, 2 * number),
+    )
+    side = connected_components(links, directed=False)[1]
+    if (one_sided := side[:number] == side[number:]).any():
+        raise ValueError(f"The faces of polyhedron {faces.cells[one_sided][0]} form a one-sided surface.")
+    turned = side[:number] > side[number:]
+    consistent = replace(faces, connectivity=reversed_rows(faces.connectivity, faces.offsets, turned))
+    inward = (_enclosed(points, cells, consistent) < 0)[faces.cells]
+    outward = replace(consistent, connectivity=reversed_rows(consistent.connectivity, faces.offsets, inward))
+    return replace(cells, polyhedron_faces=outward)
