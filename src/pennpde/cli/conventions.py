@@ -66,9 +66,7 @@ def as_command(name: str, module: ModuleType) -> Any:
     """The command that typer runs for a subcommand's module."""
     examples = getattr(module, "EXAMPLES", ())
     # Typer would keep the source's line breaks in all paragraphs but the first.
-    paragraphs = [
-        " ".join(paragraph.split()) for paragraph in (inspect.getdoc(module.run) or "").split("\n\n")
-    ]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (inspect.getdoc(module.run) or "").split("\n\n")]
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(
         name,
@@ -129,13 +127,11 @@ def describe(error: Exception) -> str:
 
 def _option(name: str, flag: str, text: str) -> inspect.Parameter:
     option = typer.Option(flag, help=text, rich_help_panel="Output")
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
-    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
 
 
 def _is_usage_error(error: Exception) -> bool:
-    # Typer's own errors print themselves and carry an exit code; where their class lives depends on its version.
+    # Typer's own errors print themselves and carry an exit code; their class has moved between its versions.
     return hasattr(error, "exit_code") and hasattr(error, "show")
 
 
