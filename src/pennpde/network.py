@@ -1,0 +1,254 @@
+"""PENN: encode, solve under the encoded boundary conditions, decode with the pseudoinverse.
+
+`Equation` is the part that a user writes: the unknowns and the rate of change in the encoded space. Everything else
+(encoders, Dirichlet layers, solver, decoders, time series, the ablations of the paper) is `PENN`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde.conditions import Case
+from pennpde.layers import MLP, Encoder, apply_dirichlet
+from pennpde.operators import Operators
+from pennpde.solver import BarzilaiBorwein, Solution, Solver, State
+
+SCALAR, VECTOR = 0, 1
+"""Ranks of an unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedCase:
+    """A case as an equation sees it during a solve: the case itself, plus its boundary values in the encoded space."""
+
+    case: Case
+    boundary: State
+    """Encoded Dirichlet values; an unknown without Dirichlet layer is absent."""
+    physical: Mapping[str, Encoder] = field(default_factory=dict)
+    """Unknowns whose Dirichlet values are set in physical space, with the encoder to get there (ablation A)."""
+    constants: Any = None
+    """What `Equation.prepare` made of the case once, before the first iteration."""
+
+    @property
+    def operators(self) -> Mapping[str, Operators]:
+        return self.case.operators
+
+    @property
+    def parameters(self) -> Mapping[str, Tensor]:
+        return self.case.parameters
+
+    @property
+    def features(self) -> Mapping[str, Tensor]:
+        return self.case.features
+
+    def parameter(self, name: str, like: Tensor) -> Tensor:
+        return self.case.parameter(name, like)
+
+    def normal_derivative(self, name: str, encoder: Encoder) -> Float[Tensor, "points *axes width"] | None:
+        """The encoded Neumann values of an unknown with a linear encoder; None where they are all zero."""
+        values = self.case.neumann[name].normal_derivative
+        return encoder(values) if bool(values.any()) else None
+
+    def project(self, state: State) -> dict[str, Tensor]:
+        """The Dirichlet layer on every unknown of the state: put the boundary values back."""
+        return {name: self._project(name, values) for name, values in state.items()}
+
+    def _project(self, name: str, values: Tensor) -> Tensor:
+        if name in self.case.slip:
+            values = self.case.slip[name].apply(values)
+        if name in self.physical:
+            encoder = self.physical[name]
+            return encoder(self.case.dirichlet[name].apply(encoder.decode(values)))
+        if name in self.boundary:
+            return apply_dirichlet(values, self.boundary[name], self.case.dirichlet[name].mask)
+        return values
+
+
+class Equation(nn.Module, ABC):
+    """du/dt = rate(u): the equation in the encoded space, written with differential operators.
+
+    A subclass names its unknowns with their ranks and gives the rate. Equations that are not a plain evolution, as
+    incompressible flow with its pressure, override `increment`, which sees the whole encoded case.
+    """
+
+    unknowns: ClassVar[Mapping[str, int]]
+
+    def prepare(self, case: EncodedCase) -> Any:  # noqa: ARG002
+        """What stays the same during a solve, such as encoded geometry; it comes back as `case.constants`."""
+        return None
+
+    @abstractmethod
+    def rate(self, state: State, case: EncodedCase) -> State:
+        """The rate of change of each unknown in the encoded space, [points, *axes, width]."""
+
+    def increment(self, state: State, case: EncodedCase, time_step: float) -> State:
+        """What one implicit step adds: rate times time step."""
+        return {name: time_step * rate for name, rate in self.rate(state, case).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Fields at the output, and how they came about."""
+
+    fields: dict[str, Tensor]
+    solutions: tuple[Solution, ...]
+    """One a time step."""
+    round_off: dict[str, Tensor]
+    """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
+
+
+class PENN(nn.Module):
+    """A physics-embedded neural network for one equation.
+
+    Args:
+        equation: The equation in the encoded space.
+        width: Feature channels of every unknown.
+        solver: How a step is solved.
+        steps: Output times, each solved from the encoded state of the one before.
+        time_step: Time between outputs.
+        encoders: By unknown, an encoder other than the linear one.
+        decoder: "pseudoinverse", or "mlp" for the ablations.
+        dirichlet_in_solver: Whether iterations see the conditions in "encoded" space, in "physical" space, or not.
+        dirichlet_after_decoding: Set the physical values once more at the end.
+        boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
+    """
+
+    def __init__(
+        self,
+        equation: Equation,
+        width: int,
+        solver: Solver | None = None,
+        *,
+        steps: int = 1,
+        time_step: float = 1.0,
+        encoders: Mapping[str, Encoder] | None = None,
+        decoder: Literal["pseudoinverse", "mlp"] = "pseudoinverse",
+        dirichlet_in_solver: Literal["encoded", "physical", "none"] = "encoded",
+        dirichlet_after_decoding: bool = False,
+        boundary_features: bool = False,
+    ):
+        super().__init__()
+        if boundary_features and decoder == "pseudoinverse":
+            raise ValueError(
+                "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
+                'use decoder="mlp" with it.'
+            )
+        self.equation = equation
+        self.width = width
+        self.solver = solver or BarzilaiBorwein(iterations=8)
+        self.steps = steps
+        self.time_step = time_step
+        self.decoder = decoder
+        self.dirichlet_in_solver = dirichlet_in_solver
+        self.dirichlet_after_decoding = dirichlet_after_decoding
+        self.boundary_features = boundary_features
+        self.encoders = nn.ModuleDict(
+            {name: (encoders or {}).get(name) or Encoder.linear(width) for name in equation.unknowns}
+        )
+        if boundary_features:
+            self.boundary_encoders = nn.ModuleDict(
+                {name: BoundaryFeatures(width, rank) for name, rank in equation.unknowns.items()}
+            )
+        if decoder == "mlp":
+            self.decoders = nn.ModuleDict({name: PlainDecoder(width, rank) for name, rank in equation.unknowns.items()})
+
+    @property
+    def fulfils_dirichlet(self) -> bool:
+        """Whether the structure guarantees the conditions, so that the last round-off may be removed."""
+        encoded = self.decoder == "pseudoinverse" and self.dirichlet_in_solver != "none"
+        return encoded or self.dirichlet_after_decoding
+
+    def forward(self, case: Case) -> dict[str, Tensor]:
+        return self.solve(case).fields
+
+    def solve(self, case: Case) -> Prediction:
+        """Predict, and tell how: solver histories and the round-off of the decoder."""
+        parameter = next(self.parameters())
+        case = case.to(parameter.dtype, parameter.device)
+        encoded = self._encode(case)
+        state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
+        solutions, frames = [], []
+        for _ in range(self.steps):
+            solution = self.solver(
+                lambda values: self.equation.increment(values, encoded, self.time_step), state, case, encoded.project
+            )
+            state = solution.state
+            solutions.append(solution)
+            frames.append({name: self._decode(name, values) for name, values in state.items()})
+        fields = {
+            name: frames[0][name] if self.steps == 1 else torch.stack([frame[name] for frame in frames], dim=-1)
+            for name in frames[0]
+        }
+        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()}
+        if self.fulfils_dirichlet:
+            # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
+            fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+        return Prediction(fields, tuple(solutions), round_off)
+
+    def _encode(self, case: Case) -> EncodedCase:
+        boundary, physical = {}, {}
+        if self.dirichlet_in_solver == "encoded":
+            boundary = {name: self.encoders[name](case.dirichlet[name].values) for name in self.equation.unknowns}
+        elif self.dirichlet_in_solver == "physical":
+            physical = {name: self._encoder(name) for name in self.equation.unknowns}
+        encoded = EncodedCase(case, boundary, physical)
+        return EncodedCase(case, boundary, physical, self.equation.prepare(encoded))
+
+    def _encoder(self, name: str) -> Encoder:
+        encoder = self.encoders[name]
+        assert isinstance(encoder, Encoder)
+        return encoder
+
+    def _encode_initial(self, name: str, case: Case) -> Tensor:
+        encoded = self._encoder(name)(case.initial[name])
+        if self.boundary_features:
+            encoded = encoded + self.boundary_encoders[name](case.dirichlet[name])
+        return encoded
+
+    def _decode(self, name: str, values: Tensor) -> Tensor:
+        return self.decoders[name](values) if self.decoder == "mlp" else self._encoder(name).decode(values)
+
+
+class PlainDecoder(nn.Module):
+    """A decoder without guarantee, for the ablations: an MLP on scalars, a gated linear layer on vectors.
+
+    The authors' decoder of vectors has a bias, which breaks rotation equivariance; this one does not.
+    """
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        hidden = max(width // 2, 1)
+        self.linear = nn.Linear(width, 1, bias=False) if rank else None
+        self.network = None if rank else MLP((width, hidden, 1))
+
+    def forward(self, encoded: Float[Tensor, "points *axes width"]) -> Float[Tensor, "points *axes"]:
+        module = self.linear or self.network
+        assert module is not None
+        return module(encoded)[..., 0]
+
+
+class BoundaryFeatures(nn.Module):
+    """Dirichlet value and flag as further inputs of an encoder (ablation E), equivariant for vectors."""
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        self.value = nn.Linear(1, width, bias=False)
+        self.flag = None if rank else nn.Linear(1, width, bias=False)
+
+    def forward(self, condition) -> Tensor:
+        encoded = self.value(condition.values[..., None])
+        if self.flag is None:
+            return encoded
+        return encoded + self.flag(condition.mask.to(encoded.dtype)[:, None])
+
+
+def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:
+    condition = case.dirichlet[name]
+    return (values - condition.apply(values)).detach().abs().amax()
