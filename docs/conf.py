@@ -1,0 +1,19 @@
+"""Settings of the documentation, which `make docs` builds."""
+
+from pennpde import __version__
+
+project = "pennpde"
+author = "the authors of pennpde"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath"]
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"pennpde {version}"
+
+# Shapes such as Float[Tensor, "points space"] read best as they are written.
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+python_use_unqualified_type_names = True
