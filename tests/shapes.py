@@ -1,0 +1,41 @@
+"""Executes the shapes in our signatures while the tests run.
+
+`pyproject.toml` names `shapes.checked` in pytest's option `--jaxtyping-packages`, behind the modules that it is
+applied to. `kernels` cannot be one of them: torch reads its signatures to register them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from beartype import beartype as checked
+from jaxtyping import config
+
+__all__ = ["checked", "unchecked"]
+
+
+class _AsideWhileCompiling(type(config)):
+    """jaxtyping's settings; `torch.compile` and `torch.export` would trace into the checks and refuse them."""
+
+    _disabled = False
+
+    @property
+    def jaxtyping_disable(self) -> bool:
+        return self._disabled or torch.compiler.is_compiling()
+
+    @jaxtyping_disable.setter
+    def jaxtyping_disable(self, value: bool) -> None:
+        self._disabled = value
+
+
+config.__class__ = _AsideWhileCompiling
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Let wrong arguments reach our own error messages, which is what users see."""
+    config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        config.update("jaxtyping_disable", False)
