@@ -13,14 +13,24 @@ if TYPE_CHECKING:
     from pennpde.layers import Laplacian as Laplacian
     from pennpde.layers import dot as dot
     from pennpde.mesh import Mesh as Mesh
+    from pennpde.network import PENN as PENN
+    from pennpde.network import SCALAR as SCALAR
+    from pennpde.network import VECTOR as VECTOR
+    from pennpde.network import Equation as Equation
     from pennpde.operators import Operators as Operators
+    from pennpde.solver import BarzilaiBorwein as BarzilaiBorwein
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "PENN",
+    "SCALAR",
+    "VECTOR",
+    "BarzilaiBorwein",
     "Case",
     "Dirichlet",
     "Divergence",
+    "Equation",
     "Gradient",
     "Laplacian",
     "Mesh",
@@ -55,9 +65,7 @@ _MODULE_OF = {
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
-        raise AttributeError(
-            f"module 'pennpde' has no attribute {name!r}; its names are {sorted(_MODULE_OF)}"
-        )
+        raise AttributeError(f"module 'pennpde' has no attribute {name!r}; its names are {sorted(_MODULE_OF)}")
     value = getattr(import_module(f"pennpde.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
