@@ -75,7 +75,7 @@ class Equation(nn.Module, ABC):
     """du/dt = rate(u): the equation in the encoded space, written with differential operators.
 
     A subclass names its unknowns with their ranks and gives the rate. Equations that are not a plain evolution, as
-    incompressible flow with its pressure, override `increment`, which sees the whole encoded case.
+    incompressible flow with its pressure, override `step`.
     """
 
     unknowns: ClassVar[Mapping[str, int]]
@@ -88,9 +88,9 @@ class Equation(nn.Module, ABC):
     def rate(self, state: State, case: EncodedCase) -> State:
         """The rate of change of each unknown in the encoded space, [points, *axes, width]."""
 
-    def increment(self, state: State, case: EncodedCase, time_step: float) -> State:
-        """What one implicit step adds: rate times time step."""
-        return {name: time_step * rate for name, rate in self.rate(state, case).items()}
+    def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
+        """Where a time step leads from `start` with the rate taken at `state`: implicit Euler where they agree."""
+        return {name: start[name] + time_step * rate for name, rate in self.rate(state, case).items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,19 +166,24 @@ class PENN(nn.Module):
         return encoded or self.dirichlet_after_decoding
 
     def forward(self, case: Case) -> dict[str, Tensor]:
-        return self.solve(case).fields
+        return self._predict(case, record=False).fields
 
     def solve(self, case: Case) -> Prediction:
         """Predict, and tell how: solver histories and the round-off of the decoder."""
+        return self._predict(case, record=True)
+
+    def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())
         case = case.to(parameter.dtype, parameter.device)
         encoded = self._encode(case)
         state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
         solutions, frames = [], []
+
+        def step(values: State, start: State, fraction: float) -> State:
+            return self.equation.step(values, start, encoded, fraction * self.time_step)
+
         for _ in range(self.steps):
-            solution = self.solver(
-                lambda values: self.equation.increment(values, encoded, self.time_step), state, case, encoded.project
-            )
+            solution = self.solver(step, state, case, encoded.project, record=record)
             state = solution.state
             solutions.append(solution)
             frames.append({name: self._decode(name, values) for name, values in state.items()})
@@ -186,7 +191,7 @@ class PENN(nn.Module):
             name: frames[0][name] if self.steps == 1 else torch.stack([frame[name] for frame in frames], dim=-1)
             for name in frames[0]
         }
-        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()}
+        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
         if self.fulfils_dirichlet:
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
             fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}

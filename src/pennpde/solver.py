@@ -38,7 +38,7 @@ class Solution:
 
     state: State
     residuals: Float[Tensor, "iterations cases"]
-    """Root mean square of the residual before each iteration, the unknowns taken together."""
+    """Root mean square of the residual before each iteration, the unknowns taken together; empty if not recorded."""
     converged: Bool[Tensor, " cases"]
     diverged: Bool[Tensor, " cases"]
 
@@ -58,21 +58,27 @@ class Solution:
         return self
 
 
+Step = Callable[[State, State, float], State]
+"""step(state, start, fraction): where a fraction of the time step leads from `start`, the rate taken at `state`."""
+
+
 class Solver(Protocol):
-    """Advances a state by one step, given its increment D(h) dt."""
+    """Advances a state by one time step under conditions."""
 
     def __call__(
         self,
-        increment: Callable[[State], State],
+        step: Step,
         start: State,
         case: Case,
         project: Callable[[State], State] | None = None,
+        *,
+        record: bool = True,
     ) -> Solution: ...
 
 
 @dataclass(frozen=True)
 class BarzilaiBorwein:
-    """Solves h = h0 + increment(h), with a step size of its own for every case and unknown.
+    """Solves h = project(step(h)), an implicit step, with a step size of its own for every case and unknown.
 
     Args:
         iterations: How often the residual is followed. A network unrolls exactly so many.
@@ -94,32 +100,36 @@ class BarzilaiBorwein:
 
     def __call__(
         self,
-        increment: Callable[[State], State],
+        step: Step,
         start: State,
         case: Case,
         project: Callable[[State], State] | None = None,
+        *,
+        record: bool = True,
     ) -> Solution:
         project = project or _unchanged
 
         def residual(state: State) -> State:
-            change = increment(state)
-            advanced = project({name: start[name] + change[name] for name in state})
+            advanced = project(step(state, start, 1.0))
             return {name: state[name] - advanced[name] for name in state}
 
-        return self.minimise(residual, project(start), case)
+        return self.minimise(residual, project(start), case, record=record)
 
     def minimise(
         self,
         residual: Callable[[State], State],
         start: State,
         case: Case,
+        *,
+        record: bool = True,
     ) -> Solution:
-        """Follow any residual to zero."""
+        """Follow any residual to zero; `record=False` leaves out its history, which training has no use for."""
         state, previous_state, previous_residual = start, None, None
         history = []
         for _ in range(self.iterations):
             current = residual(state)
-            history.append(_size(current, case))
+            if record or self.tolerance is not None:
+                history.append(_size(current, case))
             if self.tolerance is not None and bool((history[-1] <= self.tolerance).all()):
                 break
             moved = {}
@@ -130,7 +140,7 @@ class BarzilaiBorwein:
                 step = self.step_size(values - previous_state[name], current[name] - previous_residual[name], case)
                 moved[name] = values - step * current[name]
             previous_state, previous_residual, state = state, current, moved
-        return _solution(state, history, self.tolerance, self.divergence)
+        return _solution(state, history, case, self.tolerance, self.divergence)
 
     def step_size(self, change: Tensor, change_of_residual: Tensor, case: Case) -> Tensor:
         """The step size of equation 16 for each case, shaped to multiply the residual."""
@@ -147,25 +157,28 @@ class BarzilaiBorwein:
 
 @dataclass(frozen=True)
 class ExplicitSteps:
-    """Explicit Euler: `iterations` steps of an equal share of the increment. The ablation without nonlinear solver."""
+    """Explicit Euler: `iterations` steps of an equal share of the time. The ablation without nonlinear solver."""
 
     iterations: int
     divergence: float = 1e6
 
     def __call__(
         self,
-        increment: Callable[[State], State],
+        step: Step,
         start: State,
         case: Case,
         project: Callable[[State], State] | None = None,
+        *,
+        record: bool = True,
     ) -> Solution:
         project = project or _unchanged
         state, history = project(start), []
         for _ in range(self.iterations):
-            change = increment(state)
-            history.append(_size(change, case))
-            state = project({name: state[name] + change[name] / self.iterations for name in state})
-        return _solution(state, history, None, self.divergence)
+            advanced = project(step(state, state, 1 / self.iterations))
+            if record:
+                history.append(_size({name: advanced[name] - state[name] for name in state}, case))
+            state = advanced
+        return _solution(state, history, case, None, self.divergence)
 
 
 def _unchanged(state: State) -> State:
@@ -178,7 +191,11 @@ def _size(residual: State, case: Case) -> Float[Tensor, " cases"]:
     return (case.sum(squares) / case.sum(torch.ones_like(squares))).sqrt()
 
 
-def _solution(state: State, history: list[Tensor], tolerance: float | None, divergence: float) -> Solution:
+def _solution(state: State, history: list[Tensor], case: Case, tolerance: float | None, divergence: float) -> Solution:
+    if not history:
+        values = next(iter(state.values()))
+        unknown = torch.zeros(len(case.sizes), dtype=torch.bool, device=values.device)
+        return Solution(state, values.new_zeros(0, len(case.sizes)), unknown, unknown)
     residuals = torch.stack(history)
     first, last = residuals[0], residuals[-1]
     # Written so that NaN counts as diverged.

@@ -1,0 +1,146 @@
+"""Incompressible flow by a fractional step in the encoded space (equations 20 to 25 and 30 to 36 of the paper).
+
+    du/dt = -(u . grad) u + nu lap u - grad p,    div u = 0
+
+One iteration takes the intermediate velocity, solves the pressure Poisson equation in an inner Barzilai–Borwein loop
+with the divergence as its source, and adds the pressure gradient. Velocity derivatives know the outlet's Neumann condition,
+pressure derivatives that of walls and inlet. Units are physical throughout: a channel mixing that is the identity and a
+coefficient that is one give the equation itself, and that is where training starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde.layers import MLP, dot, scale_by, squared_norm
+from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
+from pennpde.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
+
+DURATION = 4.0
+"""Time from the potential flow at the start to the predicted state."""
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What the network knows of the place: encoded wall distance and its gradient."""
+
+    code: Float[Tensor, "points width"]
+    slope: Float[Tensor, "points space width"]
+
+
+class Flow(Equation):
+    """Momentum and pressure of an incompressible fluid.
+
+    Args:
+        width: Feature channels.
+        pressure_solver: The inner loop.
+        relaxation: Share of the time step that one iteration covers before training. The whole step at once would be
+            far outside the stability of any iteration on a mesh.
+        length: A typical length of the mesh's cells times a few: makes the inputs of the force term of one size.
+        diffusion_start: The untrained network's viscosity over the real one: the coarse mesh needs more to stay smooth.
+    """
+
+    unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
+
+    def __init__(
+        self,
+        width: int,
+        pressure_solver: Solver | None = None,
+        *,
+        relaxation: float = 0.01,
+        length: float = 0.15,
+        diffusion_start: float = 5.0,
+    ):
+        super().__init__()
+        self.pressure_solver = pressure_solver or BarzilaiBorwein(iterations=5)
+        self.relaxation, self.length, self.diffusion_start = relaxation, length, diffusion_start
+        self.geometry = MLP((3, width, width))
+        self.correction = nn.Linear(2 * width, width, bias=False)
+        self.correction_gate = MLP((3 * width, width, width), start=0.0)
+        self.advection, self.diffusion, self.source, self.poisson, self.pressure_gradient = (
+            nn.Parameter(_near_identity(width)) for _ in range(5)
+        )
+        # One network for the coefficients of all five operators: they look at the same invariants.
+        self.coefficients = MLP((2 * width, 2 * width, 5 * width), start=1.0)
+        self.local_pressure = MLP((4 * width, width, width), start=0.0, spread=0.1)
+        self.force = nn.Linear(4 * width, width, bias=False)
+        self.force_gate = MLP((2 * width, width, width), start=0.0)
+
+    def prepare(self, case: EncodedCase) -> Geometry:
+        if "wall_distance" not in case.features:
+            raise KeyError(
+                'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
+                'Case(..., features={"wall_distance": mesh.distance_to(["wall"])}).'
+            )
+        distance = case.features["wall_distance"][:, None]
+        code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
+        return Geometry(code, self.length * case.operators["p"].grad(code))
+
+    def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
+        geometry: Geometry = case.constants
+        duration, length = self.relaxation * time_step, self.length
+        velocity = self._corrected(state["u"], case)
+        of_velocity, of_pressure = case.operators["u"], case.operators["p"]
+
+        jacobian = of_velocity.grad(velocity)
+        advection = dot(velocity, jacobian)
+        diffusion = of_velocity.laplacian(velocity)
+        divergence = jacobian.diagonal(dim1=1, dim2=2).sum(dim=-1)
+        speed = squared_norm(velocity)
+        invariants = torch.cat([geometry.code, speed], dim=1)
+        by_advection, by_diffusion, by_source, by_poisson, by_pressure = self.coefficients(invariants).chunk(5, dim=1)
+
+        viscosity = self.diffusion_start * case.parameter("viscosity", velocity)
+        intermediate_rate = viscosity * scale_by(by_diffusion, diffusion @ self.diffusion) - scale_by(
+            by_advection, advection @ self.advection
+        )
+        # Equation 20: div of the intermediate velocity u + dt (...) over dt.
+        source = divergence / duration + of_velocity.div(intermediate_rate)
+        source = by_source * (source @ self.source)
+        local = self.local_pressure(torch.cat([invariants, state["p"], length * divergence], dim=1))
+
+        def relax(pressure: State, begin: State, fraction: float) -> State:
+            laplacian = of_pressure.laplacian(pressure["p"]) @ self.poisson
+            return {"p": begin["p"] + fraction * (0.2 * length**2 * (by_poisson * laplacian - source) + local)}
+
+        inner = self.pressure_solver(relax, {"p": state["p"]}, case.case, case.project, record=False)
+        pressure = inner.state["p"]
+        slope = of_pressure.grad(pressure)
+        push = scale_by(by_pressure, slope @ self.pressure_gradient)
+        terms = torch.cat([velocity, length * advection, length**2 * diffusion, length * slope], dim=-1)
+        force = scale_by(self.force_gate(invariants), self.force(terms))
+        return {"u": start["u"] + duration * (intermediate_rate - push) + force, "p": pressure}
+
+    def rate(self, state: State, case: EncodedCase) -> State:
+        """Unused: pressure follows from a constraint, so the step is written as a whole in `step`."""
+        raise NotImplementedError("Flow has no plain rate of change; its step is Flow.step.")
+
+    def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
+        """A learned correction of the velocity that sees the place; zero before training."""
+        geometry: Geometry = case.constants
+        seen = torch.cat([geometry.code, squared_norm(velocity), squared_norm(geometry.slope)], dim=1)
+        change = self.correction(torch.cat([velocity, geometry.slope], dim=-1))
+        return case.project({"u": velocity + scale_by(self.correction_gate(seen), change)})["u"]
+
+
+def _near_identity(width: int) -> Tensor:
+    return torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)
+
+
+def flow_network(
+    width: int = 16,
+    iterations: int = 8,
+    pressure_iterations: int = 5,
+    *,
+    solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
+    **switches,
+) -> PENN:
+    """The flow network of the paper's size; `switches` are PENN's, for the ablations."""
+    made = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(iterations)
+    inner = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(pressure_iterations)
+    return PENN(Flow(width, inner), width, made, time_step=DURATION, **switches)
