@@ -165,7 +165,7 @@ class Case:
         value = self.parameters[name].to(like.dtype)
         batched = len(self.sizes) > 1
         axes = value.ndim - batched
-        at_points = value[self.index] if batched else value.reshape(1, *value.shape)
+        at_points = self.at_points(value) if batched else value.reshape(1, *value.shape)
         return at_points.reshape(-1, *at_points.shape[1:], *[1] * (like.ndim - 1 - axes))
 
     def sum(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "cases *axes"]:

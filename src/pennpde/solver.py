@@ -107,7 +107,7 @@ class BarzilaiBorwein:
         *,
         record: bool = True,
     ) -> Solution:
-        project = project or _unchanged
+        project = _unchanged if project is None else project
 
         def residual(state: State) -> State:
             advanced = project(step(state, start, 1.0))
@@ -171,7 +171,7 @@ class ExplicitSteps:
         *,
         record: bool = True,
     ) -> Solution:
-        project = project or _unchanged
+        project = _unchanged if project is None else project
         state, history = project(start), []
         for _ in range(self.iterations):
             advanced = project(step(state, state, 1 / self.iterations))
