@@ -1,0 +1,29 @@
+"""An OpenFOAM case: its mesh, patches and conditions in and out; running it."""
+
+from pennpde.openfoam.block_mesh import Block as Block
+from pennpde.openfoam.block_mesh import Side as Side
+from pennpde.openfoam.block_mesh import block_mesh_dictionary as block_mesh_dictionary
+from pennpde.openfoam.dictionaries import Dimensions as Dimensions
+from pennpde.openfoam.dictionaries import FoamFormatError as FoamFormatError
+from pennpde.openfoam.dictionaries import NonUniform as NonUniform
+from pennpde.openfoam.dictionaries import Uniform as Uniform
+from pennpde.openfoam.dictionaries import format_dictionary as format_dictionary
+from pennpde.openfoam.dictionaries import parse_dictionary as parse_dictionary
+from pennpde.openfoam.dictionaries import read_dictionary as read_dictionary
+from pennpde.openfoam.fields import PRESSURE as PRESSURE
+from pennpde.openfoam.fields import TEMPERATURE as TEMPERATURE
+from pennpde.openfoam.fields import VELOCITY as VELOCITY
+from pennpde.openfoam.fields import VISCOSITY as VISCOSITY
+from pennpde.openfoam.fields import FoamField as FoamField
+from pennpde.openfoam.fields import read_field as read_field
+from pennpde.openfoam.fields import time_folders as time_folders
+from pennpde.openfoam.fields import write_field as write_field
+from pennpde.openfoam.poly_mesh import FacePatch as FacePatch
+from pennpde.openfoam.poly_mesh import PolyMesh as PolyMesh
+from pennpde.openfoam.running import DivergenceError as DivergenceError
+from pennpde.openfoam.running import Installation as Installation
+from pennpde.openfoam.running import InstallationError as InstallationError
+from pennpde.openfoam.running import OpenFOAMError as OpenFOAMError
+from pennpde.openfoam.running import Progress as Progress
+from pennpde.openfoam.running import find_installation as find_installation
+from pennpde.openfoam.running import run as run

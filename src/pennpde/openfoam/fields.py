@@ -1,0 +1,116 @@
+"""Fields of a case: cell values and their boundary dictionaries, in time folders."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pennpde.openfoam.dictionaries import (
+    Dimensions,
+    FoamFormatError,
+    NonUniform,
+    Uniform,
+    format_entry,
+    read_dictionary,
+    shown,
+)
+
+VELOCITY = Dimensions((0, 1, -1, 0, 0, 0, 0))
+PRESSURE = Dimensions((0, 2, -2, 0, 0, 0, 0))
+"""Of the kinematic pressure, which incompressible solvers use."""
+VISCOSITY = Dimensions((0, 2, -1, 0, 0, 0, 0))
+TEMPERATURE = Dimensions((0, 0, 0, 1, 0, 0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class FoamField:
+    """What a file such as `0/U` holds.
+
+    Attributes:
+        internal: a number or a vector for all cells, or one for each, [cells] or [cells, components]. For a surface
+            field it is over the internal faces.
+        boundary: one dictionary for each patch, patch group or regular expression of patches.
+    """
+
+    internal: Uniform | NonUniform
+    boundary: Mapping[str, Mapping[str, Any]]
+    dimensions: Dimensions | None = None
+
+    def values(self, number: int) -> np.ndarray:
+        """The internal values, one for each of so many cells or internal faces."""
+        if isinstance(self.internal, Uniform):
+            value = np.asarray(self.internal.value, float)
+            return np.broadcast_to(value, (number, *value.shape)).copy()
+        if len(self.internal.values) != number:
+            raise FoamFormatError(
+                f"A field has {len(self.internal.values)} values, but the mesh {number}; they do not belong together."
+            )
+        return self.internal.values
+
+
+def read_field(path: Path | str, root: Path | str | None = None) -> FoamField:
+    """Read the file of a field, text or binary. `root` is the case folder, inside which `#include` is followed."""
+    entries = read_dictionary(path, root)
+    internal = entries.get("internalField")
+    if not isinstance(internal, Uniform | NonUniform):
+        found = "nothing" if internal is None else shown(internal)
+        raise FoamFormatError(f"{path}: internalField must be 'uniform ...' or 'nonuniform List<...>', found {found}.")
+    boundary = entries.get("boundaryField")
+    if not isinstance(boundary, Mapping) or not all(isinstance(patch, Mapping) for patch in boundary.values()):
+        raise FoamFormatError(f"{path} needs a boundaryField with one dictionary for each patch.")
+    dimensions = entries.get("dimensions")
+    return FoamField(internal, boundary, dimensions if isinstance(dimensions, Dimensions) else None)
+
+
+def write_field(
+    path: Path | str, values: np.ndarray, dimensions: Dimensions, boundary: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Write cell values, [cells] or [cells, 3], as a binary file that OpenFOAM's programs read.
+
+    Args:
+        path: TIME/NAME in a case; the file appears when it is complete.
+        values: must be finite.
+        dimensions: of the field.
+        boundary: one dictionary for each patch, as `read_field` gives it or with strings in OpenFOAM's words.
+    """
+    path, values = Path(path), np.asarray(values, float)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{path.name} holds values that are not finite; OpenFOAM would stop at once.")
+    header = {
+        "version": "2.0",
+        "format": "binary",
+        "arch": '"LSB;label=32;scalar=64"',
+        "class": "volScalarField" if values.ndim == 1 else "volVectorField",
+        "location": f'"{path.parent.name}"',
+        "object": path.name,
+    }
+    entries = {"dimensions": dimensions, "internalField": NonUniform(values), "boundaryField": boundary}
+    content = b"".join(format_entry(name, value, binary=True) for name, value in entries.items())
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(format_entry("FoamFile", header) + content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def time_folders(folder: Path | str) -> list[Path]:
+    """The folders of a case that are named by a time, earliest first."""
+    found: list[tuple[float, Path]] = []
+    for path in Path(folder).iterdir():
+        try:
+            time = float(path.name)
+        except ValueError:
+            continue
+        if path.is_dir() and math.isfinite(time):
+            found.append((time, path))
+    return [path for _, path in sorted(found)]

@@ -1,0 +1,190 @@
+"""The mesh as OpenFOAM stores it: faces, and the cells on both sides of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+
+from pennpde.openfoam.dictionaries import FoamFormatError, Parser
+
+
+@dataclass(frozen=True)
+class FacePatch:
+    """A named run of consecutive faces of the boundary.
+
+    Attributes:
+        type: OpenFOAM's, such as patch, wall or empty.
+        groups: further names by which fields may give its condition.
+    """
+
+    name: str
+    type: str
+    start: int
+    count: int
+    groups: tuple[str, ...] = ()
+
+    @property
+    def faces(self) -> slice:
+        return slice(self.start, self.start + self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class PolyMesh:
+    """Points, faces, and the cells on both sides of each face.
+
+    Attributes:
+        face_points: the points of all faces, one face after the other; the normal points from owner to neighbour.
+        face_offsets: where each face starts in `face_points`, and the end.
+        owner: the cell behind each face.
+        neighbour: the cell in front of each internal face; these are the first ones.
+    """
+
+    points: Float[np.ndarray, "points 3"]
+    face_points: Int64[np.ndarray, " entries"]
+    face_offsets: Int64[np.ndarray, " faces+1"]
+    owner: Int64[np.ndarray, " faces"]
+    neighbour: Int64[np.ndarray, " internal_faces"]
+    patches: Mapping[str, FacePatch]
+
+    @staticmethod
+    def read(case: Path | str) -> PolyMesh:
+        """Read `constant/polyMesh` of a case (or of a processor folder of it), text or binary, packed or not."""
+        folder = Path(case) / "constant" / "polyMesh"
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} does not exist; make the mesh first, for example with blockMesh.")
+        points = Parser.behind_header(folder / "points").values("vector")
+        owner = Parser.behind_header(folder / "owner").values("label")
+        neighbour = Parser.behind_header(folder / "neighbour").values("label")
+        face_points, face_offsets = _read_faces(folder / "faces")
+        mesh = PolyMesh(points, face_points, face_offsets, owner, neighbour, _read_boundary(folder / "boundary"))
+        mesh._check(folder)
+        return mesh
+
+    def _check(self, folder: Path) -> None:
+        faces, internal = self.number_of_faces, len(self.neighbour)
+        if len(self.owner) != faces or internal > faces:
+            raise FoamFormatError(
+                f"{folder}: {faces} faces, {len(self.owner)} owners and {internal} neighbours do not belong together."
+            )
+        if not np.isfinite(self.points).all():
+            raise FoamFormatError(f"{folder / 'points'} holds positions that are not finite.")
+        if faces == 0 or self.face_points.min() < 0 or self.face_points.max() >= len(self.points):
+            raise FoamFormatError(f"{folder / 'faces'} names points that {folder / 'points'} does not have.")
+        lowest = min(self.owner.min(), self.neighbour.min(initial=0))
+        if lowest < 0 or self.number_of_cells > faces:  # every cell has at least four faces, each face two cells
+            raise FoamFormatError(f"{folder}: owner and neighbour name cells {lowest} to {self.number_of_cells - 1}.")
+        for patch in self.patches.values():
+            if patch.count < 0 or patch.start < internal or patch.start + patch.count > faces:
+                raise FoamFormatError(
+                    f"{folder / 'boundary'}: patch {patch.name!r} has the faces {patch.start} to "
+                    f"{patch.start + patch.count - 1}, but those of the boundary are {internal} to {faces - 1}."
+                )
+
+    @cached_property
+    def number_of_cells(self) -> int:
+        return int(max(self.owner.max(initial=-1), self.neighbour.max(initial=-1))) + 1
+
+    @property
+    def number_of_faces(self) -> int:
+        return len(self.face_offsets) - 1
+
+    def points_of_face(self, face: int) -> Int64[np.ndarray, " face_points"]:
+        return self.face_points[self.face_offsets[face] : self.face_offsets[face + 1]]
+
+    @cached_property
+    def face_vectors(self) -> Float[np.ndarray, "faces 3"]:
+        """The normal of each face, from owner to neighbour, as long as the face is large."""
+        start, sizes = self.face_offsets[:-1], np.diff(self.face_offsets)
+        total = np.zeros((self.number_of_faces, 3))
+        origin = self.points[self.face_points[start]]
+        for corner in range(1, int(sizes.max(initial=0)) - 1):
+            chosen = sizes > corner + 1
+            first = self.points[self.face_points[start[chosen] + corner]] - origin[chosen]
+            second = self.points[self.face_points[start[chosen] + corner + 1]] - origin[chosen]
+            total[chosen] += 0.5 * np.cross(first, second)
+        return total
+
+    def faces_of_type(self, kind: str) -> Bool[np.ndarray, " faces"]:
+        """True on the faces of all patches of this type."""
+        chosen = np.zeros(self.number_of_faces, bool)
+        for patch in self.patches.values():
+            chosen[patch.faces] |= patch.type == kind
+        return chosen
+
+    def cell_velocity(self, flux: Float[np.ndarray, " faces"]) -> Float[np.ndarray, "cells 3"]:
+        """The cell velocity that fits the face fluxes: U = [Σ S Sᵀ/|S|]⁻¹ Σ S φ/|S|, without `empty` faces.
+
+        Debian's `potentialFoam` 1912 writes right fluxes, but a wrong velocity (|U| of 100 and more) on sheared cells.
+        """
+        vectors, cells = self.face_vectors, self.number_of_cells
+        size = np.linalg.norm(vectors, axis=1)
+        used = ~self.faces_of_type("empty") & (size > 0)
+        weight = np.where(used, 1.0 / np.where(size > 0, size, 1.0), 0.0)
+        matrix, right = np.zeros((cells, 3, 3)), np.zeros((cells, 3))
+        for side in (self.owner, self.neighbour):
+            vector, factor = vectors[: len(side)], weight[: len(side)]
+            for i in range(3):
+                right[:, i] += np.bincount(side, factor * flux[: len(side)] * vector[:, i], cells)
+                for j in range(3):
+                    matrix[:, i, j] += np.bincount(side, factor * vector[:, i] * vector[:, j], cells)
+        # Without the empty faces the matrix of a plane case is singular across the plane; its pseudoinverse gives
+        # zero there.
+        return np.einsum("cij,cj->ci", np.linalg.pinv(matrix, rcond=1e-10, hermitian=True), right)
+
+
+def _read_faces(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    parser = Parser.behind_header(path)
+    if parser.layout.binary:
+        offsets, points = parser.values("label"), parser.values("label")
+        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(points) or np.any(np.diff(offsets) < 3):
+            raise FoamFormatError(f"{path}: the offsets of the binary face list do not fit its {len(points)} points.")
+        return points, offsets
+    count = parser.count("faces")
+    parser.expect("(")
+    end = parser.content.rfind(b")")
+    if end < parser.position or count > len(parser.content):
+        raise parser.error(f"the list of {count} faces is not closed with ')'; the file is truncated or damaged.")
+    numbers = parser.numbers(parser.content[parser.position : end], "label").astype(np.int64)
+    starts = np.zeros(count + 1, np.int64)
+    for face in range(count):
+        size = int(numbers[starts[face]]) if starts[face] < len(numbers) else 0
+        if size < 3:
+            raise parser.error(f"face {face} of {count} has {size} points; the file is truncated or damaged.")
+        starts[face + 1] = starts[face] + size + 1
+    if starts[-1] != len(numbers):
+        raise parser.error(f"the list of {count} faces holds {len(numbers)} numbers instead of {starts[-1]}.")
+    points = np.delete(numbers, starts[:-1])
+    return points, starts - np.arange(count + 1)
+
+
+def _read_boundary(path: Path) -> dict[str, FacePatch]:
+    parser = Parser.behind_header(path)
+    count = parser.count("patches")
+    parser.expect("(")
+    patches: dict[str, FacePatch] = {}
+    for _ in range(count):
+        name = parser.token()
+        if not isinstance(name, str):
+            raise parser.error(f"{count} patches are announced, but only {len(patches)} found.")
+        parser.expect("{")
+        entries = parser.dictionary([], top=False)
+        kind, start, number = entries.get("type"), entries.get("startFace"), entries.get("nFaces")
+        if not (isinstance(kind, str) and isinstance(start, int) and isinstance(number, int)):
+            raise parser.error(f"patch {name!r} needs type, nFaces and startFace; it has {', '.join(entries)}.")
+        patches[name] = FacePatch(name, kind, start, number, _words(entries.get("inGroups")))
+    parser.expect(")")
+    return patches
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """The names in `inGroups 1(wall)`, `inGroups (a b)`, `inGroups List<word> 1(wall)`, `inGroups wall`."""
+    items = value if isinstance(value, tuple) else (value,)
+    return tuple(
+        str(word) for item in items for word in (item if isinstance(item, list) else [item]) if isinstance(word, str)
+    )
