@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Bool, Float, Int64, UInt8
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from pennpde import mesh_files
+from pennpde.mesh_distance import distances, parts_of
+from pennpde.mesh_plane import Floor
 from pennpde.mesh_topology import (
     CELL_TYPES,
     Cells,
@@ -20,11 +25,26 @@ from pennpde.mesh_topology import (
     cell_facets,
     exterior_facets,
     facet_areas,
+    facet_keys,
+    joined,
+    mirrored,
+    offsets_of,
     signed_volumes,
 )
-from pennpde.mesh_validation import CellsLike, cells_from, checked_cells, checked_points
+from pennpde.mesh_validation import (
+    CellsLike,
+    PatchLike,
+    cells_from,
+    checked_cells,
+    checked_points,
+    joined_cells,
+    patch_points,
+)
 
-PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str
+if TYPE_CHECKING:
+    import pyvista
+
+FacetsLike = np.ndarray | Sequence[Sequence[int]] | Facets
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +112,86 @@ class Mesh:
         mesh = Mesh(positions, sound.connectivity, sound.offsets, sound.types, sound.polyhedron_faces)
         _ = mesh.facets  # refuses cells that overlap
         return mesh.with_patches(patches) if patches else mesh
+
+    @staticmethod
+    def from_pyvista(dataset: pyvista.DataObject) -> Mesh:
+        """A mesh from a PyVista dataset, with its point arrays as fields.
+
+        Vertices, lines, and the surface cells of a body are left out. Arrays `patch:NAME` become patches.
+        """
+        return Mesh._from_contents(mesh_files.from_dataset(dataset))
+
+    @staticmethod
+    def read(path: str | Path) -> Mesh:
+        """A mesh from any file that PyVista reads, or from Gmsh's .msh, whose named boundaries become patches."""
+        return Mesh._from_contents(mesh_files.read(path))
+
+    @staticmethod
+    def _from_contents(contents: mesh_files.Contents) -> Mesh:
+        mesh = Mesh.from_arrays(contents.points, contents.cells)
+        mesh = mesh.with_fields(contents.fields).with_patches(contents.patch_points)
+        chosen = {name: Patch(mesh.patch(name).points, facets) for name, facets in contents.patch_facets.items()}
+        return mesh._with_patches(chosen).with_patch_facets(contents.chosen_facets)
+
+    @staticmethod
+    def plane_of(mesh: Mesh) -> Mesh:
+        """The plane mesh under a mesh that is one cell thick in z, such as OpenFOAM's plane cases.
+
+        Points are those of the lower side, in the order they have in `mesh`; `layer` holds their indices there. Cells
+        keep their order. Patches keep their upright facets; those of the two flat sides alone are dropped. Fields keep
+        their values on the lower side, vectors and tensors without the components of z.
+        """
+        if mesh.space == 2:
+            raise ValueError("The mesh is plane already.")
+        floor = Floor.under(mesh._positions, mesh.facets, mesh.number_of_cells)
+        layer = torch.from_numpy(floor.layer)
+        plane = replace(Mesh.from_arrays(mesh.points[layer, :2], floor.cells), layer=floor.layer)
+        kept = {}
+        for name, patch in mesh.patches.items():
+            upright = patch.facets[~floor.flat[patch.facets]]
+            edges = floor.edges_of(mesh.facets.take(upright))
+            points = floor.points_of(patch.points) if len(upright) == len(patch.facets) else np.unique(edges)
+            if points.size:
+                kept[name] = Patch(points, np.unique(plane._facet_indices(name, Facets.of(edges))))
+        fields = {name: _without_third(values[layer]) for name, values in mesh.fields.items()}
+        return plane._with_patches(kept).with_fields(fields)
+
+    @staticmethod
+    def concatenate(meshes: Sequence[Mesh]) -> Mesh:
+        """One mesh of several, side by side and not connected; with the patches of any and the fields of all."""
+        if not meshes:
+            raise ValueError("There are no meshes to concatenate.")
+        if len({mesh.space for mesh in meshes}) > 1:
+            raise ValueError("Plane meshes and meshes in space cannot be concatenated.")
+        # The numbers that the first point, cell and exterior facet of each mesh get.
+        sizes = np.array([(mesh.number_of_points, mesh.number_of_cells, len(mesh.facets)) for mesh in meshes])
+        parts = list(zip(meshes, *(offsets_of(column)[:-1] for column in sizes.T), strict=True))
+        cells = joined_cells([mesh._cells.renumbered(point) for mesh, point, _, _ in parts])
+        patches = {}
+        for name in dict.fromkeys(name for mesh in meshes for name in mesh.patches):
+            having = [(mesh.patches[name], *starts) for mesh, *starts in parts if name in mesh.patches]
+            patches[name] = Patch(
+                np.concatenate([patch.points + point for patch, point, _, _ in having]),
+                np.concatenate([patch.facets + facet for patch, _, _, facet in having]),
+            )
+        shared = [name for name in meshes[0].fields if all(name in mesh.fields for mesh in meshes)]
+        together = Mesh(
+            torch.cat([mesh.points for mesh in meshes]),
+            cells.connectivity,
+            cells.offsets,
+            cells.types,
+            cells.polyhedron_faces,
+            MappingProxyType(patches),
+            MappingProxyType({name: torch.cat([mesh.fields[name] for mesh in meshes]) for name in shared}),
+        )
+        # Facets are sorted by cell, so those of the union are those of the parts, one part after the other.
+        together.__dict__["facets"] = joined(
+            [
+                Facets(mesh.facets.connectivity + point, mesh.facets.offsets, mesh.facets.cells + cell)
+                for mesh, point, cell, _ in parts
+            ]
+        )
+        return together
 
     @property
     def space(self) -> int:
@@ -185,6 +285,9 @@ class Mesh:
                 "Add one with mesh.with_patches({...})."
             ) from None
 
+    def _chosen(self, patch_names: str | Iterable[str]) -> list[Patch]:
+        return [self.patch(name) for name in ([patch_names] if isinstance(patch_names, str) else patch_names)]
+
     def with_patches(self, patches: Mapping[str, PatchLike]) -> Mesh:
         """The mesh with further named patches.
 
@@ -193,59 +296,51 @@ class Mesh:
                 returns one bool for each), or indices of points, or one bool for each point of the mesh, or the name
                 of a field that is not zero on the patch. A patch that exists is replaced.
         """
-        made = {name: self._patch_of(self._points_of(name, given)) for name, given in patches.items()}
-        return self._with(patches=MappingProxyType({**self.patches, **made}))
+        made = {
+            name: self._patch_of(patch_points(name, given, self._positions, self.boundary_points, self.fields))
+            for name, given in patches.items()
+        }
+        return self._with_patches(made)
+
+    def _with_patches(self, patches: Mapping[str, Patch]) -> Mesh:
+        return self._with(patches=MappingProxyType({**self.patches, **patches}))
 
     def _patch_of(self, points: np.ndarray) -> Patch:
+        return Patch(points, np.flatnonzero(self.facets.within(self._mask(points))))
+
+    def _mask(self, points: np.ndarray) -> Bool[np.ndarray, " points"]:
         mask = np.zeros(self.number_of_points, dtype=bool)
         mask[points] = True
-        inside = np.logical_and.reduceat(mask[self.facets.connectivity], self.facets.offsets[:-1])
-        return Patch(points, np.flatnonzero(inside))
+        return mask
 
-    def _points_of(self, name: str, given: PatchLike) -> Int64[np.ndarray, " patch_points"]:
-        if callable(given):
-            positions = self._positions[self.boundary_points]
-            chosen = np.asarray(given(positions))
-            if chosen.shape != (len(positions),) or chosen.dtype != bool:
-                raise ValueError(
-                    f"The test of patch {name!r} returned {chosen.dtype} of shape {chosen.shape} for positions of shape "
-                    f"{positions.shape}; it must return one bool for each position."
-                )
-            points = self.boundary_points[chosen]
-            reason = "its test holds at no boundary point"
-        else:
-            if isinstance(given, str):
-                if given not in self.fields:
-                    raise KeyError(
-                        f"Patch {name!r} is to be taken from the field {given!r}, which the mesh does not have. "
-                        f"Its fields: {', '.join(self.fields) or 'none'}."
-                    )
-                given = self.fields[given] != 0
-            chosen = np.atleast_1d(np.asarray(given))
-            if chosen.size == 0:
-                chosen = chosen.astype(np.int64)
-            if chosen.dtype == bool and chosen.shape == (self.number_of_points,):
-                points = np.flatnonzero(chosen)
-            elif np.issubdtype(chosen.dtype, np.integer) and chosen.ndim == 1:
-                points = np.unique(chosen.astype(np.int64))
-            else:
-                raise ValueError(
-                    f"Patch {name!r} is given as {chosen.dtype} of shape {chosen.shape}; give a test on positions, a list "
-                    f"of point indices, or one bool for each of the {self.number_of_points} points."
-                )
-            if points.size and (points[0] < 0 or points[-1] >= self.number_of_points):
-                wrong = points[0] if points[0] < 0 else points[-1]
-                raise ValueError(
-                    f"Patch {name!r} names point {wrong}; the mesh has points 0 to {self.number_of_points - 1}."
-                )
-            reason = "it was given no points"
-        if points.size == 0:
-            low, high = self._positions.min(axis=0), self._positions.max(axis=0)
+    def with_patch_facets(self, patches: Mapping[str, FacetsLike]) -> Mesh:
+        """The mesh with further named patches, made of these facets alone, each given by its points in any order.
+
+        Where a boundary is thin or a patch fills a corner, points do not tell which facets are meant; facets do.
+        """
+        made = {}
+        for name, given in patches.items():
+            facets = np.unique(self._facet_indices(name, Facets.of(given)))
+            if facets.size == 0:
+                raise ValueError(f"Patch {name!r} is empty: it was given no facets.")
+            made[name] = Patch(np.unique(self.facets.take(facets).connectivity), facets)
+        return self._with_patches(made)
+
+    def _facet_indices(self, name: str, given: Facets) -> Int64[np.ndarray, " given_facets"]:
+        if len(given) == 0:
+            return np.zeros(0, dtype=np.int64)
+        known = facet_keys(self.facets, self.number_of_points)
+        wanted = facet_keys(given, self.number_of_points)
+        order = np.argsort(known)
+        place = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+        missing = np.flatnonzero(known[place] != wanted)
+        if missing.size:
+            points = given.take(missing[:1]).connectivity
             raise ValueError(
-                f"Patch {name!r} is empty: {reason}. The mesh spans {low} to {high}; compare positions with np.isclose "
-                "rather than ==."
+                f"Patch {name!r} names {missing.size} facets that the boundary does not have, the first with the "
+                f"points {points.tolist()}."
             )
-        return points
+        return place
 
     def with_fields(self, fields: Mapping[str, Tensor | np.ndarray]) -> Mesh:
         """The mesh with further point fields, [points, *axes], to be saved with it."""
@@ -258,7 +353,21 @@ class Mesh:
                 )
         return self._with(fields=MappingProxyType({**self.fields, **made}))
 
-    # Sizes
+    # Distances and sizes
+
+    def distance_to(self, patch_names: str | Iterable[str]) -> Float[Tensor, " points"]:
+        """The distance from each point to the nearest place on these patches, on a facet or at a point without one."""
+        chosen = self._chosen(patch_names)
+        if not chosen:
+            raise ValueError(f"The distance to no patch at all; name some of {', '.join(self.patches) or 'none'}.")
+        facets = self.facets.take(np.unique(np.concatenate([patch.facets for patch in chosen])))
+        points = np.setdiff1d(np.concatenate([patch.points for patch in chosen]), facets.connectivity)
+        nearest = np.full(self.number_of_points, np.inf)
+        if len(facets):
+            nearest = distances(self._positions, parts_of(self._positions, facets))
+        if len(points):
+            nearest = np.minimum(nearest, distances(self._positions, self._positions[points][:, None]))
+        return torch.from_numpy(nearest)
 
     @cached_property
     def cell_volumes(self) -> Float[Tensor, " cells"]:
@@ -272,7 +381,69 @@ class Mesh:
         shares = np.repeat(self.cell_volumes.numpy() / sizes, sizes)
         return torch.from_numpy(np.bincount(self.connectivity, shares, minlength=self.number_of_points))
 
+    # Elsewhere
+
+    def moved(self, rotation: Float[Tensor, "space space"], translation: Float[Tensor, " space"]) -> Mesh:
+        """The mesh turned (or reflected) about the origin, then shifted; its vectors and tensors turn along.
+
+        A reflection turns cells inside out, so their points are listed in another order to keep volumes positive.
+        """
+        rotation = torch.as_tensor(rotation, dtype=self.points.dtype)
+        translation = torch.as_tensor(translation, dtype=self.points.dtype)
+        if rotation.shape != (self.space, self.space) or not torch.allclose(
+            rotation @ rotation.T, torch.eye(self.space, dtype=rotation.dtype), atol=1e-6
+        ):
+            raise ValueError(
+                f"Moving this mesh takes an orthogonal {self.space} x {self.space} matrix; got {rotation.tolist()}."
+            )
+        points = self.points @ rotation.T + translation
+        fields = {name: _turned(values, rotation) for name, values in self.fields.items()}
+        if torch.linalg.det(rotation) > 0:
+            moved = replace(self, points=points, fields=MappingProxyType(fields))
+            for name in ("facets", "edges"):
+                if name in self.__dict__:
+                    moved.__dict__[name] = self.__dict__[name]
+            return moved
+        cells = mirrored(self._cells)
+        moved = replace(
+            self,
+            points=points,
+            connectivity=cells.connectivity,
+            polyhedron_faces=cells.polyhedron_faces,
+            patches=MappingProxyType({}),
+            fields=MappingProxyType(fields),
+        )
+        return moved._with_patches(
+            {
+                name: Patch(patch.points, np.sort(moved._facet_indices(name, self.facets.take(patch.facets))))
+                for name, patch in self.patches.items()
+            }
+        )
+
+    def to_pyvista(self) -> pyvista.UnstructuredGrid:
+        """A PyVista grid with all fields and patches; a plane mesh gets z = 0, its vectors a third component."""
+        return mesh_files.to_dataset(self._contents)
+
+    def save(self, path: str | Path) -> None:
+        """Write the mesh with its fields and patches, as .vtu, .vtk or .vtkhdf; `read` gives the same mesh back."""
+        mesh_files.write(path, self._contents)
+
     # Inside
+
+    @property
+    def _contents(self) -> mesh_files.Contents:
+        by_points = {name: self._patch_of(patch.points) for name, patch in self.patches.items()}
+        return mesh_files.Contents(
+            self._positions,
+            self._cells,
+            {name: values.detach().cpu().numpy() for name, values in self.fields.items()},
+            {name: self._mask(patch.points) for name, patch in self.patches.items()},
+            {
+                name: patch.facets
+                for name, patch in self.patches.items()
+                if not np.array_equal(patch.facets, by_points[name].facets)
+            },
+        )
 
     @property
     def _positions(self) -> Float[np.ndarray, "points space"]:
@@ -288,3 +459,20 @@ class Mesh:
         known = {name: value for name, value in self.__dict__.items() if name not in self.__dataclass_fields__}
         changed.__dict__.update(known)
         return changed
+
+
+def _is_tensor(values: Tensor, space: int) -> bool:
+    """Whether a field is a vector or a tensor: all axes but that of the points are as long as space has dimensions."""
+    return values.ndim > 1 and set(values.shape[1:]) == {space}
+
+
+def _without_third(values: Tensor) -> Tensor:
+    return values[(slice(None), *[slice(2)] * (values.ndim - 1))] if _is_tensor(values, 3) else values
+
+
+def _turned(values: Tensor, rotation: Tensor) -> Tensor:
+    if not _is_tensor(values, len(rotation)):
+        return values
+    for axis in range(1, values.ndim):
+        values = (values.movedim(axis, -1) @ rotation.T.to(values)).movedim(-1, axis)
+    return values

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8
@@ -87,6 +88,19 @@ class Facets:
     offsets: Int64[np.ndarray, " facets+1"]
     cells: Int64[np.ndarray, " facets"]
 
+    @staticmethod
+    def of(rows: np.ndarray | Sequence[Sequence[int]] | Facets) -> Facets:
+        """Facets from their points alone, as a table or as rows of different lengths; all are put down to cell 0."""
+        if isinstance(rows, Facets):
+            return rows
+        if isinstance(rows, np.ndarray) and rows.ndim == 2:
+            sizes = np.full(len(rows), rows.shape[1])
+            connectivity = rows.astype(np.int64).ravel()
+        else:
+            sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+            connectivity = np.fromiter(chain.from_iterable(rows), np.int64, int(sizes.sum()))
+        return Facets(connectivity, offsets_of(sizes), np.zeros(len(sizes), dtype=np.int64))
+
     def __len__(self) -> int:
         return len(self.cells)
 
@@ -97,6 +111,10 @@ class Facets:
     def take(self, indices: np.ndarray) -> Facets:
         connectivity, offsets = take_rows(self.connectivity, self.offsets, indices)
         return Facets(connectivity, offsets, self.cells[indices])
+
+    def within(self, mask: Bool[np.ndarray, " points"]) -> Bool[np.ndarray, " facets"]:
+        """Which facets have all of their points in the mask."""
+        return np.logical_and.reduceat(mask[self.connectivity], self.offsets[:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,19 +142,38 @@ class Cells:
 
     @property
     def dimension(self) -> int:
-        """2 for plane cells, 3 for cells in space; cells of both kinds never share a mesh."""
+        """2 for plane cells, 3 for cells in space; no mesh has both."""
         return CELL_TYPES[int(self.types[0])].dimension
+
+    def renumbered(self, first_point: int) -> Cells:
+        faces = self.polyhedron_faces
+        if faces is not None:
+            faces = replace(faces, connectivity=faces.connectivity + first_point)
+        return replace(self, connectivity=self.connectivity + first_point, polyhedron_faces=faces)
 
     def groups(self) -> Iterator[tuple[CellType, np.ndarray, np.ndarray]]:
         """For each type other than polyhedra: the type, its cells, and their points as [cells, points of a cell]."""
         for code in np.unique(self.types[self.types != POLYHEDRON]):
             cells = np.flatnonzero(self.types == code)
             cell_type = CELL_TYPES[int(code)]
-            yield (
-                cell_type,
-                cells,
-                self.connectivity[self.offsets[cells][:, None] + np.arange(cell_type.number_of_points)],
-            )
+            assert cell_type.number_of_points is not None, "polygons are never taken apart by type"
+            places = self.offsets[cells][:, None] + np.arange(cell_type.number_of_points)
+            yield cell_type, cells, self.connectivity[places]
+
+
+def mirrored(cells: Cells) -> Cells:
+    """The cells with their points in the order that a reflection makes right."""
+    if cells.dimension == 2:
+        everywhere = np.ones(len(cells), dtype=bool)
+        return replace(cells, connectivity=reversed_rows(cells.connectivity, cells.offsets, everywhere))
+    connectivity, faces = cells.connectivity.copy(), cells.polyhedron_faces
+    for cell_type, chosen, points in cells.groups():
+        places = cells.offsets[chosen][:, None] + np.arange(points.shape[1])
+        connectivity[places] = points[:, cell_type.mirrored]
+    if faces is not None:
+        turned = reversed_rows(faces.connectivity, faces.offsets, np.ones(len(faces), dtype=bool))
+        faces = replace(faces, connectivity=turned)
+    return replace(cells, connectivity=connectivity, polyhedron_faces=faces)
 
 
 def offsets_of(sizes: np.ndarray) -> Int64[np.ndarray, " rows+1"]:
@@ -311,8 +348,8 @@ def with_outward_faces(points: Float[np.ndarray, "points 3"], cells: Cells) -> C
     if (uses != 2).any():
         cell, one, other = edge[:, np.flatnonzero(new)[np.flatnonzero(uses != 2)[0]]]
         raise ValueError(
-            f"Polyhedron {cell} is not closed: its edge from point {one} to point {other} does not belong to exactly two "
-            "of its faces."
+            f"Polyhedron {cell} is not closed: its edge from point {one} to point {other} does not belong to exactly "
+            "two of its faces."
         )
     one, other = order.reshape(-1, 2).T
     agree = start[one] != start[other]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
@@ -33,17 +34,12 @@ from pennpde.mesh_topology import (
     offsets_of,
     reversed_rows,
     signed_volumes,
+    take_rows,
     with_outward_faces,
 )
 
-CellsLike = (
-    Cells
-    | np.ndarray
-    | Tensor
-    | Sequence
-    | Mapping[str, "np.ndarray | Sequence | Facets"]
-    | tuple[np.ndarray, np.ndarray]
-)
+CellsLike = Cells | Facets | np.ndarray | Tensor | Sequence | Mapping[str, Any]
+PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str
 
 # A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
 # 1e-16, and the thinnest cells of boundary layers keep 1e-8.
@@ -56,13 +52,15 @@ def cells_from(given: CellsLike, cell_types: str | int | np.ndarray | None, spac
     """Cells in one layout, from any of the forms that `Mesh.from_arrays` takes. Nothing is checked but the form."""
     if isinstance(given, Cells):
         return given
+    if isinstance(given, Facets):
+        return _polyhedra(given)
     if isinstance(given, Mapping):
         if not given:
             raise ValueError("The mesh has no cells: the mapping of cells is empty.")
-        return _joined_cells([cells_from(rows, name, space) for name, rows in given.items()])
+        return joined_cells([cells_from(rows, name, space) for name, rows in given.items()])
     code = None if cell_types is None or np.ndim(cell_types) else _code(cell_types)
     if code == POLYHEDRON:
-        return _polyhedra(given if isinstance(given, Facets) else _nested_faces(given))
+        return _polyhedra(_nested_faces(given))
     if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
         connectivity, offsets = (np.asarray(array, dtype=np.int64) for array in given)
         number = len(offsets) - 1
@@ -73,9 +71,8 @@ def cells_from(given: CellsLike, cell_types: str | int | np.ndarray | None, spac
         types = np.broadcast_to(np.asarray(cell_types if code is None else code, dtype=np.uint8), (number,)).copy()
         return Cells(connectivity, offsets, types)
     if code == POLYGON and not isinstance(given, np.ndarray | Tensor):
-        sizes = np.fromiter(map(len, given), np.int64, len(given))
-        connectivity = np.fromiter(chain.from_iterable(given), np.int64, int(sizes.sum()))
-        return Cells(connectivity, offsets_of(sizes), np.full(len(sizes), POLYGON, dtype=np.uint8))
+        polygons = Facets.of(given)
+        return Cells(polygons.connectivity, polygons.offsets, np.full(len(polygons), POLYGON, dtype=np.uint8))
     rows = np.asarray(given)
     if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
         raise ValueError(
@@ -106,18 +103,15 @@ def _code_from_size(size: int, space: int) -> int:
     return sizes[size]
 
 
-def _nested_faces(cells: Sequence[Sequence[Sequence[int]]]) -> Facets:
-    faces = list(chain.from_iterable(cells))
-    sizes = np.fromiter(map(len, faces), np.int64, len(faces))
-    return Facets(
-        np.fromiter(chain.from_iterable(faces), np.int64, int(sizes.sum())),
-        offsets_of(sizes),
-        np.repeat(np.arange(len(cells)), np.fromiter(map(len, cells), np.int64, len(cells))),
-    )
+def _nested_faces(cells: Any) -> Facets:
+    number_of_faces = np.fromiter(map(len, cells), np.int64, len(cells))
+    faces = Facets.of(list(chain.from_iterable(cells)))
+    return replace(faces, cells=np.repeat(np.arange(len(cells)), number_of_faces))
 
 
 def _polyhedra(faces: Facets) -> Cells:
     """Polyhedra from their faces: each cell's points are those of its faces, sorted."""
+    faces = faces.take(np.argsort(faces.cells, kind="stable"))
     cell = np.repeat(faces.cells, faces.sizes)
     order = np.lexsort((faces.connectivity, cell))
     pairs = np.stack([cell, faces.connectivity])[:, order]
@@ -128,7 +122,7 @@ def _polyhedra(faces: Facets) -> Cells:
     return Cells(connectivity, offsets, np.full(number, POLYHEDRON, dtype=np.uint8), faces)
 
 
-def _joined_cells(parts: Sequence[Cells]) -> Cells:
+def joined_cells(parts: Sequence[Cells]) -> Cells:
     starts = offsets_of(np.array([len(part) for part in parts]))
     faces = [
         replace(part.polyhedron_faces, cells=part.polyhedron_faces.cells + start)
@@ -150,7 +144,8 @@ def checked_points(points: np.ndarray | Tensor | Sequence) -> Float[Tensor, "poi
     wrong = torch.nonzero(~torch.isfinite(positions).all(dim=1)).flatten()
     if len(wrong):
         raise ValueError(
-            f"{_named('Point', wrong.numpy())} not finite: point {wrong[0]} is at {positions[wrong[0]].tolist()}. Remove or repair it."
+            f"{_named('Point', wrong.numpy())} not finite: point {wrong[0]} is at {positions[wrong[0]].tolist()}. "
+            "Remove or repair it."
         )
     return positions
 
@@ -180,21 +175,21 @@ def checked_cells(points: Float[Tensor, "points space"], cells: Cells) -> tuple[
 def _check_layout(cells: Cells, number_of_points: int) -> None:
     if len(cells) == 0:
         raise ValueError("The mesh has no cells.")
+    if len(cells.offsets) != len(cells) + 1:
+        raise ValueError(f"There are {len(cells)} cell types for {len(cells.offsets) - 1} cells.")
+    if cells.offsets[0] != 0 or cells.offsets[-1] != len(cells.connectivity) or (cells.sizes < 0).any():
+        raise ValueError(
+            f"The offsets of the cells run from {cells.offsets[0]} to {cells.offsets[-1]}; they must rise from 0 to "
+            f"the {len(cells.connectivity)} entries of the connectivity."
+        )
     unknown = np.setdiff1d(cells.types, list(CELL_TYPES))
     if unknown.size:
         first = np.flatnonzero(cells.types == unknown[0])[0]
         raise ValueError(
             f"Cell {first} has VTK's cell type {unknown[0]}; known are "
-            f"{', '.join(f'{cell_type.name} ({code})' for code, cell_type in CELL_TYPES.items())}. Quadratic cells become "
-            "linear with PyVista's dataset.linear_copy()."
+            f"{', '.join(f'{cell_type.name} ({code})' for code, cell_type in CELL_TYPES.items())}. "
+            "Quadratic cells become linear with PyVista's dataset.linear_copy()."
         )
-    if cells.offsets[0] != 0 or cells.offsets[-1] != len(cells.connectivity) or (cells.sizes < 0).any():
-        raise ValueError(
-            f"The offsets of the cells run from {cells.offsets[0]} to {cells.offsets[-1]}; they must rise from 0 to the "
-            f"{len(cells.connectivity)} entries of the connectivity."
-        )
-    if len(cells.offsets) != len(cells) + 1:
-        raise ValueError(f"There are {len(cells)} cell types for {len(cells.offsets) - 1} cells.")
     dimensions = {CELL_TYPES[int(code)].dimension for code in np.unique(cells.types)}
     if len(dimensions) > 1:
         raise ValueError("The mesh mixes plane cells with cells in space; keep the cells of one dimension.")
@@ -205,19 +200,18 @@ def _check_layout(cells: Cells, number_of_points: int) -> None:
         wrong = np.flatnonzero(sizes != wanted if wanted else sizes < 3)
         if wrong.size:
             raise ValueError(
-                f"Cell {wrong[0]} is a {cell_type.name} of {sizes[wrong[0]]} points; it must have {wanted or 'at least 3'}."
+                f"Cell {wrong[0]} is a {cell_type.name} of {sizes[wrong[0]]} points; "
+                f"it must have {wanted or 'at least 3'}."
             )
     if (cells.types == POLYHEDRON).any() and cells.polyhedron_faces is None:
         raise ValueError(
             "Polyhedra need their faces: give {'polyhedron': [[face, face, ...], ...]} with the points of each face."
         )
-    faces = cells.polyhedron_faces
-    named = cells.connectivity if faces is None else np.concatenate([cells.connectivity, faces.connectivity])
-    if named.min() < 0 or named.max() >= number_of_points:
-        place = np.flatnonzero((cells.connectivity < 0) | (cells.connectivity >= number_of_points))[0]
-        cell = np.searchsorted(cells.offsets, place, side="right") - 1
+    wrong = np.flatnonzero((cells.connectivity < 0) | (cells.connectivity >= number_of_points))
+    if wrong.size:
+        cell = np.searchsorted(cells.offsets, wrong[0], side="right") - 1
         raise ValueError(
-            f"Cell {cell} names point {cells.connectivity[place]}; the mesh has points 0 to {number_of_points - 1}."
+            f"Cell {cell} names point {cells.connectivity[wrong[0]]}; the mesh has points 0 to {number_of_points - 1}."
         )
 
 
@@ -229,7 +223,7 @@ def _in_the_plane(points: Float[Tensor, "points space"]) -> Float[Tensor, "point
     if np.ptp(positions[:, 2]) <= OUT_OF_PLANE * width:
         return points[:, :2]
     centred = positions - positions.mean(axis=0)
-    spread, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+    axes = np.linalg.eigh(centred.T @ centred / len(centred))[1]
     if np.abs(centred @ axes[:, 0]).max() <= OUT_OF_PLANE * width:
         normal = np.round(axes[:, 0], 6)
         raise ValueError(
@@ -237,8 +231,8 @@ def _in_the_plane(points: Float[Tensor, "points space"]) -> Float[Tensor, "point
             "constant; its x and y become the two coordinates."
         )
     raise ValueError(
-        "The cells are plane but do not lie in one plane: this is a curved surface. Meshes are either plane (z constant) "
-        "or made of cells that fill space."
+        "The cells are plane but do not lie in one plane: this is a curved surface. Meshes are either plane "
+        "(z constant) or made of cells that fill space."
     )
 
 
@@ -269,24 +263,27 @@ def _check_points_apart(positions: np.ndarray, cells: Cells) -> None:
         cell = repeated[0]
         points = cells.connectivity[cells.offsets[cell] : cells.offsets[cell + 1]]
         raise ValueError(
-            f"{_named('Cell', repeated)} degenerate: two points of cell {cell} ({points.tolist()}) are in the same place. "
-            "Merge the points and give the cell the type that it then has, or remove it."
+            f"{_named('Cell', repeated)} degenerate: two points of cell {cell} ({points.tolist()}) are in the same "
+            "place. Merge the points and give the cell the type that it then has, or remove it."
         )
 
 
 def _oriented(positions: np.ndarray, cells: Cells) -> Cells:
     volumes = signed_volumes(positions, cells)
-    corners = positions[cells.connectivity]
-    starts = cells.offsets[:-1]
-    widths = (np.maximum.reduceat(corners, starts) - np.minimum.reduceat(corners, starts)).max(axis=1)
     space = positions.shape[1]
-    flat = np.flatnonzero(np.abs(volumes) <= FLATTEST * widths**space)
-    if flat.size:
-        measure = "area" if space == 2 else "volume"
-        raise ValueError(
-            f"{_named('Cell', flat)} degenerate: cell {flat[0]} ({_described(cells, flat[0])}) has {measure} "
-            f"{volumes[flat[0]]:.3g} and width {widths[flat[0]]:.3g}. Check the order of its points, or remove it."
-        )
+    # No cell is wider than the mesh, so that few need their own width.
+    suspects = np.flatnonzero(np.abs(volumes) <= FLATTEST * np.ptp(positions, axis=0).max() ** space)
+    points, offsets = take_rows(cells.connectivity, cells.offsets, suspects)
+    if suspects.size:
+        corners = positions[points]
+        highest, lowest = np.maximum.reduceat(corners, offsets[:-1]), np.minimum.reduceat(corners, offsets[:-1])
+        flat = suspects[np.abs(volumes[suspects]) <= FLATTEST * (highest - lowest).max(axis=1) ** space]
+        if flat.size:
+            measure = "area" if space == 2 else "volume"
+            raise ValueError(
+                f"{_named('Cell', flat)} degenerate: cell {flat[0]} ({_described(cells, flat[0])}) has {measure} "
+                f"{volumes[flat[0]]:.3g}. Check the order of its points, or remove it."
+            )
     negative = volumes < 0
     if space == 2:
         return replace(cells, connectivity=reversed_rows(cells.connectivity, cells.offsets, negative))
@@ -308,9 +305,7 @@ def _oriented(positions: np.ndarray, cells: Cells) -> Cells:
 def _check_connected(cells: Cells, number_of_points: int) -> None:
     unused = np.flatnonzero(np.bincount(cells.connectivity, minlength=number_of_points) == 0)
     if unused.size:
-        raise ValueError(
-            f"{_named('Point', unused)} in no cell. Remove such points (PyVista: dataset.remove_unused_points() or clean())."
-        )
+        raise ValueError(f"{_named('Point', unused)} in no cell. Remove such points (PyVista: dataset.clean()).")
     links = coo_array(
         (
             np.ones(len(cells.connectivity), dtype=bool),
@@ -322,9 +317,58 @@ def _check_connected(cells: Cells, number_of_points: int) -> None:
     if number > 1:
         other = np.flatnonzero(part != part[0])[0]
         raise ValueError(
-            f"The mesh falls into {number} parts that share no point: point {other} cannot be reached from point 0. Merge "
-            "points that coincide (PyVista: dataset.clean()), or make one mesh for each part."
+            f"The mesh falls into {number} parts that share no point: point {other} cannot be reached from point 0. "
+            "Merge points that coincide (PyVista: dataset.clean()), or make one mesh for each part."
         )
+
+
+def patch_points(
+    name: str,
+    given: PatchLike,
+    positions: Float[np.ndarray, "points space"],
+    boundary_points: Int64[np.ndarray, " boundary_points"],
+    fields: Mapping[str, Tensor],
+) -> Int64[np.ndarray, " patch_points"]:
+    """The points of a patch, from any of the forms that `Mesh.with_patches` takes."""
+    if callable(given):
+        chosen = np.asarray(given(positions[boundary_points]))
+        if chosen.shape != boundary_points.shape or chosen.dtype != bool:
+            raise ValueError(
+                f"The test of patch {name!r} returned {chosen.dtype} of shape {chosen.shape} for positions of shape "
+                f"{positions[boundary_points].shape}; it must return one bool for each position."
+            )
+        points, reason = boundary_points[chosen], "its test holds at no boundary point"
+    elif isinstance(given, str):
+        if given not in fields:
+            raise KeyError(
+                f"Patch {name!r} is to be taken from the field {given!r}, which the mesh does not have. "
+                f"Its fields: {', '.join(fields) or 'none'}."
+            )
+        points, reason = np.flatnonzero(np.asarray(fields[given])), f"the field {given!r} is zero everywhere"
+    else:
+        points, reason = _listed_points(name, np.asarray(given), len(positions)), "it was given no points"
+    if points.size == 0:
+        low, high = positions.min(axis=0).tolist(), positions.max(axis=0).tolist()
+        raise ValueError(
+            f"Patch {name!r} is empty: {reason}. The mesh spans {low} to {high}; compare positions with np.isclose "
+            "rather than ==."
+        )
+    return points
+
+
+def _listed_points(name: str, given: np.ndarray, number_of_points: int) -> Int64[np.ndarray, " patch_points"]:
+    if given.dtype == bool and given.shape == (number_of_points,):
+        return np.flatnonzero(given)
+    if given.ndim != 1 or not (given.size == 0 or np.issubdtype(given.dtype, np.integer)):
+        raise ValueError(
+            f"Patch {name!r} is given as {given.dtype} of shape {given.shape}; give a test on positions, a list of "
+            f"point indices, or one bool for each of the {number_of_points} points."
+        )
+    points = np.unique(given.astype(np.int64))
+    outside = points[(points < 0) | (points >= number_of_points)]
+    if outside.size:
+        raise ValueError(f"Patch {name!r} names point {outside[0]}; the mesh has points 0 to {number_of_points - 1}.")
+    return points
 
 
 def _described(cells: Cells, cell: int) -> str:
