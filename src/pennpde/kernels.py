@@ -6,10 +6,13 @@ value tensors of the matrix *and* of its transpose. Backward is the same operato
 differentiable any number of times.
 """
 
+# ruff: noqa: ARG001, ARG005  (a product takes its transpose for backward alone, and a fake takes what the real one takes)
+
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -41,7 +44,7 @@ def _sparse_product(
         return _triton_product()(row_starts, columns, values, dense.contiguous(), rows)
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
     matrix = torch.sparse_csr_tensor(row_starts, columns, values, (rows, dense.shape[0]), check_invariants=False)
-    return torch.mm(matrix, dense)
+    return torch.mm(matrix, dense.contiguous())
 
 
 @_sparse_product.register_fake
@@ -163,14 +166,11 @@ class SparseMatrix:
         )
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> SparseMatrix:
-        return SparseMatrix(
-            self.row_starts.to(device),
-            self.columns.to(device),
-            self.values.to(device, dtype),
-            self.transposed_row_starts.to(device),
-            self.transposed_columns.to(device),
-            self.transposed_values.to(device, dtype),
-        )
+        return self.map(lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else None))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> SparseMatrix:
+        """The matrix with each of its six tensors changed."""
+        return SparseMatrix(*(change(getattr(self, part.name)) for part in fields(self)))
 
     def scaled(self, factor: float) -> SparseMatrix:
         return replace(self, values=self.values * factor, transposed_values=self.transposed_values * factor)
@@ -216,17 +216,18 @@ def _compressed(matrix: scipy.sparse.csr_matrix) -> tuple[Tensor, Tensor, Tensor
 
 
 def _stack(parts: list[tuple[Tensor, Tensor, Tensor, int]]) -> tuple[Tensor, Tensor, Tensor]:
+    largest = max(sum(columns.shape[0] for _, columns, _, _ in parts), sum(width for *_, width in parts))
+    if largest > _LARGEST_INDEX:
+        raise ValueError(
+            f"A batch with {largest:,} matrix entries passes what 32-bit indices hold ({_LARGEST_INDEX:,}). "
+            "Take fewer cases at a time."
+        )
     starts, columns, entries, width = [parts[0][0][:1]], [], 0, 0
     for row_starts, part_columns, _, part_width in parts:
         starts.append(row_starts[1:] + entries)
         columns.append(part_columns + width)
         entries += part_columns.shape[0]
         width += part_width
-    if entries > _LARGEST_INDEX or width > _LARGEST_INDEX:
-        raise ValueError(
-            f"A batch with {entries:,} matrix entries passes what 32-bit indices hold ({_LARGEST_INDEX:,}). "
-            "Take fewer cases at a time."
-        )
     return torch.cat(starts), torch.cat(columns), torch.cat([values for _, _, values, _ in parts])
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from pennpde.kernels import SparseMatrix, index_tensor
@@ -73,43 +74,73 @@ class Operators:
             dtype: Precision of the result; assembly is always in that of `mesh.points`.
             device: Where the result goes.
         """
-        normals = torch.zeros_like(mesh.points) if not neumann else mesh.point_normals(neumann)
-        operators = cls.from_normals(mesh.points, mesh.edges, normals, neumann_weight=neumann_weight, singular=singular)
-        return operators.to(dtype, device)
+        points = mesh.points
+        names = [neumann] if isinstance(neumann, str) else list(neumann or ())
+        if names and points.requires_grad:
+            normals = _differentiable_normals(mesh, names)
+        else:
+            normals = mesh.point_normals(names) if names else torch.zeros_like(points)
+        operators = cls.from_normals(
+            points, mesh.edges, normals, neumann_weight=neumann_weight, singular=singular, dtype=dtype
+        )
+        return operators.to(device=device)
 
     @classmethod
     def from_normals(
         cls,
         points: Float[Tensor, "points space"],
-        edges: np.ndarray,
+        edges: np.ndarray | PointGraph,
         normals: Float[Tensor, "points space"],
         *,
         neumann_weight: float = NEUMANN_WEIGHT,
         singular: Literal["error", "pseudoinverse"] = "error",
+        dtype: torch.dtype | None = None,
     ) -> Operators:
-        """Assemble from a point graph (both directions of every edge, sorted) and the Neumann normals, zero elsewhere."""
-        rows, columns = torch.from_numpy(edges[0]), torch.from_numpy(edges[1])
-        offsets = points[columns] - points[rows]
-        directions = offsets / (offsets * offsets).sum(dim=1, keepdim=True)
+        """Assemble from a point graph and the Neumann normals, zero elsewhere.
 
+        Args:
+            points: Positions, on the CPU.
+            edges: Both directions (i, j) of every edge, sorted by i, then j; or the graph made of them, which unknowns
+                that differ in their Neumann boundary alone may share.
+            normals: The outward unit normal where the normal derivative is prescribed, zero elsewhere.
+            neumann_weight: As for `on`.
+            singular: As for `on`.
+            dtype: As for `on`.
+        """
         number, space = points.shape
-        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
-        for k in range(space):
-            for m in range(k, space):
-                # One component at a time: all of them at once would need nine numbers an edge.
-                component = torch.zeros(number, dtype=points.dtype).index_add(0, rows, offsets[:, k] * directions[:, m])
-                unit = torch.zeros(space, space, dtype=points.dtype)
-                unit[k, m] = unit[m, k] = 1.0
-                moments = moments + component[:, None, None] * unit
-        inverse = _invert(moments, singular, points, rows)
+        graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
+        rows, columns = graph.rows, graph.columns
 
-        weights = torch.zeros_like(directions)
-        for m in range(space):
-            weights = weights + inverse[rows, :, m] * directions[:, m, None]
-        diagonal = -torch.zeros(number, space, dtype=points.dtype).index_add(0, rows, weights)
+        # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
+        # through than gathered in threes.
+        at_points = points.T.contiguous()
+        offsets = [x.index_select(0, columns) - x.index_select(0, rows) for x in at_points]
+        squares = torch.stack([offset * offset for offset in offsets]).sum(dim=0)
+        # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
+        squares = squares.index_fill(0, graph.diagonal, 1.0)
+        directions = [offset / squares for offset in offsets]
+
+        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
+        summed = {
+            (k, m): points.new_zeros(number).index_add(0, rows, offsets[k] * directions[m])
+            for k in range(space)
+            for m in range(k, space)
+        }
+        every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
+        moments = moments + torch.stack(every, dim=1).reshape(number, space, space)
+        inverse = _invert(moments, singular, points, graph)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
-        graph = _Graph.with_diagonal(edges, number)
-        return cls._from_weights(graph, graph.interleave(diagonal, weights), inverse, lift)
+
+        del offsets, squares
+        weights = []
+        for k in range(space):
+            weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
+            for m in range(1, space):
+                weight = weight + inverse[:, k, m].index_select(0, rows) * directions[m]
+            diagonal = points.new_zeros(number).index_add(0, rows, weight)
+            weights.append(weight.index_copy(0, graph.diagonal, -diagonal).to(dtype or points.dtype))
+        del directions
+        return cls._from_weights(graph, weights, inverse, lift)
 
     @classmethod
     def from_matrices(
@@ -124,62 +155,41 @@ class Operators:
         import scipy.sparse
 
         number, space = gradient[0].shape[0], len(gradient)
-        pattern = scipy.sparse.csr_matrix((number, number))
-        for matrix in [*gradient, scipy.sparse.identity(number)]:
-            pattern = pattern + abs(matrix) + abs(matrix.T)
-        pattern = scipy.sparse.csr_matrix(pattern)
+        # Taken from ones: entries that are stored as zero, or cancel between the axes, keep their place.
+        pattern = scipy.sparse.identity(number, format="csr")
+        for matrix in map(scipy.sparse.csr_matrix, gradient):
+            filled = scipy.sparse.csr_matrix((np.ones_like(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
+            pattern = pattern + filled + filled.T
         pattern.sort_indices()
         rows = np.repeat(np.arange(number), np.diff(pattern.indptr))
-        off_diagonal = rows != pattern.indices
-        edges = np.stack([rows[off_diagonal], pattern.indices[off_diagonal]]).astype(np.int64)
-        graph = _Graph.with_diagonal(edges, number)
+        apart = rows != pattern.indices
+        graph = PointGraph.of(np.stack([rows[apart], pattern.indices[apart]]), number, space)
 
-        def pick(i: np.ndarray, j: np.ndarray) -> Tensor:
-            return torch.from_numpy(
-                np.stack([np.asarray(scipy.sparse.csr_matrix(m)[i, j]).ravel() for m in gradient], axis=1)
-            )
-
-        every = np.arange(number)
-        weights = graph.interleave(pick(every, every), pick(edges[0], edges[1]))
-        if moment_inverse is None:
-            moment_inverse = torch.zeros(number, space, space, dtype=weights.dtype)
-        if neumann_lift is None:
-            neumann_lift = torch.zeros(number, space, dtype=weights.dtype)
-        operators = cls._from_weights(graph, weights, moment_inverse, neumann_lift)
+        at = graph.rows.numpy(), graph.columns.numpy()
+        weights = [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in gradient]
+        like = weights[0]
+        inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
+        lift = like.new_zeros(number, space) if neumann_lift is None else neumann_lift.to(like)
+        operators = cls._from_weights(graph, weights, inverse, lift)
         if smoothing is None:
             return operators
-        return replace(operators, smoothing=SparseMatrix.from_scipy(smoothing))
+        return replace(operators, smoothing=SparseMatrix.from_scipy(smoothing).to(like.dtype))
 
     @classmethod
     def _from_weights(
-        cls, graph: _Graph, weights: Float[Tensor, "entries space"], inverse: Tensor, lift: Tensor
+        cls, graph: PointGraph, weights: list[Float[Tensor, " entries"]], inverse: Tensor, lift: Tensor
     ) -> Operators:
-        """Lay out one weight vector an edge as the matrices of gradient and divergence.
+        """Lay out one weight an entry and axis as the matrices of gradient and divergence.
 
         The graph is symmetric, so the transpose of the gradient has the index tensors of the divergence and the other
         way round; only the values differ, by the weights of the edge in the other direction.
         """
-        space = weights.shape[1]
-        tall_starts, tall_columns, tall_order = graph.tall(space)
-        wide_starts, wide_columns = graph.wide(space)
-        reverse = weights[graph.reverse]
-        gradient = SparseMatrix(
-            tall_starts,
-            tall_columns,
-            weights.reshape(-1)[tall_order],
-            wide_starts,
-            wide_columns,
-            reverse.reshape(-1),
-        )
-        divergence = SparseMatrix(
-            wide_starts,
-            wide_columns,
-            weights.reshape(-1),
-            tall_starts,
-            tall_columns,
-            reverse.reshape(-1)[tall_order],
-        )
-        return cls(gradient, divergence, graph.smoothing(weights.dtype), inverse, lift)
+        reverse = [weight.index_select(0, graph.reverse) for weight in weights]
+        tall, wide = graph.tall_indices, graph.wide_indices
+        gradient = SparseMatrix(*tall, graph.tall(weights), *wide, graph.wide(reverse))
+        divergence = SparseMatrix(*wide, graph.wide(weights), *tall, graph.tall(reverse))
+        dtype = weights[0].dtype
+        return cls(gradient, divergence, graph.smoothing(dtype), inverse.to(dtype), lift.to(dtype))
 
     @property
     def number_of_points(self) -> int:
@@ -207,8 +217,15 @@ class Operators:
         lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 1))
         return gradient + lift * normal_derivative[:, None]
 
-    def div(self, field: Float[Tensor, "points space *axes"]) -> Float[Tensor, "points *axes"]:
-        """Divergence: the derivative's axis, directly after the points, is contracted."""
+    def div(
+        self,
+        field: Float[Tensor, "points space *axes"],
+        normal_derivative: Float[Tensor, "points space *axes"] | None = None,
+    ) -> Float[Tensor, "points *axes"]:
+        """Divergence: the derivative's axis, directly after the points, is contracted.
+
+        On the Neumann boundary the field's own normal derivative counts as zero unless it is given.
+        """
         self._check(field)
         if field.ndim < 2 or field.shape[1] != self.space:
             raise ValueError(
@@ -216,7 +233,11 @@ class Operators:
                 f"got {list(field.shape)}."
             )
         flat = self.divergence @ field.reshape(self.number_of_points * self.space, -1)
-        return flat.reshape(self.number_of_points, *field.shape[2:])
+        divergence = flat.reshape(self.number_of_points, *field.shape[2:])
+        if normal_derivative is None:
+            return divergence
+        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 2))
+        return divergence + (lift * normal_derivative).sum(dim=1)
 
     def laplacian(
         self,
@@ -257,8 +278,21 @@ class Operators:
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Operators:
         if (dtype is None or dtype == self.dtype) and device is None:
             return self
-        return self._each(
-            lambda matrix: matrix.to(dtype, device), lambda tensor: tensor.to(device, dtype or tensor.dtype)
+        moved: dict[int, Tensor] = {}
+
+        def move(tensor: Tensor) -> Tensor:
+            # The matrices share their index tensors, and still do so afterwards.
+            if id(tensor) not in moved:
+                moved[id(tensor)] = tensor.to(device, dtype if tensor.is_floating_point() else None)
+            return moved[id(tensor)]
+
+        return Operators(
+            self.gradient.map(move),
+            self.divergence.map(move),
+            self.smoothing.map(move),
+            move(self.moment_inverse),
+            move(self.neumann_lift),
+            self.composed_laplacian and self.composed_laplacian.map(move),
         )
 
     def scaled(self, factor: float) -> Operators:
@@ -284,23 +318,19 @@ class Operators:
             return operators[0]
         composed = [each.composed_laplacian for each in operators]
         present = [each for each in composed if each is not None]
+        gradient = SparseMatrix.block_diagonal([each.gradient for each in operators])
+        divergence = replace(
+            gradient.transposed,
+            values=torch.cat([each.divergence.values for each in operators]),
+            transposed_values=torch.cat([each.divergence.transposed_values for each in operators]),
+        )
         return cls(
-            SparseMatrix.block_diagonal([each.gradient for each in operators]),
-            SparseMatrix.block_diagonal([each.divergence for each in operators]),
+            gradient,
+            divergence,
             SparseMatrix.block_diagonal([each.smoothing for each in operators]),
             torch.cat([each.moment_inverse for each in operators]),
             torch.cat([each.neumann_lift for each in operators]),
             SparseMatrix.block_diagonal(present) if len(present) == len(operators) else None,
-        )
-
-    def _each(self, of_matrix, of_tensor) -> Operators:
-        return Operators(
-            of_matrix(self.gradient),
-            of_matrix(self.divergence),
-            of_matrix(self.smoothing),
-            of_tensor(self.moment_inverse),
-            of_tensor(self.neumann_lift),
-            self.composed_laplacian and of_matrix(self.composed_laplacian),
         )
 
     def _check(self, field: Tensor) -> None:
@@ -309,7 +339,9 @@ class Operators:
                 f"A field on these operators has {self.number_of_points} points as its first axis; "
                 f"got shape {list(field.shape)}."
             )
-        if field.dtype != self.dtype and not torch.is_autocast_enabled(field.device.type):
+        # Under autocast the product takes half precision too, and computes in float32.
+        autocast = torch.is_autocast_enabled(field.device.type) and self.dtype == torch.float32
+        if field.dtype != self.dtype and not (autocast and field.dtype in (torch.float16, torch.bfloat16)):
             raise ValueError(
                 f"The field is {field.dtype}, the operators are {self.dtype}. "
                 f"Convert one of them: operators.to({field.dtype}) or field.to({self.dtype})."
@@ -317,86 +349,124 @@ class Operators:
 
 
 @dataclass(frozen=True, eq=False)
-class _Graph:
-    """The index arithmetic of a symmetric point graph with its diagonal, the diagonal first in each row."""
+class PointGraph:
+    """A symmetric graph in which every point is its own neighbour too: where the entries of all matrices go.
 
+    It depends on the mesh alone, so the unknowns of a case share one.
+
+    Attributes:
+        space: number of axes.
+        starts: where the entries of each point begin, and the end.
+        rows: the point i of each entry (i, j).
+        columns: the point j of each entry, ascending for each i.
+        diagonal: the position of each entry (i, i).
+        reverse: for each entry (i, j) the position of (j, i).
+    """
+
+    space: int
     starts: np.ndarray
-    columns: np.ndarray
-    reverse: Tensor
-    """For each entry (i, j) the position of (j, i)."""
-    edge_positions: Tensor
+    rows: Int[Tensor, " entries"]
+    columns: Int[Tensor, " entries"]
+    diagonal: Int[Tensor, " points"]
+    reverse: Int[Tensor, " entries"]
 
     @classmethod
-    def with_diagonal(cls, edges: np.ndarray, number: int) -> _Graph:
+    def of(cls, edges: np.ndarray, number: int, space: int) -> PointGraph:
+        """The graph of the edges, both directions (i, j) of each, sorted by i, then j."""
         import scipy.sparse
 
-        counts = np.bincount(edges[0], minlength=number)
-        edge_starts = np.concatenate([[0], np.cumsum(counts)])
-        numbering = scipy.sparse.csr_matrix((np.arange(edges.shape[1]), edges[1], edge_starts), shape=(number, number))
-        reverse_edge = numbering.T.tocsr().data
-        starts = edge_starts + np.arange(number + 1)
-        positions = np.arange(edges.shape[1]) + edges[0] + 1
-        columns = np.empty(starts[-1], dtype=np.int64)
-        columns[starts[:-1]] = np.arange(number)
-        columns[positions] = edges[1]
-        reverse = np.empty(starts[-1], dtype=np.int64)
-        reverse[starts[:-1]] = starts[:-1]
-        reverse[positions] = positions[reverse_edge]
-        return cls(starts, columns, torch.from_numpy(reverse), torch.from_numpy(positions))
+        counts = np.bincount(edges[0], minlength=number) + 1
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        index_tensor(space * starts)  # refuses what 32 bits do not hold, before anything here overflows
+        diagonal = starts[:-1] + np.bincount(edges[0], edges[1] < edges[0], minlength=number).astype(np.int64)
+        apart = np.ones(starts[-1], dtype=bool)
+        apart[diagonal] = False
+        columns = np.empty(starts[-1], dtype=np.int32)
+        columns[diagonal] = np.arange(number)
+        columns[apart] = edges[1]
+        places = np.arange(starts[-1], dtype=np.int32)
+        across = scipy.sparse.csr_matrix((places, columns, starts.astype(np.int32)), (number, number)).T.tocsr()
+        if not (np.array_equal(across.indptr, starts) and np.array_equal(across.indices, columns)):
+            raise ValueError(
+                "The edges are not those of a symmetric graph in order: give both (i, j) and (j, i) of each edge, "
+                "once, sorted by i, then j, as mesh.edges has them."
+            )
+        rows = np.repeat(np.arange(number, dtype=np.int32), counts)
+        return cls(space, starts, *map(torch.from_numpy, (rows, columns, diagonal, across.data)))
 
-    def interleave(
-        self, diagonal: Float[Tensor, "points space"], weights: Float[Tensor, "edges space"]
-    ) -> Float[Tensor, "entries space"]:
-        merged = torch.zeros(len(self.columns), diagonal.shape[1], dtype=diagonal.dtype)
-        merged = merged.index_copy(0, torch.from_numpy(self.starts[:-1]), diagonal)
-        return merged.index_copy(0, self.edge_positions, weights)
-
-    def tall(self, space: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Row (i, k) holds entry (i, j) of axis k: starts, columns, and where each value comes from."""
+    def tall(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
+        """Values in the order of the gradient's matrix, in which row (i, k) holds the entries of axis k."""
         counts = np.diff(self.starts)
-        starts = np.repeat(self.starts[:-1] * space, space) + np.tile(np.arange(space), len(counts)) * np.repeat(
-            counts, space
-        )
-        starts = np.append(starts, self.starts[-1] * space)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        first = np.arange(len(self.columns)) + (space - 1) * self.starts[rows]
-        order = np.empty(len(self.columns) * space, dtype=np.int64)
-        for axis in range(space):
-            order[first + axis * counts[rows]] = np.arange(len(self.columns)) * space + axis
-        columns = self.columns[order // space]
-        return index_tensor(starts), index_tensor(columns), torch.from_numpy(order)
+        first = torch.from_numpy(np.arange(self.starts[-1]) + np.repeat((self.space - 1) * self.starts[:-1], counts))
+        step = torch.from_numpy(np.repeat(counts, counts))
+        merged = per_axis[0].new_empty(self.space * len(first))
+        for values in per_axis:
+            merged.index_copy_(0, first, values)
+            first += step
+        return merged
 
-    def wide(self, space: int) -> tuple[Tensor, Tensor]:
-        """Row i holds all axes of each entry (i, j) side by side."""
-        columns = (self.columns[:, None] * space + np.arange(space)).ravel()
-        return index_tensor(self.starts * space), index_tensor(columns)
+    def wide(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
+        """Values in the order of the divergence's matrix, in which row i holds all axes of each entry side by side."""
+        return torch.stack(list(per_axis), dim=1).reshape(-1)
+
+    @cached_property
+    def tall_indices(self) -> tuple[Tensor, Tensor]:
+        counts = np.diff(self.starts)
+        starts = (self.space * self.starts[:-1, None] + counts[:, None] * np.arange(self.space)).ravel()
+        return index_tensor(np.append(starts, self.space * self.starts[-1])), self.tall([self.columns] * self.space)
+
+    @cached_property
+    def wide_indices(self) -> tuple[Tensor, Tensor]:
+        columns = self.wide([self.space * self.columns + axis for axis in range(self.space)])
+        return index_tensor(self.space * self.starts), columns
 
     def smoothing(self, dtype: torch.dtype) -> SparseMatrix:
-        counts = np.diff(self.starts)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        values = torch.from_numpy(1.0 / np.sqrt(counts[rows] * counts[self.columns])).to(dtype)
-        starts, columns = index_tensor(self.starts), index_tensor(self.columns)
-        return SparseMatrix(starts, columns, values, starts, columns, values)
+        shares = torch.from_numpy(1.0 / np.sqrt(np.diff(self.starts)))
+        values = (shares.index_select(0, self.rows) * shares.index_select(0, self.columns)).to(dtype)
+        starts = index_tensor(self.starts)
+        return SparseMatrix(starts, self.columns, values, starts, self.columns, values)
+
+
+def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:
+    """`mesh.point_normals`, through which gradients reach the positions."""
+    points, every = mesh.points, [mesh.patch(name).facets for name in patch_names]
+    facets = mesh.facets.take(np.unique(np.concatenate(every)))
+    sizes = torch.from_numpy(facets.sizes)
+    corners, facet = torch.from_numpy(facets.connectivity), torch.repeat_interleave(sizes)
+    if mesh.space == 2:
+        start, end = corners.reshape(-1, 2).T
+        edge = points[end] - points[start]
+        areas = torch.stack([edge[:, 1], -edge[:, 0]], dim=1)
+    else:
+        here = points[corners] - points[corners[torch.from_numpy(facets.offsets[:-1])]][facet]
+        after = torch.arange(1, len(corners) + 1)
+        after[torch.from_numpy(facets.offsets[1:]) - 1] = torch.from_numpy(facets.offsets[:-1])
+        areas = points.new_zeros(len(sizes), 3).index_add(0, facet, torch.linalg.cross(here, here[after]))
+    shares = areas / areas.norm(dim=1, keepdim=True) / sizes[:, None]
+    sums = torch.zeros_like(points).index_add(0, corners, shares[facet])
+    # A norm has no derivative at zero, which is what the sum is inside and where the sides of a thin plate cancel.
+    touched = (sums.detach().norm(dim=1, keepdim=True) > 1e-12).expand_as(sums)
+    safe = torch.where(touched, sums, torch.ones_like(sums))
+    return torch.where(touched, safe / safe.norm(dim=1, keepdim=True), torch.zeros_like(sums))
 
 
 def _invert(
     moments: Float[Tensor, "points space space"],
     singular: Literal["error", "pseudoinverse"],
     points: Tensor,
-    rows: Tensor,
+    graph: PointGraph,
 ) -> Float[Tensor, "points space space"]:
     eigenvalues = torch.linalg.eigvalsh(moments.detach())
     broken = eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
     if not broken.any():
         return torch.linalg.inv(moments)
     if singular == "pseudoinverse":
-        return torch.where(
-            broken[:, None, None],
-            torch.linalg.pinv(moments.detach(), rtol=_SINGULAR, hermitian=True),
-            torch.linalg.inv(torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)),
-        )
+        whole = torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)
+        # A pseudoinverse jumps where the rank changes: no gradients reach the positions at such a point.
+        partial = torch.linalg.pinv(moments.detach()[broken], rtol=_SINGULAR, hermitian=True)
+        return torch.linalg.inv(whole).index_put((broken,), partial)
     point = int(broken.nonzero()[0])
-    neighbours = int((rows == point).sum())
+    neighbours = int(graph.starts[point + 1] - graph.starts[point]) - 1
     raise ValueError(
         f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours} neighbours do "
         f"not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
