@@ -4,14 +4,26 @@
 applied to. `kernels` cannot be one of them: torch reads its signatures to register them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, get_args
 
 import torch
-from beartype import beartype as checked
-from jaxtyping import config
+from beartype import beartype
+from jaxtyping import AbstractArray, config
 
-__all__ = ["checked", "unchecked"]
+
+def checked(function: Callable) -> Callable:
+    """The function with its shapes checked at every call; all other annotations are pyright's business."""
+    hints = {name: hint for name, hint in function.__annotations__.items() if _has_shape(hint)}
+    if not hints:
+        return function
+    function.__annotations__ = dict.fromkeys(function.__annotations__, Any) | hints
+    return beartype(function)
+
+
+def _has_shape(hint: Any) -> bool:
+    return (isinstance(hint, type) and issubclass(hint, AbstractArray)) or any(map(_has_shape, get_args(hint)))
 
 
 class _AsideWhileCompiling(type(config)):

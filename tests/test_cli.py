@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import warnings
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +128,17 @@ def test_people_get_text_and_warnings_go_to_stderr(capsys):
     assert captured.err == "warning: mind the step\n"
 
 
+def test_a_warning_of_python_is_one_line_without_our_source(capsys):
+    def risk(output):
+        """Warn."""
+        warnings.warn("the mesh is coarse", stacklevel=1)
+
+    with warnings.catch_warnings():  # pytest makes errors of warnings, and the frame changes how they are shown
+        warnings.simplefilter("always")
+        assert invoke(risk) == 0
+    assert capsys.readouterr().err == "warning: the mesh is coarse\n"
+
+
 def test_json_is_all_there_is_on_stdout_and_nan_becomes_null(capsys):
     assert invoke(speak, "--json", "--times", "3") == 0
     record = json.loads(capsys.readouterr().out)
@@ -173,7 +185,9 @@ def test_an_unexpected_failure_owns_up_and_names_debug(capsys):
         (FileNotFoundError(2, "No such file or directory", "a.vtu"), "No such file or directory: a.vtu"),
         (ModuleNotFoundError("No module named 'trame.app'", name="trame.app"), "pip install 'pennpde[viewer]'"),
         (OSError("disk full"), "disk full"),
-        (ValueError(), "ValueError"),
+        (ValueError(), "looks like a bug"),
+        (ImportError("cannot import name 'a'", name="pennpde.mesh"), "looks like a bug"),
+        (type("DivergedError", (RuntimeError,), {"__module__": "pennpde.solver"})("diverged"), "diverged"),
     ],
 )
 def test_errors_are_described_for_people(error, words):

@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -27,7 +28,8 @@ _EXTRA_OF = {
     "trame_vuetify": "viewer",
 }
 
-# What libraries raise for input they cannot use. Anything else is more likely our fault than the user's.
+# What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,
+# is more likely our fault than the user's.
 _EXPECTED = (ValueError, LookupError, OSError, ImportError, ArithmeticError, NotImplementedError)
 
 
@@ -83,8 +85,12 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
 
     @wraps(run)
     def command(*, json_output: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
+        output = Output(json_output, quiet)
+        if not debug:
+            # Python would print the line of our source that the warning came from.
+            warnings.showwarning = lambda message, *_: output.warn(str(message))
         try:
-            record = run(Output(json_output, quiet), **arguments)
+            record = run(output, **arguments)
         except Exception as error:
             if debug or isinstance(error, typer.Exit | typer.Abort) or _is_usage_error(error):
                 raise
@@ -120,7 +126,9 @@ def describe(error: Exception) -> str:
         return f"{error.strerror}: {error.filename}"
     # str(KeyError("text")) puts the text in quotes.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    if isinstance(error, _EXPECTED) and message:
+    for_users = isinstance(error, _EXPECTED) or _is_ours(type(error).__module__)
+    broken_import = isinstance(error, ImportError) and _is_ours(error.name or "")
+    if message and for_users and not broken_import:
         return message
     return f"{type(error).__name__}: {message}\nThis looks like a bug in penn; --debug shows where."
 
@@ -128,6 +136,10 @@ def describe(error: Exception) -> str:
 def _option(name: str, flag: str, text: str) -> inspect.Parameter:
     option = typer.Option(flag, help=text, rich_help_panel="Output")
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "pennpde"
 
 
 def _is_usage_error(error: Exception) -> bool:
