@@ -1,0 +1,128 @@
+"""Assertions about networks, for our tests and for users': equivariance and exact Dirichlet conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.conditions import Case
+
+Model = Callable[[Case], Mapping[str, Tensor]]
+"""Anything that maps a case to fields: an `nn.Module`, a function, a solver."""
+
+
+def random_motion(
+    space: int, *, reflect: bool = False, generator: torch.Generator | None = None
+) -> tuple[Float[Tensor, "space space"], Float[Tensor, " space"]]:
+    """A rotation drawn uniformly (with `reflect` a rotation and a mirror) and a translation by some unit lengths."""
+    square, triangle = torch.linalg.qr(torch.randn(space, space, dtype=torch.float64, generator=generator))
+    orthogonal = square * triangle.diagonal().sign()  # without the signs QR prefers some directions
+    if bool(torch.linalg.det(orthogonal) < 0) != reflect:
+        orthogonal = torch.cat([-orthogonal[:1], orthogonal[1:]])
+    return orthogonal, 3.0 * torch.randn(space, dtype=torch.float64, generator=generator)
+
+
+def assert_equivariant(
+    model: Model,
+    case: Case,
+    *,
+    tolerance: float = 1e-10,
+    motions: int = 2,
+    seed: int = 0,
+    ranks: Mapping[str, int] | None = None,
+) -> dict[str, float]:
+    """Assert that moving the case moves the prediction and changes nothing else.
+
+    Random rotations and, as many, rotations with a mirror, each with a translation. Use a model in float64: the
+    tolerance of 1e-10 is for round-off there.
+
+    Args:
+        model: What to test.
+        case: A case it takes.
+        tolerance: How much may differ, relative to the largest value of an output.
+        motions: Number of rotations, and of reflections.
+        seed: Of the random motions.
+        ranks: Axes of space of an output: 0 for a scalar, 1 for a vector. By default that of the unknown of the same
+            name; an output that is no unknown counts every axis after the points.
+
+    Returns:
+        The largest relative deviation of each output.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    straight = _predict(model, case)
+    largest = dict.fromkeys(straight, 0.0)
+    for number in range(2 * motions):
+        reflect = number >= motions
+        rotation, translation = random_motion(case.space, reflect=reflect, generator=generator)
+        moved = _predict(model, case.moved(rotation, translation))
+        if moved.keys() != straight.keys():
+            raise AssertionError(f"The model gives {sorted(straight)} before the motion and {sorted(moved)} after it.")
+        failures = []
+        for name, values in straight.items():
+            rank = _rank(name, values, case, ranks or {})
+            expected = _turned(values.double().cpu(), rotation, rank)
+            scale = float(expected.abs().amax().clamp_min(torch.finfo(values.dtype).tiny))
+            deviation = (moved[name].double().cpu() - expected).abs()
+            relative = float(deviation.amax()) / scale
+            largest[name] = max(largest[name], relative)
+            if not relative <= tolerance:  # so that NaN fails
+                point = int(deviation.flatten(1).amax(dim=1).nan_to_num(nan=torch.inf).argmax())
+                failures.append(
+                    f"{name!r} (rank {rank}) deviates by {relative:.2e} of its largest value {scale:.3g}, "
+                    f"most at point {point}"
+                )
+        if failures:
+            kind = "a rotation with a mirror" if reflect else "a rotation"
+            raise AssertionError(
+                f"Not equivariant under {kind} and a translation (tolerance {tolerance:g}): {'; '.join(failures)}. "
+                f"The other outputs: { {n: f'{d:.1e}' for n, d in largest.items()} }."
+            )
+    return largest
+
+
+def assert_dirichlet(model: Model, case: Case) -> None:
+    """Assert that every prescribed value comes out bit for bit, rounded to the precision of the output."""
+    fields = _predict(model, case)
+    checked = 0
+    for name, condition in case.dirichlet.items():
+        if name not in fields or not bool(condition.mask.any()):
+            continue
+        values = fields[name].cpu()
+        mask = condition.mask.cpu()
+        prescribed = condition.values.cpu().to(values.dtype)
+        # A trailing axis of times: the condition holds at each.
+        prescribed = prescribed.reshape(*prescribed.shape, *[1] * (values.ndim - prescribed.ndim)).expand_as(values)
+        wrong = mask.reshape(-1, *[1] * (values.ndim - 1)) & (values != prescribed)
+        checked += int(mask.sum())
+        if bool(wrong.any()):
+            place = tuple(wrong.nonzero()[0].tolist())
+            raise AssertionError(
+                f"{name!r} misses {int(wrong.sum())} of its prescribed values, the largest by "
+                f"{float((values - prescribed).abs()[wrong].amax()):.2e}; at {list(place)} it is "
+                f"{float(values[place])!r}, prescribed is {float(prescribed[place])!r}."
+            )
+    if not checked:
+        raise AssertionError(
+            f"Nothing to check: the outputs {sorted(fields)} have no Dirichlet condition in this case, whose unknowns "
+            f"are {sorted(case.dirichlet)}."
+        )
+
+
+def _predict(model: Model, case: Case) -> Mapping[str, Tensor]:
+    with torch.no_grad():
+        return model(case)
+
+
+def _rank(name: str, values: Tensor, case: Case, given: Mapping[str, int]) -> int:
+    if name in given:
+        return given[name]
+    return case.initial[name].ndim - 1 if name in case.initial else values.ndim - 1
+
+
+def _turned(values: Tensor, rotation: Tensor, rank: int) -> Tensor:
+    for axis in range(1, rank + 1):
+        values = torch.movedim(torch.movedim(values, axis, -1) @ rotation.T, -1, axis)
+    return values
