@@ -69,7 +69,7 @@ def assert_equivariant(
             relative = float(deviation.amax()) / scale
             largest[name] = max(largest[name], relative)
             if not relative <= tolerance:  # so that NaN fails
-                point = int(deviation.flatten(1).amax(dim=1).nan_to_num(nan=torch.inf).argmax())
+                point = int(deviation.reshape(len(values), -1).amax(dim=1).nan_to_num(nan=torch.inf).argmax())
                 failures.append(
                     f"{name!r} (rank {rank}) deviates by {relative:.2e} of its largest value {scale:.3g}, "
                     f"most at point {point}"
