@@ -1,0 +1,1 @@
+"""Networks for the paper's problems, ours and the authors'."""

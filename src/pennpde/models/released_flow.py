@@ -1,0 +1,370 @@
+"""The authors' network for incompressible flow with all its ablations (RELEASED.md, 8 and 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde.conditions import Case
+from pennpde.layers import MLP, Encoder, EquivariantMLP, scale_by, squared_norm
+from pennpde.models.released_cases import Slab, released_operators
+from pennpde.models.released_layers import (
+    SWITCHES,
+    GraphConvolution,
+    Inputs,
+    IsoGCN,
+    Kind,
+    Prescribed,
+    ReleasedSolver,
+    State,
+    contract,
+    laplacian,
+    raise_rank,
+)
+from pennpde.operators import Operators
+
+VELOCITY_SCALE = 0.35204985011434536
+WALL_SCALES = {0.5: 0.10016567831746169, 1.0: 0.16660008829057793, 2.0: 0.24025185629902143}
+"""By k, the scale of exp(-k d), d the distance to the wall."""
+OPERATOR_SCALE = 6.53346373815793
+THICKNESS = 0.05
+"""Of the authors' meshes; plane cases are made this thick."""
+
+POISSON_ITERATIONS = 5
+
+
+class ReleasedFlow(nn.Module):
+    """The released flow network, or one of its ablations.
+
+    Args:
+        width: Feature channels. 16, 8 and 4 were released.
+        kind: "PENN", or the row of the ablation table.
+        iterations: Outer iterations; 8 and 4 were released.
+        hidden: Hidden width of the encoders; by default that of the released networks.
+        geometry_hidden: Hidden width of the coefficient network on the geometry's gradient, which is the one layer
+            that does not follow the rule: 16 at width 16, but 4 at width 8.
+    """
+
+    def __init__(
+        self,
+        width: int = 16,
+        kind: Kind = "PENN",
+        iterations: int = 8,
+        *,
+        hidden: int | None = None,
+        geometry_hidden: int | None = None,
+    ):
+        super().__init__()
+        self.width, self.kind, self.iterations = width, kind, iterations
+        self.switches = switches = SWITCHES[kind]
+        hidden = hidden or max(width // 2, 4)
+        geometry_hidden = geometry_hidden or (16 if width == 16 else 4)
+        physical = switches.dirichlet_in_solver == "physical"
+        state = 1 if physical else width
+
+        self.geometry_encoder = MLP((3, hidden, width), bias=False)
+        self.geometry_gradient = IsoGCN(width, geometry_hidden, width, bias=True)
+        features = 3 if switches.boundary_features else 1
+        if physical:
+            self.velocity_encoder = MLP((1, width))
+            self.pressure_encoder = MLP((1, hidden, width))
+            self.pressure_decoder = MLP((width, hidden, 1))
+        elif switches.boundary_features:
+            self.velocity_encoder = MLP((features, width), bias=False)
+            self.pressure_encoder = MLP((features, hidden, width), ("leaky_relu", "identity"), bias=False)
+        else:
+            self.velocity_encoder = Encoder((1, width))
+            self.pressure_encoder = Encoder((1, hidden, width))
+        if switches.decoder == "mlp" and not physical:
+            self.velocity_decoder = MLP((width, 1))
+            self.pressure_decoder = MLP((width, hidden, 1))
+
+        self.velocity = EquivariantMLP((2 * width, width, width))
+        self.laplacian = IsoGCN(width, width, width, bias=False)
+        self.jacobian = IsoGCN(width, width, width, bias=False)
+        self.intermediate = EquivariantMLP((width, width, width))
+        self.divergence = IsoGCN(width, width, width, bias=True)
+        self.source = GraphConvolution((width, width, width), bias=True)
+        self.pressure = MLP((2 * width, width, width))
+        self.poisson = IsoGCN(width, width, width, bias=False)
+        self.pressure_gradient = IsoGCN(state, width, width, bias=False)
+        self.smoothing = GraphConvolution((width, state), ("identity",), bias=False)
+
+    @property
+    def equivariant(self) -> bool:
+        """Whether predictions turn with the case.
+
+        Rows B, E, F and G decode vectors with a bias, row A encodes them with one, and row E sees the flag of each
+        component: all of them single out directions of space.
+        """
+        return self.switches.decoder == "pseudoinverse"
+
+    def released_blocks(self) -> dict[str, tuple[str, ...]]:
+        """By our name of a part, the authors' names of its block: the one that is trained, then its copies."""
+        group, poisson = "GROUP1.group.dict_block.", "GROUP1.group.dict_block.GROUP_POISSON.group.dict_block."
+        physical = self.switches.dirichlet_in_solver == "physical"
+        blocks = {
+            "geometry_encoder": ("IN_GEO",),
+            "geometry_gradient": ("ISOGCN_GRAD_GEO",),
+            "velocity": (group + "U_MLP",),
+            "laplacian": (group + "ISO_GCN_LAPLACIAN",),
+            "jacobian": (group + "ISO_GCN_JACOBIAN",),
+            "intermediate": (group + "FRACTION_MLP",),
+            "divergence": (group + "ISOGCN_SOURCE_POISSON",),
+            "source": (group + "GCN_SOURCE_POISSON",),
+            "pressure": ((poisson if physical else group) + "P_MLP",),
+            "poisson": (poisson + "ISOGCN_LAPLACIAN_P",),
+            "pressure_gradient": (group + "ISOGCN_GRAD_P",),
+            "smoothing": (group + "GCN",),
+        }
+        if physical:
+            return blocks | {
+                "velocity_encoder": (group + "U_ENCODER",),
+                "pressure_encoder": (poisson + "P_ENCODER",),
+                "pressure_decoder": (poisson + "DECODER",),
+            }
+        conditions = ("IN_DIRICHLET.reference_block", "IN_P_DIRICHLET.reference_block")
+        if self.switches.dirichlet_in_solver == "none":
+            conditions = ()
+        if self.switches.decoder == "mlp":
+            decoders = {"velocity_decoder": ("DECODER",), "pressure_decoder": ("OUT_P",)}
+            copies = ()
+        else:
+            decoders = {}
+            copies = ("DECODER.reference_block", "OUT_P.reference_block")
+        return (
+            blocks
+            | decoders
+            | {
+                "velocity_encoder": ("IN_U", *conditions[:1], *copies[:1]),
+                "pressure_encoder": ("IN_P", *conditions[1:], *copies[1:]),
+            }
+        )
+
+    def forward(self, case: Case) -> dict[str, Tensor]:
+        """Velocity and pressure at t = 4, from a case with the feature "wall_distance".
+
+        A plane case is solved on a slab one cell thick, as the authors did.
+        """
+        slab = Slab.of(case, THICKNESS)
+        scaled = self.forward_scaled(self.inputs(case, slab))
+        return {"u": slab.lower(scaled["u"], 1) * VELOCITY_SCALE, "p": slab.lower(scaled["p"], 0)}
+
+    def inputs(self, case: Case, slab: Slab | None = None) -> Inputs:
+        """A case in the authors' scales, and in the precision of the network."""
+        if "wall_distance" not in case.features:
+            raise KeyError(
+                "The released flow network sees the distance to the no-slip wall: give the case a feature "
+                f"'wall_distance', for example mesh.distance_to(['wall']). It has {sorted(case.features)}."
+            )
+        slab = slab or Slab.of(case, THICKNESS)
+        like = next(self.parameters())
+        distance = case.features["wall_distance"]
+        geometry = torch.stack([torch.exp(-k * distance) / s for k, s in WALL_SCALES.items()], dim=1)
+        velocity, pressure = case.dirichlet["u"], case.dirichlet["p"]
+        mask = slab.lift(velocity.mask)[:, None].expand(-1, 3)
+        return Inputs(
+            operators=released_operators(
+                slab.mesh, OPERATOR_SCALE, thin_faces=True, dtype=like.dtype, device=like.device
+            ),
+            geometry=geometry.repeat_interleave(slab.copies, dim=0),
+            initial={
+                "u": slab.lift(case.initial["u"]) / VELOCITY_SCALE,
+                "p": slab.lift(case.initial["p"]),
+            },
+            prescribed={
+                "u": Prescribed(mask, slab.lift(velocity.values) / VELOCITY_SCALE),
+                "p": Prescribed(slab.lift(pressure.mask), slab.lift(pressure.values)),
+            },
+            sizes=slab.sizes(case),
+        ).to(like.dtype, like.device)
+
+    def forward_scaled(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Scaled velocity [points, 3] and pressure [points] from scaled inputs: what the authors' network computes."""
+        switches = self.switches
+        constants = self._constants(inputs)
+        start = {name: self._encode(name, inputs) for name in ("u", "p")}
+        if switches.solver == "simple":
+            state = start
+            for _ in range(self.iterations):
+                state = self._operator(state, constants)
+        else:
+
+            def residual(state: State) -> State:
+                change = self._operator(state, constants)
+                return {name: state[name] - start[name] - change[name] for name in state}
+
+            state = ReleasedSolver(self.iterations, divergence=1e9)(residual, start, inputs.sizes)
+        return {name: self._decode(name, values, inputs, constants) for name, values in state.items()}
+
+    def _encode(self, name: str, inputs: Inputs) -> Tensor:
+        values = inputs.initial[name]
+        if self.switches.dirichlet_in_solver == "physical":
+            return values[..., None]
+        encoder = self.velocity_encoder if name == "u" else self.pressure_encoder
+        if self.switches.boundary_features:
+            return encoder(inputs.prescribed[name].features(values))
+        return encoder(values)
+
+    def _decode(self, name: str, values: Tensor, inputs: Inputs, constants: _Constants) -> Tensor:
+        if self.switches.dirichlet_before_decoding:
+            values = constants.conditions[name](values)
+        if self.switches.dirichlet_in_solver == "physical":
+            field = values[..., 0]
+        elif self.switches.decoder == "mlp":
+            decoder = self.velocity_decoder if name == "u" else self.pressure_decoder
+            field = decoder(values)[..., 0]
+        else:
+            encoder = self.velocity_encoder if name == "u" else self.pressure_encoder
+            assert isinstance(encoder, Encoder)
+            field = encoder.decode(values)
+        return inputs.prescribed[name].apply(field) if self.switches.dirichlet_after_decoding else field
+
+    def _constants(self, inputs: Inputs) -> _Constants:
+        """All that stays the same from one iteration to the next."""
+        operators = inputs.operators
+        geometry = self.geometry_encoder(inputs.geometry)
+        gradient = self.geometry_gradient(raise_rank(operators, geometry), geometry)
+        conditions: dict[str, Callable[[Tensor], Tensor]] = {"u": _unchanged, "p": _unchanged}
+        encoders = {"u": self.velocity_encoder, "p": self.pressure_encoder}
+        for name, prescribed in inputs.prescribed.items():
+            if self.switches.dirichlet_in_solver == "encoded":
+                conditions[name] = prescribed.encoded(encoders[name]).apply
+            elif self.switches.dirichlet_in_solver == "physical":
+                conditions[name] = prescribed.encoded(lambda values: values[..., None]).apply
+        gate, linear = self.velocity.gate.linears[0], self.velocity.linear
+        assert isinstance(gate, nn.Linear)
+        assert isinstance(linear, nn.Linear)
+        pressure = self.pressure.linears[0]
+        assert isinstance(pressure, nn.Linear)
+        return _Constants(
+            operators=operators,
+            sizes=inputs.sizes,
+            geometry=geometry,
+            conditions=conditions,
+            velocity_gate=HalfLinear(gate, squared_norm(gradient), varying_first=True),
+            velocity_linear=HalfLinear(linear, gradient, varying_first=True),
+            # The authors concatenate the geometry before the pressure, except in row A, where it comes second.
+            pressure=HalfLinear(pressure, geometry, varying_first=self.switches.dirichlet_in_solver == "physical"),
+        )
+
+    def _operator(self, state: State, constants: _Constants) -> dict[str, Tensor]:
+        """One evaluation of the outer operator; the numbers are the steps of RELEASED.md, 8.
+
+        Two "wrong" terms are theirs: the Laplacian is grad(div U), and the advection is U_c d_k U_c = grad |U|^2 / 2,
+        because both contract the last axis. Time step, viscosity and signs are left to the weights.
+        """
+        operators = constants.operators
+        physical = self.switches.dirichlet_in_solver == "physical"
+
+        # 1. Velocity from the state and the geometry. Row A sets the condition first, on the physical state.
+        encoded = self.velocity_encoder(constants.conditions["u"](state["u"])[..., 0, None]) if physical else state["u"]
+        velocity = self._velocity(encoded, constants)
+        if not physical:
+            velocity = constants.conditions["u"](velocity)
+
+        # 2. "Laplacian" and "advection" share the gradient and the invariant of the velocity.
+        gradient = raise_rank(operators, velocity)
+        size = squared_norm(velocity)
+        forces = self.laplacian(contract(operators, gradient), size)
+        # The coefficient does not depend on the contracted axis, so it is applied after the contraction.
+        advected = contract_with(self.jacobian.mixing(gradient), velocity)
+        forces = forces + scale_by(self.jacobian.coefficient(size), advected)
+
+        # 3. and 4. Intermediate velocity, and its divergence as the source of the pressure.
+        intermediate = velocity + self.intermediate(forces)
+        divergence = self.divergence(contract(operators, intermediate), squared_norm(intermediate))
+        source = self.source(divergence, operators)
+
+        # 5. to 7. Pressure, and its gradient.
+        pressure = constants.conditions["p"](self._pressure(state["p"], source, constants))
+        forces = forces + self.pressure_gradient(raise_rank(operators, pressure), pressure)
+
+        # 8. The increment of the velocity is smoothed; the pressure is a state of the outer solver too.
+        change = self.smoothing(forces, operators)
+        if self.switches.solver == "simple":
+            # Row C adds the velocity of step 1, not the state before it.
+            change = velocity + change
+        return {"u": change, "p": pressure}
+
+    def _velocity(self, encoded: Float[Tensor, "points space width"], constants: _Constants) -> Tensor:
+        """self.velocity(cat([encoded * geometry, gradient of the geometry])), its constant half worked out before."""
+        varying = scale_by(constants.geometry, encoded)
+        hidden = torch.tanh(constants.velocity_gate(squared_norm(varying)))
+        return scale_by(self.velocity.gate.linears[1](hidden), constants.velocity_linear(varying))
+
+    def _pressure(self, state: Tensor, source: Float[Tensor, "points width"], constants: _Constants) -> Tensor:
+        """The inner solver. The authors solve P - P0 - (lap P + source) = 0, where the paper has lap P = source."""
+        operators, bounded = constants.operators, constants.conditions["p"]
+        if self.switches.dirichlet_in_solver == "physical":
+
+            def residual(current: State) -> State:
+                encoded = self.pressure_encoder(bounded(current["p"]))
+                mixed = self.pressure.linears[1](torch.tanh(constants.pressure(encoded)))
+                change = self.pressure_decoder(source + self.poisson(laplacian(operators, mixed), mixed))
+                return {"p": current["p"] - state - change}
+
+            start = state
+        else:
+            start = self.pressure.linears[1](torch.tanh(constants.pressure(state)))
+            fixed = start + source
+
+            def residual(current: State) -> State:
+                values = bounded(current["p"])
+                return {"p": current["p"] - fixed - self.poisson(laplacian(operators, values), values)}
+
+        if self.switches.solver == "simple":
+            pressure = start
+            for _ in range(POISSON_ITERATIONS):
+                values = bounded(pressure)
+                pressure = values + source + self.poisson(laplacian(operators, values), values)
+            return pressure
+        return ReleasedSolver(POISSON_ITERATIONS, divergence=100.0)(residual, {"p": start}, constants.sizes)["p"]
+
+
+class HalfLinear:
+    """linear(cat([varying, constant])) with the share of the constant worked out once."""
+
+    def __init__(self, linear: nn.Linear, constant: Float[Tensor, "points *axes channels"], *, varying_first: bool):
+        width = constant.shape[-1]
+        weight = linear.weight
+        varying, fixed = (
+            (weight[:, :-width], weight[:, -width:]) if varying_first else (weight[:, width:], weight[:, :width])
+        )
+        self._weight = varying.T
+        self._share = nn.functional.linear(constant, fixed, linear.bias).flatten(0, -2)
+
+    def __call__(self, varying: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
+        mixed = torch.addmm(self._share, varying.flatten(0, -2), self._weight)
+        return mixed.reshape(*varying.shape[:-1], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Constants:
+    operators: Operators
+    sizes: tuple[int, ...]
+    geometry: Float[Tensor, "points width"]
+    conditions: Mapping[str, Callable[[Tensor], Tensor]]
+    """The Dirichlet layer of each unknown; the identity for the rows without one."""
+    velocity_gate: HalfLinear
+    velocity_linear: HalfLinear
+    pressure: HalfLinear
+
+
+def contract_with(
+    tensor: Float[Tensor, "points space space channels"], vector: Float[Tensor, "points space channels"]
+) -> Float[Tensor, "points space channels"]:
+    """sum_c t[k, c] v[c], over the last axis."""
+    result = tensor[:, :, 0] * vector[:, 0, None]
+    for axis in range(1, vector.shape[1]):
+        # One product and sum at a time: the whole product would be three times as large as its sum.
+        result = torch.addcmul(result, tensor[:, :, axis], vector[:, axis, None])
+    return result
+
+
+def _unchanged(values: Tensor) -> Tensor:
+    return values
