@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,8 +84,8 @@ class Mesh:
     offsets: Int64[np.ndarray, " cells+1"]
     cell_types: UInt8[np.ndarray, " cells"]
     polyhedron_faces: Facets | None = None
-    patches: Mapping[str, Patch] = field(default_factory=lambda: MappingProxyType({}))
-    fields: Mapping[str, Tensor] = field(default_factory=lambda: MappingProxyType({}))
+    patches: Mapping[str, Patch] = field(default_factory=dict)
+    fields: Mapping[str, Tensor] = field(default_factory=dict)
     layer: Int64[np.ndarray, " points"] | None = None
 
     @staticmethod
@@ -129,8 +128,14 @@ class Mesh:
     @staticmethod
     def _from_contents(contents: mesh_files.Contents) -> Mesh:
         mesh = Mesh.from_arrays(contents.points, contents.cells)
-        mesh = mesh.with_fields(contents.fields).with_patches(contents.patch_points)
-        chosen = {name: Patch(mesh.patch(name).points, facets) for name, facets in contents.patch_facets.items()}
+        mesh = mesh.with_fields(contents.fields)
+        # A patch that has been cut away since the file was written is gone, not an error.
+        mesh = mesh.with_patches({name: mask for name, mask in contents.patch_points.items() if mask.any()})
+        chosen = {}
+        for name, facets in contents.patch_facets.items():
+            # Likewise, other facets than the patch's mean that these numbers are those of another mesh.
+            if name in mesh.patches and np.isin(facets, mesh.patches[name].facets).all():
+                chosen[name] = Patch(mesh.patches[name].points, facets)
         return mesh._with_patches(chosen).with_patch_facets(contents.chosen_facets)
 
     @staticmethod
@@ -181,8 +186,8 @@ class Mesh:
             cells.offsets,
             cells.types,
             cells.polyhedron_faces,
-            MappingProxyType(patches),
-            MappingProxyType({name: torch.cat([mesh.fields[name] for mesh in meshes]) for name in shared}),
+            patches,
+            {name: torch.cat([mesh.fields[name] for mesh in meshes]) for name in shared},
         )
         # Facets are sorted by cell, so those of the union are those of the parts, one part after the other.
         together.__dict__["facets"] = joined(
@@ -251,9 +256,9 @@ class Mesh:
         """The outward unit normal of each point of the boundary, zero inside."""
         return self.normals_of_facets(np.arange(len(self.facets)))
 
-    def point_normals(self, patch_names: Iterable[str]) -> Float[Tensor, "points space"]:
+    def point_normals(self, patch_names: str | Iterable[str]) -> Float[Tensor, "points space"]:
         """The unit normals of points from the facets of these patches alone, zero elsewhere."""
-        chosen = [self.patch(name).facets for name in patch_names]
+        chosen = [patch.facets for patch in self._chosen(patch_names)]
         return self.normals_of_facets(np.unique(np.concatenate([np.zeros(0, np.int64), *chosen])))
 
     def normals_of_facets(self, chosen: np.ndarray) -> Float[Tensor, "points space"]:
@@ -303,7 +308,7 @@ class Mesh:
         return self._with_patches(made)
 
     def _with_patches(self, patches: Mapping[str, Patch]) -> Mesh:
-        return self._with(patches=MappingProxyType({**self.patches, **patches}))
+        return self._with(patches={**self.patches, **patches})
 
     def _patch_of(self, points: np.ndarray) -> Patch:
         return Patch(points, np.flatnonzero(self.facets.within(self._mask(points))))
@@ -351,7 +356,7 @@ class Mesh:
                     f"Field {name!r} has shape {tuple(values.shape)}; its first axis must be the mesh's "
                     f"{self.number_of_points} points."
                 )
-        return self._with(fields=MappingProxyType({**self.fields, **made}))
+        return self._with(fields={**self.fields, **made})
 
     # Distances and sizes
 
@@ -399,7 +404,7 @@ class Mesh:
         points = self.points @ rotation.T + translation
         fields = {name: _turned(values, rotation) for name, values in self.fields.items()}
         if torch.linalg.det(rotation) > 0:
-            moved = replace(self, points=points, fields=MappingProxyType(fields))
+            moved = replace(self, points=points, fields=fields)
             for name in ("facets", "edges"):
                 if name in self.__dict__:
                     moved.__dict__[name] = self.__dict__[name]
@@ -410,8 +415,8 @@ class Mesh:
             points=points,
             connectivity=cells.connectivity,
             polyhedron_faces=cells.polyhedron_faces,
-            patches=MappingProxyType({}),
-            fields=MappingProxyType(fields),
+            patches={},
+            fields=fields,
         )
         return moved._with_patches(
             {
@@ -463,7 +468,7 @@ class Mesh:
 
 def _is_tensor(values: Tensor, space: int) -> bool:
     """Whether a field is a vector or a tensor: all axes but that of the points are as long as space has dimensions."""
-    return values.ndim > 1 and set(values.shape[1:]) == {space}
+    return values.is_floating_point() and values.ndim > 1 and set(values.shape[1:]) == {space}
 
 
 def _without_third(values: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ goes into field data, where viewers ignore it: `patch facets:NAME` for facets th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 WRITABLE = (".vtu", ".vtk", ".vtkhdf")
 POINTS_AND_LINES = (0, 1, 2, 3, 4)
+PLANE = tuple(code for code, cell_type in CELL_TYPES.items() if cell_type.dimension == 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +64,11 @@ def _read_gmsh(path: Path) -> Contents:
         raise ImportError(f"Reading {path} needs meshio: pip install meshio.") from error
     import pyvista
 
-    given = meshio.read(path)
+    # meshio greets some files with an empty line; a library never prints.
+    with redirect_stdout(StringIO()):
+        given = meshio.read(path)
     contents = from_dataset(pyvista.from_meshio(given))
-    dimension = contents.cells.dimension if len(contents.cells) else 0
+    dimension = max((block.dim for block in given.cells), default=0)
     chosen = {}
     for name, (tag, of_dimension) in given.field_data.items():
         blocks = [
@@ -91,7 +96,7 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
     grid = dataset if isinstance(dataset, pyvista.UnstructuredGrid) else dataset.cast_to_unstructured_grid()
     notes = {name: np.asarray(grid.field_data[name]) for name in grid.field_data}
     cells = _cells_of(grid)
-    plane = len(cells) > 0 and cells.dimension == 2
+    plane = bool(np.isin(cells.types, PLANE).all())
     fields, patch_points = {}, {}
     for name in grid.point_data:
         values = np.array(grid.point_data[name])
@@ -118,9 +123,10 @@ def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
     arrays = grid.GetCells()
     offsets = np.array(pyvista.convert_array(arrays.GetOffsetsArray()), dtype=np.int64)
     connectivity = np.array(pyvista.convert_array(arrays.GetConnectivityArray()), dtype=np.int64)
-    solid = np.isin(types, [code for code, cell_type in CELL_TYPES.items() if cell_type.dimension == 3])
-    surface = np.isin(types, [code for code, cell_type in CELL_TYPES.items() if cell_type.dimension == 2])
-    left_out = np.isin(types, POINTS_AND_LINES) | (surface & solid.any())
+    plane = np.isin(types, PLANE)
+    left_out = np.isin(types, POINTS_AND_LINES)
+    if (~plane & ~left_out).any():
+        left_out |= plane
     kept = np.flatnonzero(~left_out)
     faces = _faces_of(grid) if (types == POLYHEDRON).any() else None
     if faces is not None:

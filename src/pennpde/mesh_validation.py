@@ -59,9 +59,7 @@ def cells_from(given: CellsLike, cell_types: str | int | np.ndarray | None, spac
             raise ValueError("The mesh has no cells: the mapping of cells is empty.")
         return joined_cells([cells_from(rows, name, space) for name, rows in given.items()])
     code = None if cell_types is None or np.ndim(cell_types) else _code(cell_types)
-    if code == POLYHEDRON:
-        return _polyhedra(_nested_faces(given))
-    if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, np.ndarray | Tensor) for part in given):
         connectivity, offsets = (np.asarray(array, dtype=np.int64) for array in given)
         number = len(offsets) - 1
         if cell_types is None:
@@ -70,6 +68,8 @@ def cells_from(given: CellsLike, cell_types: str | int | np.ndarray | None, spac
             )
         types = np.broadcast_to(np.asarray(cell_types if code is None else code, dtype=np.uint8), (number,)).copy()
         return Cells(connectivity, offsets, types)
+    if code == POLYHEDRON:
+        return _polyhedra(_nested_faces(given))
     if code == POLYGON and not isinstance(given, np.ndarray | Tensor):
         polygons = Facets.of(given)
         return Cells(polygons.connectivity, polygons.offsets, np.full(len(polygons), POLYGON, dtype=np.uint8))
