@@ -165,7 +165,7 @@ class Operators:
         apart = rows != pattern.indices
         graph = PointGraph.of(np.stack([rows[apart], pattern.indices[apart]]), number, space)
 
-        at = graph.rows.numpy(), graph.columns.numpy()
+        at = graph.rows.numpy().copy(), graph.columns.numpy().copy()  # SciPy wants to write to them
         weights = [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in gradient]
         like = weights[0]
         inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
@@ -386,7 +386,8 @@ class PointGraph:
         columns[apart] = edges[1]
         places = np.arange(starts[-1], dtype=np.int32)
         across = scipy.sparse.csr_matrix((places, columns, starts.astype(np.int32)), (number, number)).T.tocsr()
-        if not (np.array_equal(across.indptr, starts) and np.array_equal(across.indices, columns)):
+        ordered = (np.diff(edges[0]) >= 0).all() and across.has_canonical_format
+        if not (ordered and np.array_equal(across.indptr, starts) and np.array_equal(across.indices, columns)):
             raise ValueError(
                 "The edges are not those of a symmetric graph in order: give both (i, j) and (j, i) of each edge, "
                 "once, sorted by i, then j, as mesh.edges has them."
@@ -402,7 +403,7 @@ class PointGraph:
         merged = per_axis[0].new_empty(self.space * len(first))
         for values in per_axis:
             merged.index_copy_(0, first, values)
-            first += step
+            first = first + step  # not in place: autograd keeps the old one
         return merged
 
     def wide(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
