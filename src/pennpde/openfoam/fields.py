@@ -69,7 +69,11 @@ def read_field(path: Path | str, root: Path | str | None = None) -> FoamField:
 
 
 def write_field(
-    path: Path | str, values: np.ndarray, dimensions: Dimensions, boundary: Mapping[str, Mapping[str, Any]]
+    path: Path | str,
+    values: np.ndarray,
+    dimensions: Dimensions,
+    boundary: Mapping[str, Mapping[str, Any]],
+    location: str | None = None,
 ) -> None:
     """Write cell values, [cells] or [cells, 3], as a binary file that OpenFOAM's programs read.
 
@@ -78,6 +82,7 @@ def write_field(
         values: must be finite.
         dimensions: of the field.
         boundary: one dictionary for each patch, as `read_field` gives it or with strings in OpenFOAM's words.
+        location: the time, where the folder is not named by it (yet).
     """
     path, values = Path(path), np.asarray(values, float)
     if not np.isfinite(values).all():
@@ -87,7 +92,7 @@ def write_field(
         "format": "binary",
         "arch": '"LSB;label=32;scalar=64"',
         "class": "volScalarField" if values.ndim == 1 else "volVectorField",
-        "location": f'"{path.parent.name}"',
+        "location": f'"{location or path.parent.name}"',
         "object": path.name,
     }
     entries = {"dimensions": dimensions, "internalField": NonUniform(values), "boundaryField": boundary}
