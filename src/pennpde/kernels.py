@@ -40,8 +40,9 @@ def _sparse_product(
     dense: Tensor,
 ) -> Tensor:
     rows = row_starts.shape[0] - 1
-    if dense.device.type == "cuda" and _triton_product() is not None:
-        return _triton_product()(row_starts, columns, values, dense.contiguous(), rows)
+    on_gpu = _triton_product() if dense.device.type == "cuda" else None
+    if on_gpu is not None:
+        return on_gpu(row_starts, columns, values, dense.contiguous(), rows)
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
     matrix = torch.sparse_csr_tensor(row_starts, columns, values, (rows, dense.shape[0]), check_invariants=False)
     return torch.mm(matrix, dense.contiguous())
@@ -77,11 +78,11 @@ for _device in ("cpu", "cuda"):
 
 
 @cache
-def _triton_product():
+def _triton_product() -> Callable[..., Tensor] | None:
     """The GPU kernel, or None where Triton is absent (then cuSPARSE does the work)."""
     try:
-        import triton
-        import triton.language as tl
+        import triton  # pyright: ignore[reportMissingImports]
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
 
@@ -112,7 +113,7 @@ def _triton_product():
         # One program keeps about a thousand sums: enough loads in flight, few enough registers.
         block_rows = max(1, 512 // block_channels)
         grid = (triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels))
-        kernel[grid](
+        kernel[grid](  # pyright: ignore[reportIndexIssue]
             row_starts,
             columns,
             values,
@@ -235,8 +236,9 @@ def _stack(parts: list[tuple[Tensor, Tensor, Tensor, int]]) -> tuple[Tensor, Ten
 def _uniform_product(
     columns: Tensor, values: Tensor, transposed_columns: Tensor, transposed_values: Tensor, dense: Tensor
 ) -> Tensor:
-    if dense.device.type == "cuda" and _triton_uniform_product() is not None:
-        return _triton_uniform_product()(columns, values, dense.contiguous())
+    on_gpu = _triton_uniform_product() if dense.device.type == "cuda" else None
+    if on_gpu is not None:
+        return on_gpu(columns, values, dense.contiguous())
     rows, length = columns.shape
     starts = torch.arange(0, rows * length + 1, length, dtype=columns.dtype, device=columns.device)
     matrix = torch.sparse_csr_tensor(
@@ -268,11 +270,11 @@ for _device in ("cpu", "cuda"):
 
 
 @cache
-def _triton_uniform_product():
+def _triton_uniform_product() -> Callable[..., Tensor] | None:
     """The GPU kernel for rows of one length, unrolled over their entries; None where Triton is absent."""
     try:
-        import triton
-        import triton.language as tl
+        import triton  # pyright: ignore[reportMissingImports]
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
 
@@ -307,7 +309,7 @@ def _triton_uniform_product():
         block_channels = min(32, triton.next_power_of_2(channels))
         block_rows = max(1, 512 // block_channels)
         grid = (triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels))
-        kernel[grid](
+        kernel[grid](  # pyright: ignore[reportIndexIssue]
             columns, values, dense, result, rows, channels, LENGTH=length, ROWS=block_rows, CHANNELS=block_channels
         )
         return result

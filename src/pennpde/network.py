@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -33,6 +32,8 @@ class EncodedCase:
     """Encoded Dirichlet values; an unknown without Dirichlet layer is absent."""
     physical: Mapping[str, Encoder] = field(default_factory=dict)
     """Unknowns whose Dirichlet values are set in physical space, with the encoder to get there (ablation A)."""
+    neumann: State = field(default_factory=dict)
+    """Encoded normal derivatives, for linear encoders; an unknown whose normal derivatives are all zero is absent."""
     constants: Any = None
     """What `Equation.prepare` made of the case once, before the first iteration."""
 
@@ -51,10 +52,9 @@ class EncodedCase:
     def parameter(self, name: str, like: Tensor) -> Tensor:
         return self.case.parameter(name, like)
 
-    def normal_derivative(self, name: str, encoder: Encoder) -> Float[Tensor, "points *axes width"] | None:
-        """The encoded Neumann values of an unknown with a linear encoder; None where they are all zero."""
-        values = self.case.neumann[name].normal_derivative
-        return encoder(values) if bool(values.any()) else None
+    def normal_derivative(self, name: str) -> Float[Tensor, "points *axes width"] | None:
+        """The encoded Neumann values, for `Operators.grad`; None where they are all zero."""
+        return self.neumann.get(name)
 
     def project(self, state: State) -> dict[str, Tensor]:
         """The Dirichlet layer on every unknown of the state: put the boundary values back."""
@@ -71,7 +71,7 @@ class EncodedCase:
         return values
 
 
-class Equation(nn.Module, ABC):
+class Equation(nn.Module):
     """du/dt = rate(u): the equation in the encoded space, written with differential operators.
 
     A subclass names its unknowns with their ranks and gives the rate. Equations that are not a plain evolution, as
@@ -84,9 +84,9 @@ class Equation(nn.Module, ABC):
         """What stays the same during a solve, such as encoded geometry; it comes back as `case.constants`."""
         return None
 
-    @abstractmethod
     def rate(self, state: State, case: EncodedCase) -> State:
         """The rate of change of each unknown in the encoded space, [points, *axes, width]."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither `rate` nor `step`: give it one of them.")
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         """Where a time step leads from `start` with the rate taken at `state`: implicit Euler where they agree."""
@@ -192,6 +192,8 @@ class PENN(nn.Module):
             for name in frames[0]
         }
         round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
+        # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
+        fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
         if self.fulfils_dirichlet:
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
             fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
@@ -203,8 +205,24 @@ class PENN(nn.Module):
             boundary = {name: self.encoders[name](case.dirichlet[name].values) for name in self.equation.unknowns}
         elif self.dirichlet_in_solver == "physical":
             physical = {name: self._encoder(name) for name in self.equation.unknowns}
-        encoded = EncodedCase(case, boundary, physical)
-        return EncodedCase(case, boundary, physical, self.equation.prepare(encoded))
+        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case))
+        return replace(encoded, constants=self.equation.prepare(encoded))
+
+    def _encode_neumann(self, case: Case) -> dict[str, Tensor]:
+        encoded = {}
+        for name in self.equation.unknowns:
+            values, encoder = case.neumann[name].normal_derivative, self._encoder(name)
+            # To ask whether all are zero would wait for a GPU and cut a compiled graph: encoding zeros costs less.
+            unasked = encoder.is_linear and (values.is_cuda or torch.compiler.is_compiling())
+            if not unasked and not bool(values.any()):
+                continue
+            if not encoder.is_linear:
+                raise ValueError(
+                    f"The normal derivative of {name!r} is prescribed and not zero, but the encoder is not linear: a "
+                    "derivative does not pass through it. Use the default, Encoder.linear."
+                )
+            encoded[name] = encoder(values)
+        return encoded
 
     def _encoder(self, name: str) -> Encoder:
         encoder = self.encoders[name]

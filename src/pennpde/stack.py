@@ -66,7 +66,10 @@ class CaseStack:
                 rows = [_fill(getattr(each[unknown], name), largest) for each in operators]
                 tensors["operators", unknown, name] = torch.stack(rows).to(device, dtype)
         weights = torch.stack(
-            [_fill(torch.full((c.number_of_points,), 1.0 / c.number_of_points), largest) for c in cases]
+            [
+                _fill(torch.full((c.number_of_points,), 1.0 / c.number_of_points, dtype=torch.float64), largest)
+                for c in cases
+            ]
         )
         return cls(largest, cases[0].space, tensors, matrices, weights.to(device, dtype))
 

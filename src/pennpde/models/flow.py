@@ -3,13 +3,14 @@
     du/dt = -(u . grad) u + nu lap u - grad p,    div u = 0
 
 One iteration takes the intermediate velocity, solves the pressure Poisson equation in an inner Barzilai–Borwein loop
-with the divergence as its source, and adds the pressure gradient. Velocity derivatives know the outlet's Neumann condition,
-pressure derivatives that of walls and inlet. Units are physical throughout: a channel mixing that is the identity and a
-coefficient that is one give the equation itself, and that is where training starts.
+with the divergence as its source, and adds the pressure gradient. Velocity derivatives know the outlet's Neumann
+condition, pressure derivatives that of walls and inlet. Units are physical throughout: a channel mixing that is the
+identity and a coefficient that is one give the equation itself, and that is where training starts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,18 +20,34 @@ from torch import Tensor, nn
 
 from pennpde.layers import MLP, dot, scale_by, squared_norm
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
+from pennpde.operators import Operators
 from pennpde.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 
 DURATION = 4.0
 """Time from the potential flow at the start to the predicted state."""
 
+_PRESSURE_STEP = 0.2
+"""Pseudo time of the pressure loop before training, in squares of the typical length: about its limit of stability."""
+
 
 @dataclass(frozen=True, eq=False)
-class Geometry:
-    """What the network knows of the place: encoded wall distance and its gradient."""
+class Surroundings:
+    """What stays the same during a solve."""
 
     code: Float[Tensor, "points width"]
+    """The encoded wall distance."""
     slope: Float[Tensor, "points space width"]
+    """Its gradient, times the typical length."""
+    prescribed: Mapping[str, tuple[Tensor, Tensor]]
+    """By unknown, what its prescribed normal derivatives add to gradient and Laplacian; absent where they are zero."""
+
+    def gradient(self, name: str, values: Tensor, operators: Operators) -> Tensor:
+        gradient = operators.grad(values)
+        return gradient + self.prescribed[name][0] if name in self.prescribed else gradient
+
+    def laplacian(self, name: str, values: Tensor, operators: Operators) -> Tensor:
+        laplacian = operators.laplacian(values)
+        return laplacian + self.prescribed[name][1] if name in self.prescribed else laplacian
 
 
 class Flow(Equation):
@@ -52,7 +69,7 @@ class Flow(Equation):
         width: int,
         pressure_solver: Solver | None = None,
         *,
-        relaxation: float = 0.01,
+        relaxation: float = 0.03,
         length: float = 0.15,
         diffusion_start: float = 5.0,
     ):
@@ -71,7 +88,7 @@ class Flow(Equation):
         self.force = nn.Linear(4 * width, width, bias=False)
         self.force_gate = MLP((2 * width, width, width), start=0.0)
 
-    def prepare(self, case: EncodedCase) -> Geometry:
+    def prepare(self, case: EncodedCase) -> Surroundings:
         if "wall_distance" not in case.features:
             raise KeyError(
                 'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
@@ -79,20 +96,27 @@ class Flow(Equation):
             )
         distance = case.features["wall_distance"][:, None]
         code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
-        return Geometry(code, self.length * case.operators["p"].grad(code))
+        prescribed = {}
+        for name in self.unknowns:
+            derivative = case.normal_derivative(name)
+            if derivative is not None:
+                # The operators are linear: what the boundary adds is added once, outside the loops.
+                gradient = case.operators[name].grad(torch.zeros_like(derivative), derivative)
+                prescribed[name] = gradient, case.operators[name].div(gradient)
+        return Surroundings(code, self.length * case.operators["p"].grad(code), prescribed)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
-        geometry: Geometry = case.constants
+        place: Surroundings = case.constants
         duration, length = self.relaxation * time_step, self.length
         velocity = self._corrected(state["u"], case)
         of_velocity, of_pressure = case.operators["u"], case.operators["p"]
 
-        jacobian = of_velocity.grad(velocity)
+        jacobian = place.gradient("u", velocity, of_velocity)
         advection = dot(velocity, jacobian)
-        diffusion = of_velocity.laplacian(velocity)
+        diffusion = place.laplacian("u", velocity, of_velocity)
         divergence = jacobian.diagonal(dim1=1, dim2=2).sum(dim=-1)
         speed = squared_norm(velocity)
-        invariants = torch.cat([geometry.code, speed], dim=1)
+        invariants = torch.cat([place.code, speed], dim=1)
         by_advection, by_diffusion, by_source, by_poisson, by_pressure = self.coefficients(invariants).chunk(5, dim=1)
 
         viscosity = self.diffusion_start * case.parameter("viscosity", velocity)
@@ -105,26 +129,23 @@ class Flow(Equation):
         local = self.local_pressure(torch.cat([invariants, state["p"], length * divergence], dim=1))
 
         def relax(pressure: State, begin: State, fraction: float) -> State:
-            laplacian = of_pressure.laplacian(pressure["p"]) @ self.poisson
-            return {"p": begin["p"] + fraction * (0.2 * length**2 * (by_poisson * laplacian - source) + local)}
+            laplacian = place.laplacian("p", pressure["p"], of_pressure) @ self.poisson
+            change = _PRESSURE_STEP * length**2 * (by_poisson * laplacian - source) + local
+            return {"p": begin["p"] + fraction * change}
 
         inner = self.pressure_solver(relax, {"p": state["p"]}, case.case, case.project, record=False)
         pressure = inner.state["p"]
-        slope = of_pressure.grad(pressure)
+        slope = place.gradient("p", pressure, of_pressure)
         push = scale_by(by_pressure, slope @ self.pressure_gradient)
         terms = torch.cat([velocity, length * advection, length**2 * diffusion, length * slope], dim=-1)
         force = scale_by(self.force_gate(invariants), self.force(terms))
         return {"u": start["u"] + duration * (intermediate_rate - push) + force, "p": pressure}
 
-    def rate(self, state: State, case: EncodedCase) -> State:
-        """Unused: pressure follows from a constraint, so the step is written as a whole in `step`."""
-        raise NotImplementedError("Flow has no plain rate of change; its step is Flow.step.")
-
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
         """A learned correction of the velocity that sees the place; zero before training."""
-        geometry: Geometry = case.constants
-        seen = torch.cat([geometry.code, squared_norm(velocity), squared_norm(geometry.slope)], dim=1)
-        change = self.correction(torch.cat([velocity, geometry.slope], dim=-1))
+        place: Surroundings = case.constants
+        seen = torch.cat([place.code, squared_norm(velocity), squared_norm(place.slope)], dim=1)
+        change = self.correction(torch.cat([velocity, place.slope], dim=-1))
         return case.project({"u": velocity + scale_by(self.correction_gate(seen), change)})["u"]
 
 
