@@ -110,7 +110,7 @@ def solve(
             "seconds": time.monotonic() - started,
             "largest_courant": progress.largest_courant,
         }
-        _write_run(Path(run_file), folder, mesh, facts)
+        write_run(run_file, _collected(folder, mesh, facts))
 
 
 def write_case(folder: Path, shape: Duct, profile: Profile) -> None:
@@ -177,42 +177,6 @@ def _face_flux(path: Path, mesh: openfoam.PolyMesh) -> Float[np.ndarray, " faces
     return values
 
 
-def _write_run(run_file: Path, folder: Path, mesh: openfoam.PolyMesh, facts: Mapping[str, Any]) -> None:
-    frames = openfoam.time_folders(folder)
-    if len(frames) != len(TIMES) or not np.allclose([float(frame.name) for frame in frames], TIMES, atol=1e-6):
-        raise openfoam.OpenFOAMError(f"{folder} has the times {', '.join(f.name for f in frames)}; 0 to 4 is expected.")
-    cells = mesh.number_of_cells
-    velocity = np.stack([openfoam.read_field(frame / "U").values(cells)[:, :2] for frame in frames])
-    pressure = np.stack([openfoam.read_field(frame / "p").values(cells) for frame in frames])
-    if not (np.isfinite(velocity).all() and np.isfinite(pressure).all()):
-        raise openfoam.DivergenceError(f"The fields in {folder} are not finite.")
-    fine = FineMesh.of(mesh)
-    run_file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = run_file.with_name(f".{run_file.name}.{os.getpid()}")
-    packed = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
-    try:
-        with h5py.File(temporary, "w") as file:
-            file.create_dataset("points", data=fine.points, **packed)
-            file.create_dataset("quads", data=fine.quads.astype(np.int32), **packed)
-            for name, edges in fine.edges.items():
-                file.create_dataset(f"patches/{name}/edges", data=edges.astype(np.int32))
-                file.create_dataset(f"patches/{name}/cells", data=fine.edge_cells[name].astype(np.int32))
-            file.create_dataset("times", data=TIMES)
-            # First and last frame in single precision; all of them in half, whose rounding (1e-8 in the mean square) is
-            # far below what any network resolves.
-            file.create_dataset("u", data=velocity[[0, -1]].astype(np.float32), **packed)
-            file.create_dataset("p", data=pressure[[0, -1]].astype(np.float32), **packed)
-            file.create_dataset("u_frames", data=velocity.astype(np.float16), chunks=(1, cells, 2), **packed)
-            file.create_dataset("p_frames", data=pressure.astype(np.float16), chunks=(1, cells), **packed)
-            file.attrs.update(facts)
-            file.attrs["complete"] = True
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(run_file)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """What a run file holds.
@@ -229,6 +193,48 @@ class Run:
     velocity: Float[np.ndarray, "times cells 2"]
     pressure: Float[np.ndarray, "times cells"]
     facts: Mapping[str, Any]
+
+
+def _collected(folder: Path, mesh: openfoam.PolyMesh, facts: Mapping[str, Any]) -> Run:
+    """All frames of an OpenFOAM case that has run to its end."""
+    frames, cells = openfoam.time_folders(folder), mesh.number_of_cells
+    if len(frames) != len(TIMES) or not np.allclose([float(frame.name) for frame in frames], TIMES, atol=1e-6):
+        raise openfoam.OpenFOAMError(f"{folder} has the times {', '.join(f.name for f in frames)}; 0 to 4 is expected.")
+    velocity = np.stack([openfoam.read_field(frame / "U").values(cells)[:, :2] for frame in frames])
+    pressure = np.stack([openfoam.read_field(frame / "p").values(cells) for frame in frames])
+    if not (np.isfinite(velocity).all() and np.isfinite(pressure).all()):
+        raise openfoam.DivergenceError(f"The fields in {folder} are not finite.")
+    return Run(FineMesh.of(mesh), TIMES, velocity, pressure, facts)
+
+
+def write_run(run_file: Path | str, run: Run) -> None:
+    """Write a run file with all frames; it appears when it is complete and on the disk."""
+    run_file = Path(run_file)
+    run_file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = run_file.with_name(f".{run_file.name}.{os.getpid()}")
+    packed = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
+    ends = [0, -1]
+    try:
+        with h5py.File(temporary, "w") as file:
+            file.create_dataset("points", data=run.mesh.points, **packed)
+            file.create_dataset("quads", data=run.mesh.quads.astype(np.int32), **packed)
+            for name, edges in run.mesh.edges.items():
+                file.create_dataset(f"patches/{name}/edges", data=edges.astype(np.int32))
+                file.create_dataset(f"patches/{name}/cells", data=run.mesh.edge_cells[name].astype(np.int32))
+            file.create_dataset("times", data=run.times)
+            # First and last frame in single precision; all of them in half, whose rounding (1e-8 in the mean square) is
+            # far below what any network resolves.
+            for name, values in (("u", run.velocity), ("p", run.pressure)):
+                file.create_dataset(name, data=values[ends].astype(np.float32), **packed)
+                chunks = (1, *values.shape[1:])
+                file.create_dataset(f"{name}_frames", data=values.astype(np.float16), chunks=chunks, **packed)
+            file.attrs.update(run.facts)
+            file.attrs["complete"] = True
+        with temporary.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        temporary.replace(run_file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_run(run_file: Path | str, frames: bool = False) -> Run:

@@ -38,9 +38,10 @@ class Quoted(str):
 
 @dataclass(frozen=True)
 class Dimensions:
-    """Exponents of kilogram, metre, second, kelvin, mole, ampere and candela."""
+    """Exponents of kilogram, metre, second, kelvin, mole, ampere and candela, or symbols such as `m^2 s^-1`."""
 
     exponents: tuple[float, ...]
+    symbols: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,23 +299,27 @@ class Parser:
         entries[name] = value
 
     def _directive(self, key: str, scopes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        if key == "#includeEtc" and _HARMLESS_INCLUDE in str(name := self.token()):
+        name = self.token()
+        if key == "#inputMode" or (key == "#includeEtc" and _HARMLESS_INCLUDE in str(name)):
             return {}
-        if key not in ("#include", "#includeIfPresent"):
+        if key not in ("#include", "#includeIfPresent", "#sinclude"):
             raise self.error(
                 f"the directive {shown(key)} is refused, because it may run code or depends on the installation. "
                 "Expand it first with `foamDictionary -expand`."
             )
-        name = self.token()
         if not isinstance(name, str):
             raise self.error(f"{key} is not followed by the name of a file.")
         if self.root is None:
             raise self.error(f'{key} "{name}" cannot be followed outside of a case folder.')
-        target = (Path(self.source).parent / name).resolve()
+        in_case = re.fullmatch(r"<(constant|system|case)>/(.*)", name)
+        target = Path(self.source).parent / name
+        if in_case:
+            target = self.root / ("." if in_case[1] == "case" else in_case[1]) / in_case[2]
+        target = target.resolve()
         if not target.is_relative_to(self.root.resolve()):
             raise self.error(f'{key} "{name}" leads out of the case {self.root}; copy the file into the case.')
         if not target.is_file():
-            if key == "#includeIfPresent":
+            if key != "#include":
                 return {}
             raise self.error(f'{key} "{name}": {target} does not exist.')
         inner = Parser(target.read_bytes(), str(target), self.root)
@@ -385,12 +390,15 @@ class Parser:
         return found
 
     def _dimensions(self) -> Dimensions:
-        exponents: list[float] = []
-        while (exponent := self.token()) != _Mark("]"):
-            if not isinstance(exponent, int | float) or len(exponents) == 7:
-                raise self.error("dimensions are at most seven numbers in square brackets.")
-            exponents.append(float(exponent))
-        return Dimensions(tuple(exponents))
+        end = self.content.find(b"]", self.position, self.position + 200)
+        if end < 0:
+            raise self.error("dimensions are not closed with ']'; the file is truncated or damaged.")
+        text = self.content[self.position : end].decode("utf-8", errors="replace").strip()
+        self.position = end + 1
+        try:
+            return Dimensions(tuple(float(exponent) for exponent in text.split()))
+        except ValueError:
+            return Dimensions((), text)
 
     def _list(self, scopes: Sequence[Mapping[str, Any]]) -> list[Any]:
         self._deeper()
@@ -528,7 +536,8 @@ def format_value(value: Any, binary: bool = False) -> bytes:
         case NonUniform():
             return b"nonuniform " + format_values(value.values, binary)
         case Dimensions():
-            return b"[" + b" ".join(format_value(exponent) for exponent in value.exponents) + b"]"
+            exponents = b" ".join(format_value(exponent) for exponent in value.exponents)
+            return b"[" + (exponents or value.symbols.encode()) + b"]"
         case tuple():
             return b" ".join(format_value(item, binary) for item in value)
         case list() | np.ndarray():
