@@ -38,15 +38,17 @@ class Surroundings:
     """The encoded wall distance."""
     slope: Float[Tensor, "points space width"]
     """Its gradient, times the typical length."""
+    operators: Mapping[str, Operators]
+    """With the Laplacian multiplied out: it is taken dozens of times a solve."""
     prescribed: Mapping[str, tuple[Tensor, Tensor]]
     """By unknown, what its prescribed normal derivatives add to gradient and Laplacian; absent where they are zero."""
 
-    def gradient(self, name: str, values: Tensor, operators: Operators) -> Tensor:
-        gradient = operators.grad(values)
+    def gradient(self, name: str, values: Tensor) -> Tensor:
+        gradient = self.operators[name].grad(values)
         return gradient + self.prescribed[name][0] if name in self.prescribed else gradient
 
-    def laplacian(self, name: str, values: Tensor, operators: Operators) -> Tensor:
-        laplacian = operators.laplacian(values)
+    def laplacian(self, name: str, values: Tensor) -> Tensor:
+        laplacian = self.operators[name].laplacian(values)
         return laplacian + self.prescribed[name][1] if name in self.prescribed else laplacian
 
 
@@ -96,24 +98,23 @@ class Flow(Equation):
             )
         distance = case.features["wall_distance"][:, None]
         code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
+        operators = {name: case.operators[name].composed() for name in self.unknowns}
         prescribed = {}
         for name in self.unknowns:
             derivative = case.normal_derivative(name)
             if derivative is not None:
                 # The operators are linear: what the boundary adds is added once, outside the loops.
-                gradient = case.operators[name].grad(torch.zeros_like(derivative), derivative)
-                prescribed[name] = gradient, case.operators[name].div(gradient)
-        return Surroundings(code, self.length * case.operators["p"].grad(code), prescribed)
+                gradient = operators[name].grad(torch.zeros_like(derivative), derivative)
+                prescribed[name] = gradient, operators[name].div(gradient)
+        return Surroundings(code, self.length * operators["p"].grad(code), operators, prescribed)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         place: Surroundings = case.constants
         duration, length = self.relaxation * time_step, self.length
         velocity = self._corrected(state["u"], case)
-        of_velocity, of_pressure = case.operators["u"], case.operators["p"]
-
-        jacobian = place.gradient("u", velocity, of_velocity)
+        jacobian = place.gradient("u", velocity)
         advection = dot(velocity, jacobian)
-        diffusion = place.laplacian("u", velocity, of_velocity)
+        diffusion = place.laplacian("u", velocity)
         divergence = jacobian.diagonal(dim1=1, dim2=2).sum(dim=-1)
         speed = squared_norm(velocity)
         invariants = torch.cat([place.code, speed], dim=1)
@@ -124,18 +125,18 @@ class Flow(Equation):
             by_advection, advection @ self.advection
         )
         # Equation 20: div of the intermediate velocity u + dt (...) over dt.
-        source = divergence / duration + of_velocity.div(intermediate_rate)
+        source = divergence / duration + place.operators["u"].div(intermediate_rate)
         source = by_source * (source @ self.source)
         local = self.local_pressure(torch.cat([invariants, state["p"], length * divergence], dim=1))
 
         def relax(pressure: State, begin: State, fraction: float) -> State:
-            laplacian = place.laplacian("p", pressure["p"], of_pressure) @ self.poisson
+            laplacian = place.laplacian("p", pressure["p"]) @ self.poisson
             change = _PRESSURE_STEP * length**2 * (by_poisson * laplacian - source) + local
             return {"p": begin["p"] + fraction * change}
 
         inner = self.pressure_solver(relax, {"p": state["p"]}, case.case, case.project, record=False)
         pressure = inner.state["p"]
-        slope = place.gradient("p", pressure, of_pressure)
+        slope = place.gradient("p", pressure)
         push = scale_by(by_pressure, slope @ self.pressure_gradient)
         terms = torch.cat([velocity, length * advection, length**2 * diffusion, length * slope], dim=-1)
         force = scale_by(self.force_gate(invariants), self.force(terms))
