@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pennpde.mesh import Mesh
-from pennpde.operators import Operators
+from pennpde.operators import Operators, PointGraph
 
 Value = float | Sequence[float] | np.ndarray | Tensor
 """A number, a vector of space, or one of these for each point."""
@@ -51,7 +51,10 @@ class Neumann:
 
 @dataclass(frozen=True, eq=False)
 class Slip:
-    """A vector unknown without normal component: a slip wall or a plane of symmetry."""
+    """A vector unknown without normal component: a slip wall or a plane of symmetry.
+
+    Where two slip patches meet at an angle, the mean of their normals counts.
+    """
 
     mask: Bool[Tensor, " points"]
     normals: Float[Tensor, "points space"]
@@ -72,8 +75,9 @@ class Case:
             array over the points is itself.
         dirichlet: By unknown, then by patch, the prescribed values. Where two patches share a point, **the later one
             in the given order wins**.
-        neumann: By unknown, then by patch, the prescribed normal derivatives. A number in place of the patches stands
-            for all of the boundary that has no Dirichlet or slip condition of this unknown.
+        neumann: By unknown, then by patch, the prescribed normal derivatives; where two patches share a point, the
+            later value and the mean normal hold. A number in place of the patches stands for all of the boundary that
+            has no Dirichlet or slip condition of this unknown.
         slip: By unknown, the patches without normal component.
         parameters: Numbers of the equation, or vectors of space, by name.
         features: Further known fields over the points, by name.
@@ -99,6 +103,8 @@ class Case:
             return  # made by `replace`, `to`, `moved` or `batch` of what was checked before
         number = self.mesh.number_of_points
         initial = {name: _field(value, self.mesh, f"initial[{name!r}]") for name, value in self.initial.items()}
+        if not initial:
+            raise ValueError('A case has at least one unknown; give it an initial field, as in initial={"T": 0.0}.')
         for kind in ("dirichlet", "neumann", "slip"):
             if unknown := getattr(self, kind).keys() - initial.keys():
                 raise KeyError(
@@ -119,7 +125,9 @@ class Case:
             "features": {
                 name: _field(value, self.mesh, f"features[{name!r}]") for name, value in self.features.items()
             },
-            "targets": {name: _target(name, value, number) for name, value in self.targets.items()},
+            "targets": {
+                name: _target(name, value, self.mesh, initial.get(name)) for name, value in self.targets.items()
+            },
             "sizes": (number,),
         }
         for name, value in settled.items():
@@ -130,12 +138,16 @@ class Case:
         """The differential operators of each unknown, with its own Neumann boundary; assembled once."""
         if self.cached_operators is None:
             like = next(iter(self.initial.values()))
+            points = self.mesh.points
+            graph = PointGraph.of(self.mesh.edges, self.number_of_points, self.space)
             made: dict[str, Operators] = {}
             for name, neumann in self.neumann.items():
-                assembled = Operators.from_normals(
-                    self.mesh.points, self.mesh.edges, neumann.normals.to("cpu", self.mesh.points.dtype)
-                )
-                made[name] = assembled.to(like.dtype, like.device)
+                same = [other for other in made if torch.equal(self.neumann[other].normals, neumann.normals)]
+                if same:
+                    made[name] = made[same[0]]
+                    continue
+                normals = neumann.normals.to("cpu", points.dtype)
+                made[name] = Operators.from_normals(points, graph, normals, dtype=like.dtype).to(device=like.device)
             object.__setattr__(self, "cached_operators", made)
         assert self.cached_operators is not None
         return self.cached_operators
@@ -165,6 +177,8 @@ class Case:
         value = self.parameters[name].to(like.dtype)
         batched = len(self.sizes) > 1
         axes = value.ndim - batched
+        if like.ndim - 1 < axes:
+            raise ValueError(f"The parameter {name!r} is a vector; it cannot multiply a field of {list(like.shape)}.")
         at_points = self.at_points(value) if batched else value.reshape(1, *value.shape)
         return at_points.reshape(-1, *at_points.shape[1:], *[1] * (like.ndim - 1 - axes))
 
@@ -200,7 +214,7 @@ class Case:
 
         Points, normals and every vector or tensor field turn with it; scalars stay.
         """
-        turn = rotation.to(self.mesh.points)
+        turn = torch.as_tensor(rotation).to(self.mesh.points)
 
         def turned(values: Tensor, rank: int) -> Tensor:
             for axis in range(1, rank + 1):
@@ -250,7 +264,9 @@ class Case:
 
     def _resolve_dirichlet(self, name: str, given: Any, like: Tensor) -> Dirichlet:
         if isinstance(given, Dirichlet):
-            return given
+            _check_shape(f"dirichlet[{name!r}].mask", given.mask, like.shape[:1])
+            _check_shape(f"dirichlet[{name!r}].values", given.values, like.shape)
+            return Dirichlet(given.mask, given.values.to(like.dtype))
         mask = torch.zeros(like.shape[0], dtype=torch.bool)
         values = torch.zeros_like(like)
         for patch, value in _by_patch("dirichlet", name, given).items():
@@ -262,10 +278,19 @@ class Case:
 
     def _resolve_neumann(self, name: str, given: Any, like: Tensor) -> Neumann:
         if isinstance(given, Neumann):
-            return given
+            _check_shape(f"neumann[{name!r}].mask", given.mask, like.shape[:1])
+            _check_shape(f"neumann[{name!r}].normals", given.normals, self.mesh.points.shape)
+            _check_shape(f"neumann[{name!r}].normal_derivative", given.normal_derivative, like.shape)
+            return Neumann(given.mask, given.normals.to(like.dtype), given.normal_derivative.to(like.dtype))
         if not isinstance(given, Mapping):
             return self._neumann_on(name, self._free_facets(name), {None: given}, like)
         facets = [self.mesh.patch(patch).facets for patch in given]
+        for patch, of_patch in zip(given, facets, strict=True):
+            if not len(of_patch):
+                raise ValueError(
+                    f"neumann[{name!r}] names the patch {patch!r}, which has points but no whole facet, and so no "
+                    "normal. Give the patch all points of its facets."
+                )
         return self._neumann_on(name, np.unique(np.concatenate([*facets, np.empty(0, np.int64)])), given, like)
 
     def _neumann_on(self, name: str, facets: np.ndarray, values: Mapping[Any, Any], like: Tensor) -> Neumann:
@@ -281,19 +306,23 @@ class Case:
 
     def _free_facets(self, name: str) -> np.ndarray:
         """The exterior facets on which the unknown has no other condition."""
-        conditions = [self.dirichlet.get(name, {}), self.slip.get(name, ())]
-        taken = [
-            self.mesh.patch(patch).facets for given in conditions if not isinstance(given, Dirichlet) for patch in given
-        ]
-        every = np.arange(len(self.mesh.facet_normals))
-        return np.setdiff1d(every, np.concatenate([*taken, np.empty(0, np.int64)]))
+        taken = np.zeros(len(self.mesh.facets), dtype=bool)
+        for given in (self.dirichlet.get(name, {}), self.slip.get(name, ())):
+            if isinstance(given, Dirichlet | Slip):
+                taken |= self.mesh.facets.within(given.mask.numpy())
+            else:
+                for patch in _names(given):
+                    taken[self.mesh.patch(patch).facets] = True
+        return np.flatnonzero(~taken)
 
     def _resolve_slip(self, name: str, given: Any, like: Tensor) -> Slip:
-        if isinstance(given, Slip):
-            return given
         if like.ndim < 2:
             raise ValueError(f"slip names {name!r}, which is a scalar: only a vector has a normal component.")
-        normals = self.mesh.point_normals(list(given))
+        if isinstance(given, Slip):
+            _check_shape(f"slip[{name!r}].mask", given.mask, like.shape[:1])
+            _check_shape(f"slip[{name!r}].normals", given.normals, self.mesh.points.shape)
+            return Slip(given.mask, given.normals.to(like.dtype))
+        normals = self.mesh.point_normals(_names(given))
         return Slip((normals != 0).any(dim=1), normals)
 
 
@@ -354,16 +383,33 @@ def _by_patch(kind: str, name: str, given: Any) -> Mapping[str, Any]:
     raise ValueError(f"{kind}[{name!r}] is {given!r}; give the values by patch, as {{'inlet': {given!r}}}.")
 
 
+def _names(given: str | Sequence[str]) -> Sequence[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _check_shape(where: str, given: Tensor, shape: Sequence[int]) -> None:
+    if given.shape != torch.Size(shape):
+        raise ValueError(f"{where} has shape {list(given.shape)}; it must have {list(shape)}.")
+
+
+def _tensor(value: Any, mesh: Mesh, where: str) -> Tensor:
+    """A finite tensor in the precision of the mesh."""
+    try:
+        tensor = torch.as_tensor(value, dtype=mesh.points.dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{where} is {value!r}, which does not make numbers: {error}") from None
+    if not torch.isfinite(tensor).all():
+        first = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
+        at = f", at index {list(first)}" if first else ""
+        raise ValueError(f"{where} holds a value that is not finite{at}: {float(tensor[first])}.")
+    return tensor
+
+
 def _field(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> Tensor:
     """A field over all points from a number, a vector or an array, shaped as `like` where that is given."""
-    number, space, dtype = mesh.number_of_points, mesh.space, mesh.points.dtype
-    tensor = torch.as_tensor(value, dtype=dtype)
-    if not torch.isfinite(tensor).all():
-        first = (~torch.isfinite(tensor)).nonzero()[0].tolist()
-        raise ValueError(
-            f"{where} holds a value that is not finite, at index {first}: {value if not first else tensor[tuple(first)]}."
-        )
-    if tensor.shape[:1] == (number,):
+    number, space = mesh.number_of_points, mesh.space
+    tensor = _tensor(value, mesh, where)
+    if tensor.shape[:1] == (number,) and all(size == space for size in tensor.shape[1:]):
         full = tensor
     elif tensor.ndim == 0:
         full = tensor.expand(number)
@@ -371,8 +417,8 @@ def _field(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> 
         full = tensor.expand(number, space)
     else:
         raise ValueError(
-            f"{where} has shape {list(tensor.shape)}; it may be a number, a vector of {space}, or one of these for each "
-            f"of the {number} points."
+            f"{where} has shape {list(tensor.shape)}; it may be a number, a vector of {space}, or one of these for "
+            f"each of the {number} points."
         )
     if like is None or full.shape == like.shape:
         return full.clone()
@@ -382,19 +428,24 @@ def _field(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> 
 
 
 def _parameter(name: str, value: Any, mesh: Mesh) -> Tensor:
-    tensor = torch.as_tensor(value, dtype=mesh.points.dtype)
-    if tensor.shape not in ((), (mesh.space,)) or not torch.isfinite(tensor).all():
+    tensor = _tensor(value, mesh, f"parameters[{name!r}]")
+    if tensor.shape not in ((), (mesh.space,)):
         raise ValueError(
-            f"parameters[{name!r}] is {value!r}; a parameter is a finite number or a vector of {mesh.space} of them. "
-            "A field over the points belongs into features."
+            f"parameters[{name!r}] has shape {list(tensor.shape)}; a parameter is a number or a vector of "
+            f"{mesh.space}. A field over the points belongs into features."
         )
     return tensor
 
 
-def _target(name: str, value: Any, number: int) -> Tensor:
-    tensor = torch.as_tensor(value)
-    if tensor.shape[:1] != (number,):
-        raise ValueError(f"targets[{name!r}] has shape {list(tensor.shape)}; its first axis is the {number} points.")
-    if not torch.isfinite(tensor).all():
-        raise ValueError(f"targets[{name!r}] holds values that are not finite; mend the data before training on it.")
+def _target(name: str, value: Any, mesh: Mesh, unknown: Tensor | None) -> Tensor:
+    """A target: of an unknown with or without an axis of times, of anything else a field."""
+    where = f"targets[{name!r}]"
+    if unknown is None:
+        return _field(value, mesh, where)
+    tensor = _tensor(value, mesh, where)
+    if tensor.shape[: unknown.ndim] != unknown.shape or tensor.ndim > unknown.ndim + 1:
+        raise ValueError(
+            f"{where} has shape {list(tensor.shape)}; the unknown has {list(unknown.shape)}, and its target that or "
+            "one axis of times more."
+        )
     return tensor

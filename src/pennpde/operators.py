@@ -156,10 +156,10 @@ class Operators:
 
         number, space = gradient[0].shape[0], len(gradient)
         # Taken from ones: entries that are stored as zero, or cancel between the axes, keep their place.
-        pattern = scipy.sparse.identity(number, format="csr")
+        pattern = scipy.sparse.csr_matrix(scipy.sparse.identity(number))
         for matrix in map(scipy.sparse.csr_matrix, gradient):
             filled = scipy.sparse.csr_matrix((np.ones_like(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
-            pattern = pattern + filled + filled.T
+            pattern = scipy.sparse.csr_matrix(pattern + filled + filled.T)
         pattern.sort_indices()
         rows = np.repeat(np.arange(number), np.diff(pattern.indptr))
         apart = rows != pattern.indices
