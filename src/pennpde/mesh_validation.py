@@ -297,7 +297,8 @@ def _oriented(positions: np.ndarray, cells: Cells) -> Cells:
     if inverted.size:
         raise ValueError(
             f"{_named('Cell', inverted)} inverted: cell {inverted[0]} ({_described(cells, inverted[0])}) has volume "
-            f"{volumes[inverted[0]]:.3g}. Give its points in VTK's order."
+            f"{volumes[inverted[0]]:.3g}. Give its points in VTK's order, which here may be that of "
+            f"cells[:, {list(CELL_TYPES[int(cells.types[inverted[0]])].mirrored)}]."
         )
     return replace(cells, connectivity=connectivity)
 
