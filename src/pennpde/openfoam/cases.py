@@ -446,6 +446,8 @@ def _entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any
     for key in (patch.name, *reversed(patch.groups)):
         if key in exact:
             return exact[key]
+    if patch.type == "empty":  # as in OpenFOAM, no pattern reaches it
+        return {"type": "empty"}
     for pattern in reversed(patterns):  # the last one that fits holds
         if _fits(pattern, patch.name):
             return field.boundary[pattern]
