@@ -1,0 +1,354 @@
+"""Advection and diffusion across a square: the cases of the paper's second experiment.
+
+On the unit square T is zero at the start, T̂ on the inlet x = 0, and has no normal derivative on the other sides; the
+velocity (c, 0) and the diffusivity D are known. The equation is linear in T̂, so one run of OpenFOAM with T̂ = 1 gives
+the cases of all T̂ with the same c and D.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from pennpde import openfoam
+from pennpde.conditions import Case
+from pennpde.datasets.storage import write_atomically
+from pennpde.mesh import Mesh
+from pennpde.openfoam import Block, Side, Uniform
+
+TIMES = (0.25, 0.5, 0.75, 1.0)
+END_TIME = TIMES[-1]
+COEFFICIENTS = tuple(round(0.1 * number, 1) for number in range(11))
+"""Of the velocity and of the diffusivity."""
+INLET_TEMPERATURES = COEFFICIENTS[1:]
+SPLIT_SIZES = {"train": 960, "validation": 120, "test": 120}
+POINTS = 11
+"""Along each side of the coarse mesh, as the authors have it."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Resolution of the truth.
+
+    Attributes:
+        cells: along the flow. Across it two are enough, because nothing changes there.
+        time_step: of the solver.
+    """
+
+    cells: int
+    time_step: float
+
+
+PROFILES = {"paper": Profile(400, 0.00025), "standard": Profile(200, 0.0005), "small": Profile(50, 0.005)}
+CELLS_ACROSS = 2
+THICKNESS = 0.01
+
+# A limited scheme keeps T between 0 and T̂ where nothing diffuses. Limiters depend on ratios alone, so that the scheme
+# is as linear in T̂ as the equation. Of those of OpenFOAM, SuperBee keeps the moving step sharpest, and costs nothing
+# where T is smooth.
+SCHEMES = {
+    "ddtSchemes": {"default": "Euler"},
+    "gradSchemes": {"default": "Gauss linear"},
+    "divSchemes": {"default": "none", "div(phi,T)": "Gauss SuperBee"},
+    "laplacianSchemes": {"default": "Gauss linear corrected"},
+    "interpolationSchemes": {"default": "linear"},
+    "snGradSchemes": {"default": "corrected"},
+}
+SOLVERS = {"T": {"solver": "PBiCGStab", "preconditioner": "DILU", "tolerance": 1e-10, "relTol": 0}}
+_TERMS = 200
+_SIDES: dict[str, tuple[Side, ...]] = {
+    "inlet": (((0.0, 1.0), (0.0, 0.0)),),
+    "side": (((0.0, 0.0), (1.0, 0.0)), ((1.0, 0.0), (1.0, 1.0)), ((1.0, 1.0), (0.0, 1.0))),
+}
+
+
+# Cases and their names
+
+
+def run_name(velocity: float, diffusivity: float) -> str:
+    """Such as `u0.50_d0.10`: what the cases of all inlet temperatures share."""
+    return f"u{velocity:.2f}_d{diffusivity:.2f}"
+
+
+def case_name(velocity: float, diffusivity: float, inlet_temperature: float) -> str:
+    """Such as `u0.50_d0.10_t0.80`."""
+    return f"{run_name(velocity, diffusivity)}_t{inlet_temperature:.2f}"
+
+
+def all_names() -> list[str]:
+    """The 1200 cases of the set; without velocity and diffusivity nothing would ever happen."""
+    values = itertools.product(COEFFICIENTS, COEFFICIENTS, INLET_TEMPERATURES)
+    return [case_name(c, D, hot) for c, D, hot in values if c or D]
+
+
+def parse_name(name: str) -> tuple[float, float, float]:
+    """Velocity, diffusivity and inlet temperature of a case, each from 0 to 1."""
+    match = re.fullmatch(r"u(\d+\.?\d*)_d(\d+\.?\d*)_t(\d+\.?\d*)", name)
+    if match is None:
+        raise ValueError(f"{name!r} names no case of advection-diffusion; names look like 'u0.50_d0.10_t0.80'.")
+    velocity, diffusivity, inlet_temperature = (float(group) for group in match.groups())
+    parameters = {"velocity": velocity, "diffusivity": diffusivity, "inlet temperature": inlet_temperature}
+    for what, value in parameters.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name!r}: the {what} {value:g} is outside of its range from 0 to 1.")
+    if velocity == diffusivity == 0:
+        raise ValueError(f"{name!r}: without velocity and diffusivity nothing happens; let one of them be positive.")
+    return velocity, diffusivity, inlet_temperature
+
+
+def splits(seed: int = 0) -> dict[str, list[str]]:
+    """The 1200 cases, dealt out to train, validation and test at random, as in the paper.
+
+    Cases that differ in the inlet temperature alone are multiples of each other, and end up in different splits.
+    """
+    names = all_names()
+    random = np.random.default_rng([seed, zlib.crc32(b"splits")])
+    order = [names[place] for place in random.permutation(len(names))]
+    dealt = {}
+    for split, size in SPLIT_SIZES.items():
+        dealt[split], order = sorted(order[:size]), order[size:]
+    return dealt
+
+
+def coarse_mesh(name: str, points: int = POINTS, jitter: float = 0.0, seed: int = 0) -> Mesh:
+    """The plane mesh of quads on which networks see a case, with the patches inlet and side.
+
+    Args:
+        name: of the case.
+        points: along each side.
+        jitter: how far interior points are moved at most, as a share of the cell size.
+        seed: of the jitter; each case has its own random numbers.
+    """
+    if points < 3:
+        raise ValueError(f"A mesh of {points} x {points} points has none inside; take at least 3.")
+    x, y = np.meshgrid(np.linspace(0, 1, points), np.linspace(0, 1, points))
+    positions = np.stack([x.reshape(-1), y.reshape(-1)], axis=1)
+    inside = np.all((positions > 0) & (positions < 1), axis=1)
+    if jitter:
+        random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        radius = jitter / (points - 1) * np.sqrt(random.random(len(positions)))
+        angle = 2 * np.pi * random.random(len(positions))
+        moved = positions + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        # Few digits pack into half of the space.
+        positions = np.where(inside[:, None], np.round(moved * 2**16) / 2**16, positions)
+    first = np.arange(points - 1)[None, :] + points * np.arange(points - 1)[:, None]
+    quads = np.stack([first, first + 1, first + points + 1, first + points], axis=-1).reshape(-1, 4)
+    inlet = positions[:, 0] == 0
+    side = (positions[:, 0] == 1) | (positions[:, 1] == 0) | (positions[:, 1] == 1)
+    return Mesh.from_arrays(positions, quads, patches={"inlet": inlet, "side": side})
+
+
+def advection_diffusion_case(
+    mesh: Mesh,
+    velocity: float,
+    diffusivity: float,
+    inlet_temperature: float,
+    targets: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> Case:
+    """The problem on a mesh with the patches inlet and side, from a cold start."""
+    return Case(
+        mesh,
+        initial={"T": 0.0},
+        dirichlet={"T": {"inlet": inlet_temperature}},
+        neumann={"T": {"side": 0.0}},
+        parameters={"velocity": (velocity, *[0.0] * (mesh.space - 1)), "diffusivity": diffusivity},
+        features={"inlet_distance": mesh.distance_to("inlet")},
+        targets=targets or {},
+        name=name,
+    )
+
+
+# The truth
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The truth for T̂ = 1, which depends on x and t alone.
+
+    Attributes:
+        x: centres of the cells.
+        temperature: there, at each of `TIMES`.
+        facts: name, solver, settings, seconds.
+    """
+
+    x: Float[np.ndarray, " cells"]
+    temperature: Float[np.ndarray, "cells times"]
+    facts: Mapping[str, Any]
+
+    def at(self, x: Float[np.ndarray, " points"]) -> Float[np.ndarray, "points times"]:
+        """The temperature at these x: exactly 1 on the inlet, and that of the last cell on the outlet."""
+        known = np.concatenate([[0.0], self.x, [1.0]])
+        values = np.concatenate([np.ones((1, len(TIMES))), self.temperature, self.temperature[-1:]])
+        return np.stack([np.interp(x, known, column) for column in values.T], axis=1)
+
+
+def solve(
+    velocity: float,
+    diffusivity: float,
+    profile: Profile,
+    run_file: Path | str,
+    installation: openfoam.Installation | None = None,
+    on_progress: Callable[[openfoam.Progress], None] | None = None,
+    scratch: Path | str | None = None,
+) -> None:
+    """Run OpenFOAM with T̂ = 1 and write the run file, complete or not at all.
+
+    Args:
+        velocity: c.
+        diffusivity: D.
+        profile: the resolution.
+        run_file: appears when it is complete.
+        installation: saves looking for OpenFOAM again.
+        on_progress: is called after each time step; `END_TIME` is the last.
+        scratch: where the OpenFOAM case is kept while it runs.
+    """
+    installation = installation or find_installation()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="penn-", dir=scratch) as made:
+        folder = Path(made)
+        write_case(folder, velocity, diffusivity, profile)
+        openfoam.run(folder, "blockMesh", installation=installation)
+        openfoam.run(folder, "scalarTransportFoam", installation=installation, on_progress=on_progress)
+        temperature = _profile_along_x(folder, profile)
+    facts = {
+        "name": run_name(velocity, diffusivity),
+        "solver": f"OpenFOAM {installation.version}",
+        "settings": json.dumps(solver_settings(profile)),
+        "seconds": time.monotonic() - started,
+    }
+    _write_run(Path(run_file), Run((np.arange(profile.cells) + 0.5) / profile.cells, temperature, facts))
+
+
+def find_installation() -> openfoam.Installation:
+    return openfoam.find_installation(("blockMesh", "scalarTransportFoam"))
+
+
+def solver_settings(profile: Profile) -> dict[str, Any]:
+    """All that decides on the truth."""
+    return {"profile": asdict(profile), "schemes": SCHEMES, "solvers": SOLVERS}
+
+
+def _profile_along_x(folder: Path, profile: Profile) -> Float[np.ndarray, "cells times"]:
+    frames = openfoam.time_folders(folder)[1:]
+    if not np.allclose([float(frame.name) for frame in frames], TIMES):
+        raise openfoam.OpenFOAMError(f"scalarTransportFoam wrote the times {[frame.name for frame in frames]}.")
+    values = np.stack(
+        [openfoam.read_field(frame / "T").values(profile.cells * CELLS_ACROSS) for frame in frames], axis=-1
+    )
+    rows = values.reshape(CELLS_ACROSS, profile.cells, len(TIMES))
+    if not np.isfinite(rows).all() or np.ptp(rows, axis=0).max() > 1e-8:
+        raise openfoam.DivergenceError(f"The temperature in {folder} is not finite, or varies across the flow.")
+    return rows[0]
+
+
+def _write_run(path: Path, run: Run) -> None:
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.create_dataset("x", data=run.x, fletcher32=True)
+        file.create_dataset("T", data=run.temperature, fletcher32=True)
+        file.attrs.update(run.facts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content.getvalue())
+
+
+def read_run(run_file: Path | str) -> Run:
+    """Read a run file."""
+    try:
+        with h5py.File(run_file, "r") as file:
+            run = Run(np.asarray(file["x"]), np.asarray(file["T"]), dict(file.attrs))
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{run_file} is no complete run file ({error}); remove it and solve it again.") from error
+    if run.temperature.shape != (len(run.x), len(TIMES)):
+        raise ValueError(f"{run_file} holds a temperature of shape {run.temperature.shape}; remove it and solve again.")
+    return run
+
+
+def case_from_run(run: Run, name: str, points: int = POINTS, jitter: float = 0.0, seed: int = 0) -> Case:
+    """A case on its coarse mesh, with the truth interpolated to the points."""
+    velocity, diffusivity, inlet_temperature = parse_name(name)
+    mesh = coarse_mesh(name, points, jitter, seed)
+    truth = inlet_temperature * run.at(mesh.points[:, 0].numpy())
+    targets = {"T": torch.from_numpy(truth)}
+    return advection_diffusion_case(mesh, velocity, diffusivity, inlet_temperature, targets, name)
+
+
+def write_case(folder: Path, velocity: float, diffusivity: float, profile: Profile) -> None:
+    """Write an OpenFOAM case with T̂ = 1, ready for blockMesh and scalarTransportFoam."""
+    vector = Uniform(np.array([velocity, 0.0, 0.0]))
+    control = {
+        "application": "scalarTransportFoam",
+        "startFrom": "startTime",
+        "startTime": 0,
+        "stopAt": "endTime",
+        "endTime": END_TIME,
+        "deltaT": profile.time_step,
+        "writeControl": "timeStep",
+        "writeInterval": round(TIMES[0] / profile.time_step),
+        "writeFormat": "binary",
+        "timePrecision": 8,
+        "runTimeModifiable": False,
+    }
+    square = Block(((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)), (profile.cells, CELLS_ACROSS))
+    patches = {name: ("patch", sides) for name, sides in _SIDES.items()}
+    free, empty = {"type": "zeroGradient"}, {"type": "empty"}
+    flow = {
+        "dimensions": openfoam.VELOCITY,
+        "internalField": vector,
+        "boundaryField": {"inlet": {"type": "fixedValue", "value": vector}, "side": free, "frontAndBack": empty},
+    }
+    temperature = {
+        "dimensions": openfoam.TEMPERATURE,
+        "internalField": Uniform(0.0),
+        "boundaryField": {"inlet": {"type": "fixedValue", "value": Uniform(1.0)}, "side": free, "frontAndBack": empty},
+    }
+    text = openfoam.format_dictionary
+    files = {
+        "system/blockMeshDict": openfoam.block_mesh_dictionary([square], patches, THICKNESS),
+        "system/controlDict": text("controlDict", control),
+        "system/fvSchemes": text("fvSchemes", SCHEMES),
+        "system/fvSolution": text("fvSolution", {"solvers": SOLVERS, "SIMPLE": {"nNonOrthogonalCorrectors": 0}}),
+        "constant/transportProperties": text("transportProperties", {"DT": (openfoam.VISCOSITY, diffusivity)}),
+        "0/U": text("U", flow, "volVectorField"),
+        "0/T": text("T", temperature, "volScalarField"),
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+
+def exact_temperature(
+    x: Float[np.ndarray, " points"], times: tuple[float, ...], velocity: float, diffusivity: float
+) -> Float[np.ndarray, "points times"]:
+    """The solution for T̂ = 1: a moving step without diffusion, otherwise a series of eigenfunctions exp(ax) sin(βx)."""
+    t = np.asarray(times)
+    if diffusivity == 0:
+        return (x[:, None] < velocity * t).astype(float) + 0.5 * np.isclose(x[:, None], velocity * t)
+    growth = velocity / (2 * diffusivity)
+    # The outlet's condition is β cos β + a sin β = 0, with one root in each interval (nπ - π/2, nπ].
+    low = np.pi * (np.arange(1, _TERMS) - 0.5)
+    high = low + 0.5 * np.pi
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        same = (middle * np.cos(middle) + growth * np.sin(middle)) * np.sin(low) < 0
+        low, high = np.where(same, low, middle), np.where(same, middle, high)
+    root = 0.5 * (low + high)
+    weight = root / (growth**2 + root**2) / (0.5 - np.sin(2 * root) / (4 * root))
+    decay = np.exp(-(diffusivity * root**2 + velocity * growth / 2)[:, None] * t)
+    return 1.0 - np.exp(growth * x)[:, None] * (np.sin(x[:, None] * root) @ (weight[:, None] * decay))
