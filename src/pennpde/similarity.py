@@ -1,7 +1,7 @@
 """Units: a flow in metres and seconds as the same flow in inlet widths and inlet speeds.
 
-The Navier–Stokes equations do not change when lengths are divided by L, velocities by U, kinematic pressures by U^2,
-times by L/U and viscosities by U L. The flow network was trained with inlets of width 1 and speed 1; every other flow is
+The Navier–Stokes equations do not change when lengths are divided by L, velocities by U, kinematic pressures by U²,
+times by L/U and viscosities by U L. The flow network was trained with inlets of width 1 and speed 1; any other flow is
 brought there and back, exactly.
 """
 
