@@ -8,7 +8,8 @@ reflection.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -59,16 +60,20 @@ class MLP(nn.Module):
         self.activations: tuple[Activation, ...] = tuple(activations or ("tanh",) * inside + ("identity",))
         if len(self.activations) != len(sizes) - 1:
             raise ValueError(f"{len(sizes) - 1} layers need as many activations; got {self.activations}.")
-        self.linears = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.linears = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in pairwise(sizes))
         if start is not None:
-            last = self.linears[-1]
+            last = self.layers[-1]
             with torch.no_grad():
                 last.weight.mul_(spread)
                 if bias:
                     last.bias.fill_(start)
 
+    @property
+    def layers(self) -> list[nn.Linear]:
+        return cast("list[nn.Linear]", list(self.linears))
+
     def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
-        for linear, activation in zip(self.linears, self.activations, strict=True):
+        for linear, activation in zip(self.layers, self.activations, strict=True):
             values = _ACTIVATIONS[activation](linear(values))
         return values
 
@@ -84,7 +89,7 @@ class Encoder(nn.Module):
 
     def __init__(self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = False):
         super().__init__()
-        if any(a > b for a, b in zip(sizes[:-1], sizes[1:], strict=True)):
+        if any(a > b for a, b in pairwise(sizes)):
             raise ValueError(f"An encoder that narrows cannot be inverted; got layers {list(sizes)}.")
         layers = len(sizes) - 1
         self.network = MLP(sizes, activations or ("leaky_relu",) * (layers - 1) + ("identity",), bias=bias)
@@ -97,20 +102,20 @@ class Encoder(nn.Module):
         """One linear layer without bias that starts near one in every channel: the physical field, many times over."""
         encoder = cls((1, width))
         with torch.no_grad():
-            weight = encoder.network.linears[0].weight
+            weight = encoder.network.layers[0].weight
             weight.copy_(1.0 + spread * torch.randn_like(weight))
         return encoder
 
     @property
     def is_linear(self) -> bool:
         """Whether it commutes with derivatives: then it encodes normal derivatives, too."""
-        return self.network.activations == ("identity",) and self.network.linears[0].bias is None
+        return self.network.activations == ("identity",) and self.network.layers[0].bias is None
 
     def forward(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes width"]:
         return self.network(values[..., None])
 
     def decode(self, encoded: Float[Tensor, "points *axes width"]) -> Float[Tensor, "points *axes"]:
-        for linear, activation in zip(reversed(self.network.linears), reversed(self.network.activations), strict=True):
+        for linear, activation in zip(reversed(self.network.layers), reversed(self.network.activations), strict=True):
             encoded = _INVERSES[activation](encoded)
             if linear.bias is not None:
                 encoded = encoded - linear.bias
@@ -240,6 +245,6 @@ class Smoothing(nn.Module):
     def forward(
         self, values: Float[Tensor, "points *axes channels"], operators: Operators
     ) -> Float[Tensor, "points *axes out"]:
-        for linear, activation in zip(self.network.linears, self.network.activations, strict=True):
+        for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
             values = _ACTIVATIONS[activation](linear(operators.smooth(values)))
         return values
