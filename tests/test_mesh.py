@@ -470,6 +470,15 @@ def test_the_named_boundaries_of_a_gmsh_file_become_patches(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_surface_that_a_gmsh_file_names_inside_the_body_is_no_patch(tmp_path):
+    pytest.importorskip("meshio", reason="meshio is optional")
+    inner = GMSH.replace("3\n1 1", '4\n1 4 "diagonal"\n1 1').replace(
+        "6\n1 1 2 1 1 4 1", "7\n7 1 2 4 4 1 3\n1 1 2 1 1 4 1"
+    )
+    (tmp_path / "square.msh").write_text(inner)
+    assert set(Mesh.read(tmp_path / "square.msh").patches) == {"inlet", "wall"}
+
+
 def test_a_gmsh_file_without_meshio_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "square.msh").write_text(GMSH)
     monkeypatch.setitem(sys.modules, "meshio", None)

@@ -136,7 +136,10 @@ class Mesh:
             # Likewise, other facets than the patch's mean that these numbers are those of another mesh.
             if name in mesh.patches and np.isin(facets, mesh.patches[name].facets).all():
                 chosen[name] = Patch(mesh.patches[name].points, facets)
-        return mesh._with_patches(chosen).with_patch_facets(contents.chosen_facets)
+        # Files also name surfaces inside a body; they are no part of the boundary.
+        outside = {name: facets.take(mesh._find_facets(facets)[1]) for name, facets in contents.chosen_facets.items()}
+        named = {name: facets for name, facets in outside.items() if len(facets)}
+        return mesh._with_patches(chosen).with_patch_facets(named)
 
     @staticmethod
     def plane_of(mesh: Mesh) -> Mesh:
@@ -332,20 +335,26 @@ class Mesh:
         return self._with_patches(made)
 
     def _facet_indices(self, name: str, given: Facets) -> Int64[np.ndarray, " given_facets"]:
+        indices, found = self._find_facets(given)
+        if not found.all():
+            points = given.take(np.flatnonzero(~found)[:1]).connectivity
+            raise ValueError(
+                f"Patch {name!r} names {(~found).sum()} facets that the boundary does not have, the first with the "
+                f"points {points.tolist()}."
+            )
+        return indices
+
+    def _find_facets(
+        self, given: Facets
+    ) -> tuple[Int64[np.ndarray, " given_facets"], Bool[np.ndarray, " given_facets"]]:
+        """Indices of exterior facets by their points, and which of them are found at all."""
         if len(given) == 0:
-            return np.zeros(0, dtype=np.int64)
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         known = facet_keys(self.facets, self.number_of_points)
         wanted = facet_keys(given, self.number_of_points)
         order = np.argsort(known)
-        place = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
-        missing = np.flatnonzero(known[place] != wanted)
-        if missing.size:
-            points = given.take(missing[:1]).connectivity
-            raise ValueError(
-                f"Patch {name!r} names {missing.size} facets that the boundary does not have, the first with the "
-                f"points {points.tolist()}."
-            )
-        return place
+        indices = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+        return indices, known[indices] == wanted
 
     def with_fields(self, fields: Mapping[str, Tensor | np.ndarray]) -> Mesh:
         """The mesh with further point fields, [points, *axes], to be saved with it."""
