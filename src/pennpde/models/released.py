@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pennpde.layers import Encoder, EquivariantMLP
+from pennpde.layers import Encoder
 from pennpde.models.released_advection_diffusion import ReleasedAdvectionDiffusion
 from pennpde.models.released_flow import ReleasedFlow
 from pennpde.models.released_gradient import ReleasedGradient
@@ -56,7 +56,6 @@ _GROUP = "GROUP1.group.dict_block."
 
 # The authors' names inside a block, by our layer; those of IsoGCN and GraphConvolution are written there.
 _NAMES_WITHIN: Mapping[type[nn.Module], Mapping[str, str]] = {
-    EquivariantMLP: {"linears.": "gate.linears.", "linear_weight.": "linear."},
     Encoder: {"linears.": "network.linears."},
 }
 

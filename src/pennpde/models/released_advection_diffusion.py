@@ -10,18 +10,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.conditions import Case
-from pennpde.layers import MLP, Encoder, EquivariantMLP, dot
+from pennpde.layers import MLP, Encoder
 from pennpde.models.released_cases import Slab, released_operators
 from pennpde.models.released_layers import (
     SWITCHES,
+    FoldedMLP,
+    GatedMLP,
     Inputs,
     IsoGCN,
     Kind,
     Prescribed,
     ReleasedSolver,
     State,
-    contract,
-    raise_rank,
+    divergence,
+    gradient_of_scalar,
 )
 
 OPERATOR_SCALE = 99.9117394321183
@@ -51,7 +53,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
         physical = self.switches.dirichlet_in_solver == "physical"
 
         self.geometry_encoder = MLP((5, hidden, width), bias=False)
-        self.velocity_encoder = EquivariantMLP((1, width, width), bias=False)
+        self.velocity_encoder = GatedMLP((1, width, width), bias=False)
         if self.switches.boundary_features:
             self.temperature_encoder = MLP((3, hidden, width), ("leaky_relu", "identity"))
         else:
@@ -129,24 +131,26 @@ class ReleasedAdvectionDiffusion(nn.Module):
         operators = inputs.operators
         geometry = self.geometry_encoder(inputs.geometry)
         material = self.material(geometry)
-        velocity = self.velocity_encoder(inputs.velocity[..., None])
+        velocity = self.velocity_encoder.folded()(inputs.velocity.T[..., None])
         prescribed = inputs.prescribed["T"]
         bounded: Callable[[Tensor], Tensor] = _unchanged
         if self.switches.dirichlet_in_solver == "encoded":
             bounded = prescribed.encoded(self.temperature_encoder).apply
         elif self.switches.dirichlet_in_solver == "physical":
-            bounded = prescribed.encoded(lambda values: values[..., None]).apply
+            bounded = prescribed.encoded(lambda values: values[:, None]).apply
+
+        mix_temperature, diffuse, advect = FoldedMLP(self.temperature), self.laplacian.folded(), self.gradient.folded()
 
         def operator(state: Float[Tensor, "points width"]) -> Float[Tensor, "points width"]:
             """The numbers are the steps of RELEASED.md, 9."""
             # 1. Temperature from the state and the geometry. Row A passes through the physical temperature.
-            temperature = bounded(self.temperature(state * geometry))
+            temperature = bounded(mix_temperature(state * geometry))
             if self.switches.dirichlet_in_solver == "physical":
                 temperature = self.temperature_after(temperature)
             # 2. Diffusion and advection share the gradient.
-            gradient = raise_rank(operators, temperature)
-            diffusion = material * self.laplacian(contract(operators, gradient), temperature)
-            advection = dot(velocity, self.gradient(gradient, temperature))
+            gradient = gradient_of_scalar(operators, temperature)
+            diffusion = material * diffuse(divergence(operators, gradient), temperature)
+            advection = (velocity * advect(gradient, temperature)).sum(dim=0)
             # 3. The tanh bounds the increment; signs and time step are left to the weights.
             return self.output(diffusion + advection)
 

@@ -10,10 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.conditions import Case
-from pennpde.layers import MLP, Encoder, EquivariantMLP, scale_by, squared_norm
+from pennpde.layers import MLP, Encoder
 from pennpde.models.released_cases import Slab, released_operators
 from pennpde.models.released_layers import (
     SWITCHES,
+    FoldedMLP,
+    GatedMLP,
     GraphConvolution,
     Inputs,
     IsoGCN,
@@ -21,9 +23,16 @@ from pennpde.models.released_layers import (
     Prescribed,
     ReleasedSolver,
     State,
-    contract,
+    contract_gradient,
+    contract_with,
+    difference,
+    divergence,
+    gradient_of_scalar,
+    gradient_of_vector,
     laplacian,
-    raise_rank,
+    mix_components,
+    over,
+    squared_norm,
 )
 from pennpde.operators import Operators
 
@@ -83,10 +92,10 @@ class ReleasedFlow(nn.Module):
             self.velocity_decoder = MLP((width, 1))
             self.pressure_decoder = MLP((width, hidden, 1))
 
-        self.velocity = EquivariantMLP((2 * width, width, width))
+        self.velocity = GatedMLP((2 * width, width, width))
         self.laplacian = IsoGCN(width, width, width, bias=False)
         self.jacobian = IsoGCN(width, width, width, bias=False)
-        self.intermediate = EquivariantMLP((width, width, width))
+        self.intermediate = GatedMLP((width, width, width))
         self.divergence = IsoGCN(width, width, width, bias=True)
         self.source = GraphConvolution((width, width, width), bias=True)
         self.pressure = MLP((2 * width, width, width))
@@ -196,19 +205,19 @@ class ReleasedFlow(nn.Module):
 
             def residual(state: State) -> State:
                 change = self._operator(state, constants)
-                return {name: state[name] - start[name] - change[name] for name in state}
+                return {name: difference(state[name], start[name], change[name]) for name in state}
 
             state = ReleasedSolver(self.iterations, divergence=1e9)(residual, start, inputs.sizes)
         return {name: self._decode(name, values, inputs, constants) for name, values in state.items()}
 
     def _encode(self, name: str, inputs: Inputs) -> Tensor:
-        values = inputs.initial[name]
+        values = inputs.initial[name].T if name == "u" else inputs.initial[name]
         if self.switches.dirichlet_in_solver == "physical":
             return values[..., None]
-        encoder = self.velocity_encoder if name == "u" else self.pressure_encoder
         if self.switches.boundary_features:
-            return encoder(inputs.prescribed[name].features(values))
-        return encoder(values)
+            values = inputs.prescribed[name].features(inputs.initial[name])
+            values = values.transpose(0, 1) if name == "u" else values
+        return self._encoder(name)(values).contiguous()
 
     def _decode(self, name: str, values: Tensor, inputs: Inputs, constants: _Constants) -> Tensor:
         if self.switches.dirichlet_before_decoding:
@@ -219,37 +228,41 @@ class ReleasedFlow(nn.Module):
             decoder = self.velocity_decoder if name == "u" else self.pressure_decoder
             field = decoder(values)[..., 0]
         else:
-            encoder = self.velocity_encoder if name == "u" else self.pressure_encoder
+            encoder = self._encoder(name)
             assert isinstance(encoder, Encoder)
             field = encoder.decode(values)
+        field = field.T if name == "u" else field
         return inputs.prescribed[name].apply(field) if self.switches.dirichlet_after_decoding else field
+
+    def _encoder(self, name: str) -> Encoder | MLP:
+        return self.velocity_encoder if name == "u" else self.pressure_encoder
 
     def _constants(self, inputs: Inputs) -> _Constants:
         """All that stays the same from one iteration to the next."""
         operators = inputs.operators
         geometry = self.geometry_encoder(inputs.geometry)
-        gradient = self.geometry_gradient(raise_rank(operators, geometry), geometry)
+        gradient = self.geometry_gradient.folded()(gradient_of_scalar(operators, geometry), geometry)
+        physical = self.switches.dirichlet_in_solver == "physical"
         conditions: dict[str, Callable[[Tensor], Tensor]] = {"u": _unchanged, "p": _unchanged}
-        encoders = {"u": self.velocity_encoder, "p": self.pressure_encoder}
         for name, prescribed in inputs.prescribed.items():
-            if self.switches.dirichlet_in_solver == "encoded":
-                conditions[name] = prescribed.encoded(encoders[name]).apply
-            elif self.switches.dirichlet_in_solver == "physical":
-                conditions[name] = prescribed.encoded(lambda values: values[..., None]).apply
-        gate, linear = self.velocity.gate.linears[0], self.velocity.linear
-        assert isinstance(gate, nn.Linear)
-        assert isinstance(linear, nn.Linear)
-        pressure = self.pressure.linears[0]
-        assert isinstance(pressure, nn.Linear)
+            if physical:
+                conditions[name] = prescribed.encoded(lambda values: values[:, None]).apply
+            elif self.switches.dirichlet_in_solver == "encoded":
+                conditions[name] = prescribed.encoded(self._encoder(name)).apply
         return _Constants(
             operators=operators,
             sizes=inputs.sizes,
             geometry=geometry,
             conditions=conditions,
-            velocity_gate=HalfLinear(gate, squared_norm(gradient), varying_first=True),
-            velocity_linear=HalfLinear(linear, gradient, varying_first=True),
-            # The authors concatenate the geometry before the pressure, except in row A, where it comes second.
-            pressure=HalfLinear(pressure, geometry, varying_first=self.switches.dirichlet_in_solver == "physical"),
+            velocity=self.velocity.folded(gradient),
+            laplacian=self.laplacian.folded(),
+            jacobian_coefficient=FoldedMLP(self.jacobian.coefficient),
+            intermediate=self.intermediate.folded(),
+            divergence=self.divergence.folded(),
+            # The authors put the geometry before the pressure, except in row A, where it comes second.
+            pressure=FoldedMLP(self.pressure, geometry, constant_first=not physical),
+            poisson=self.poisson.folded(),
+            pressure_gradient=self.pressure_gradient.folded(),
         )
 
     def _operator(self, state: State, constants: _Constants) -> dict[str, Tensor]:
@@ -261,28 +274,30 @@ class ReleasedFlow(nn.Module):
         operators = constants.operators
         physical = self.switches.dirichlet_in_solver == "physical"
 
-        # 1. Velocity from the state and the geometry. Row A sets the condition first, on the physical state.
-        encoded = self.velocity_encoder(constants.conditions["u"](state["u"])[..., 0, None]) if physical else state["u"]
-        velocity = self._velocity(encoded, constants)
+        # 1. Velocity from the state and the geometry. Row A sets the condition before, on the physical state.
+        encoded = self.velocity_encoder(constants.conditions["u"](state["u"])) if physical else state["u"]
+        velocity = constants.velocity(encoded * constants.geometry)
         if not physical:
             velocity = constants.conditions["u"](velocity)
 
         # 2. "Laplacian" and "advection" share the gradient and the invariant of the velocity.
-        gradient = raise_rank(operators, velocity)
+        gradient = gradient_of_vector(operators, velocity)
         size = squared_norm(velocity)
-        forces = self.laplacian(contract(operators, gradient), size)
+        forces = constants.laplacian(contract_gradient(operators, gradient), size)
         # The coefficient does not depend on the contracted axis, so it is applied after the contraction.
-        advected = contract_with(self.jacobian.mixing(gradient), velocity)
-        forces = forces + scale_by(self.jacobian.coefficient(size), advected)
+        advection = contract_with(mix_components(gradient, self.jacobian.mixing), velocity)
+        forces = torch.addcmul(forces, constants.jacobian_coefficient(size), advection, out=over(forces))
 
         # 3. and 4. Intermediate velocity, and its divergence as the source of the pressure.
-        intermediate = velocity + self.intermediate(forces)
-        divergence = self.divergence(contract(operators, intermediate), squared_norm(intermediate))
-        source = self.source(divergence, operators)
+        change = constants.intermediate(forces)
+        intermediate = torch.add(velocity, change, out=over(change))
+        source = constants.divergence(divergence(operators, intermediate), squared_norm(intermediate))
+        source = self.source(source, operators)
 
         # 5. to 7. Pressure, and its gradient.
         pressure = constants.conditions["p"](self._pressure(state["p"], source, constants))
-        forces = forces + self.pressure_gradient(raise_rank(operators, pressure), pressure)
+        slope = constants.pressure_gradient(gradient_of_scalar(operators, pressure), pressure)
+        forces = torch.add(forces, slope, out=over(forces))
 
         # 8. The increment of the velocity is smoothed; the pressure is a state of the outer solver too.
         change = self.smoothing(forces, operators)
@@ -291,56 +306,36 @@ class ReleasedFlow(nn.Module):
             change = velocity + change
         return {"u": change, "p": pressure}
 
-    def _velocity(self, encoded: Float[Tensor, "points space width"], constants: _Constants) -> Tensor:
-        """self.velocity(cat([encoded * geometry, gradient of the geometry])), its constant half worked out before."""
-        varying = scale_by(constants.geometry, encoded)
-        hidden = torch.tanh(constants.velocity_gate(squared_norm(varying)))
-        return scale_by(self.velocity.gate.linears[1](hidden), constants.velocity_linear(varying))
-
     def _pressure(self, state: Tensor, source: Float[Tensor, "points width"], constants: _Constants) -> Tensor:
         """The inner solver. The authors solve P - P0 - (lap P + source) = 0, where the paper has lap P = source."""
         operators, bounded = constants.operators, constants.conditions["p"]
         if self.switches.dirichlet_in_solver == "physical":
+            start = state
 
             def residual(current: State) -> State:
-                encoded = self.pressure_encoder(bounded(current["p"]))
-                mixed = self.pressure.linears[1](torch.tanh(constants.pressure(encoded)))
-                change = self.pressure_decoder(source + self.poisson(laplacian(operators, mixed), mixed))
-                return {"p": current["p"] - state - change}
+                mixed = constants.pressure(self.pressure_encoder(bounded(current["p"])))
+                change = self.pressure_decoder(source + constants.poisson(laplacian(operators, mixed), mixed))
+                return {"p": current["p"] - start - change}
 
-            start = state
         else:
-            start = self.pressure.linears[1](torch.tanh(constants.pressure(state)))
+            start = constants.pressure(state)
             fixed = start + source
 
             def residual(current: State) -> State:
                 values = bounded(current["p"])
-                return {"p": current["p"] - fixed - self.poisson(laplacian(operators, values), values)}
+                change = constants.poisson(laplacian(operators, values), values)
+                return {"p": difference(current["p"], fixed, change)}
 
         if self.switches.solver == "simple":
             pressure = start
             for _ in range(POISSON_ITERATIONS):
                 values = bounded(pressure)
-                pressure = values + source + self.poisson(laplacian(operators, values), values)
+                pressure = values + source + constants.poisson(laplacian(operators, values), values)
             return pressure
         return ReleasedSolver(POISSON_ITERATIONS, divergence=100.0)(residual, {"p": start}, constants.sizes)["p"]
 
 
-class HalfLinear:
-    """linear(cat([varying, constant])) with the share of the constant worked out once."""
-
-    def __init__(self, linear: nn.Linear, constant: Float[Tensor, "points *axes channels"], *, varying_first: bool):
-        width = constant.shape[-1]
-        weight = linear.weight
-        varying, fixed = (
-            (weight[:, :-width], weight[:, -width:]) if varying_first else (weight[:, width:], weight[:, :width])
-        )
-        self._weight = varying.T
-        self._share = nn.functional.linear(constant, fixed, linear.bias).flatten(0, -2)
-
-    def __call__(self, varying: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
-        mixed = torch.addmm(self._share, varying.flatten(0, -2), self._weight)
-        return mixed.reshape(*varying.shape[:-1], -1)
+Layer = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,20 +345,14 @@ class _Constants:
     geometry: Float[Tensor, "points width"]
     conditions: Mapping[str, Callable[[Tensor], Tensor]]
     """The Dirichlet layer of each unknown; the identity for the rows without one."""
-    velocity_gate: HalfLinear
-    velocity_linear: HalfLinear
-    pressure: HalfLinear
-
-
-def contract_with(
-    tensor: Float[Tensor, "points space space channels"], vector: Float[Tensor, "points space channels"]
-) -> Float[Tensor, "points space channels"]:
-    """sum_c t[k, c] v[c], over the last axis."""
-    result = tensor[:, :, 0] * vector[:, 0, None]
-    for axis in range(1, vector.shape[1]):
-        # One product and sum at a time: the whole product would be three times as large as its sum.
-        result = torch.addcmul(result, tensor[:, :, axis], vector[:, axis, None])
-    return result
+    velocity: Callable[[Tensor], Tensor]
+    laplacian: Layer
+    jacobian_coefficient: FoldedMLP
+    intermediate: Callable[[Tensor], Tensor]
+    divergence: Layer
+    pressure: FoldedMLP
+    poisson: Layer
+    pressure_gradient: Layer
 
 
 def _unchanged(values: Tensor) -> Tensor:
