@@ -1,0 +1,142 @@
+"""Pictures of fields on meshes, drawn with Matplotlib: no display, no OpenGL, no system library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from pennpde.mesh import Mesh
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.tri import Triangulation
+
+SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One field on one mesh.
+
+    Attributes:
+        title: Above the panel.
+        values: A scalar a point.
+        colours: Matplotlib's name of a colour map.
+        limits: Of the colours; by default the field's own, symmetric for the diverging map.
+        outline: Whether the edges of the cells are drawn.
+        streamlines: A velocity whose streamlines are drawn over the field.
+    """
+
+    title: str
+    mesh: Mesh
+    values: Tensor
+    colours: str = SEQUENTIAL
+    limits: tuple[float, float] | None = None
+    outline: bool = False
+    streamlines: Tensor | None = None
+
+
+def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
+    """Draw panels in rows and columns to a PNG, PDF or SVG file."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = max(len(row) for row in rows)
+    spans = [np.ptp(panel.mesh.points.numpy()[:, :2], axis=0) for row in rows for panel in row]
+    shape = max(float(span[1] / span[0]) for span in spans)
+    height = panel_width * min(max(shape, 0.25), 1.2) + 0.5
+    figure = Figure(
+        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0)), layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    for row, axes_row in zip(rows, figure.subplots(len(rows), columns, squeeze=False), strict=True):
+        for axes in axes_row[len(row) :]:
+            axes.set_axis_off()
+        for panel, axes in zip(row, axes_row, strict=False):
+            drawn = _draw_panel(axes, panel)
+            figure.colorbar(drawn, ax=axes, shrink=0.85, pad=0.02)
+    if title:
+        figure.suptitle(title)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def flow_panels(mesh: Mesh, fields: Mapping[str, Tensor], label: str = "", *, streamlines: bool = True) -> list[Panel]:
+    """Speed with streamlines, and pressure."""
+    speed = fields["u"].norm(dim=1)
+    lines = fields["u"] if streamlines else None
+    prefix = f"{label}: " if label else ""
+    return [
+        Panel(f"{prefix}speed |u|", mesh, speed, SEQUENTIAL, streamlines=lines),
+        Panel(f"{prefix}pressure p", mesh, fields["p"], DIVERGING),
+    ]
+
+
+def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:
+    """The cells of a plane mesh as triangles, each polygon a fan around its first corner."""
+    if mesh.space != 2:
+        raise ValueError(
+            f"Only a plane mesh can be drawn flat; this one has {mesh.space} dimensions. Draw a slice, or open the "
+            "file in ParaView."
+        )
+    sizes = np.diff(mesh.offsets)
+    fans = []
+    for size in np.unique(sizes):
+        corners = mesh.connectivity[mesh.offsets[np.flatnonzero(sizes == size), None] + np.arange(size)]
+        fans += [corners[:, [0, second, second + 1]] for second in range(1, size - 1)]
+    return np.concatenate(fans)
+
+
+def _draw_panel(axes: Axes, panel: Panel):
+    values = panel.values.detach().cpu().numpy()
+    low, high = panel.limits or _limits(values, panel.colours)
+    drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=panel.colours, vmin=low, vmax=high)
+    if panel.outline:
+        _draw_cells(axes, panel.mesh)
+    if panel.streamlines is not None:
+        _draw_streamlines(axes, panel.mesh, panel.streamlines.detach().cpu().numpy())
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    return drawn
+
+
+def _surface(mesh: Mesh) -> Triangulation:
+    from matplotlib.tri import Triangulation
+
+    positions = mesh.points.numpy()
+    return Triangulation(positions[:, 0], positions[:, 1], triangles(mesh))
+
+
+def _limits(values: np.ndarray, colours: str) -> tuple[float, float]:
+    if colours == DIVERGING:
+        # A percentile, because pressure peaks at re-entrant corners and would bleach the rest.
+        largest = float(np.percentile(np.abs(values), 99.5)) or 1.0
+        return -largest, largest
+    return float(values.min()), float(values.max())
+
+
+def _draw_cells(axes: Axes, mesh: Mesh) -> None:
+    from matplotlib.collections import PolyCollection
+
+    positions = mesh.points.numpy()
+    corners = [positions[cell] for cell in np.split(mesh.connectivity, mesh.offsets[1:-1])]
+    axes.add_collection(PolyCollection(corners, facecolors="none", edgecolors=(0, 0, 0, 0.25), linewidths=0.25))
+
+
+def _draw_streamlines(axes: Axes, mesh: Mesh, velocity: Float[np.ndarray, "points 2"]) -> None:
+    from matplotlib.tri import LinearTriInterpolator
+
+    positions = mesh.points.numpy()
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    count = np.maximum((160 * (high - low) / (high - low).max()).astype(int), 20)
+    x, y = (np.linspace(low[k], high[k], count[k]) for k in (0, 1))
+    gridded = [LinearTriInterpolator(_surface(mesh), velocity[:, k])(*np.meshgrid(x, y)) for k in (0, 1)]
+    axes.streamplot(x, y, *gridded, color=(1, 1, 1, 0.75), linewidth=0.6, arrowsize=0.6, density=(1.4, 1.0))
