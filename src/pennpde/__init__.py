@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pennpde.checkpoints import load_pretrained as load_pretrained
     from pennpde.conditions import Case as Case
     from pennpde.conditions import Dirichlet as Dirichlet
     from pennpde.conditions import Neumann as Neumann
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pennpde.network import Equation as Equation
     from pennpde.operators import Operators as Operators
     from pennpde.solver import BarzilaiBorwein as BarzilaiBorwein
+    from pennpde.training import fit as fit
 
 __version__ = "0.1.0"
 
@@ -38,6 +40,8 @@ __all__ = [
     "Operators",
     "batch",
     "dot",
+    "fit",
+    "load_pretrained",
 ]
 
 # Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.

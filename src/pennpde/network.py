@@ -120,6 +120,9 @@ class PENN(nn.Module):
         boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
     """
 
+    compiled_methods: ClassVar = ("equation.step",)
+    """What training compiles on a GPU: one iteration, for the unrolled loop takes minutes to compile."""
+
     def __init__(
         self,
         equation: Equation,

@@ -1,0 +1,256 @@
+"""A network on disk: `model.safetensors` and `config.json`. Nothing in them is code, nothing is unpickled.
+
+`config.json` names the builder of the network and its arguments, and says where the weights come from: training row,
+dataset, seed, errors, and the range of problems that the network was trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pennpde import __version__
+from pennpde.conditions import Case
+from pennpde.models import registry
+
+FORMAT = "pennpde model"
+FORMAT_VERSION = 1
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+SHIPPED = Path(__file__).parent / "weights"
+
+
+class CheckpointError(ValueError):
+    """A folder holds no network, or one that is damaged or of another program or version."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `config.json` says."""
+
+    network: str
+    """The builder's name, see `models.registry`."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The builder's arguments."""
+    row: str = ""
+    """The experiment's row that trained it."""
+    dataset: Mapping[str, Any] = field(default_factory=dict)
+    """Kind, hash and number of cases of each split."""
+    seed: int | None = None
+    scales: Mapping[str, float] = field(default_factory=dict)
+    """What errors were divided by in the loss."""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """Settings, steps, minutes, device ..."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Errors by split."""
+    training_range: Mapping[str, Any] = field(default_factory=dict)
+    """What the training cases spanned, see `training_range`."""
+    parameters: int = 0
+    weights_sha256: str = ""
+    version: str = __version__
+
+
+def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
+    """Write a network; whoever reads meanwhile finds the old or the new one, or an error, never a mixture.
+
+    Args:
+        model: The network; `registry.build(config.network, config.arguments)` must give one of the same shape.
+        folder: Is made where it does not exist.
+        config: Where the network comes from; number of parameters, hash and version are filled in.
+    """
+    from safetensors.torch import save as to_bytes
+
+    registry.builder(config.network)  # refuse now what could not be loaded later
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    content = to_bytes(tensors, metadata={"format": "pt"})
+    plain = asdict(config) | {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "weights_sha256": hashlib.sha256(content).hexdigest(),
+        "version": __version__,
+    }
+    plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
+    text = json.dumps(_plain(plain), indent=2, allow_nan=False) + "\n"
+    # The hash ties the two files together: after a crash between these two lines, loading says so.
+    _write(folder / WEIGHTS, content)
+    _write(folder / CONFIG, text.encode())
+    return folder
+
+
+def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Module:
+    """The network of a folder, ready to predict. `config_of(network)` tells where it comes from."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load as from_bytes
+
+    folder = Path(folder)
+    config = read_config(folder)
+    path = folder / WEIGHTS
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} has a {CONFIG} but no {WEIGHTS}: take a whole copy of the folder.") from None
+    if config.weights_sha256 and hashlib.sha256(content).hexdigest() != config.weights_sha256:
+        raise CheckpointError(
+            f"{path} is not the file that {CONFIG} was written with: its sha256 is "
+            f"{hashlib.sha256(content).hexdigest()}, expected is {config.weights_sha256}. One of them is damaged or of "
+            "another network; take a whole copy of the folder."
+        )
+    try:
+        tensors = from_bytes(content)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}.") from error
+    try:
+        model = registry.build(config.network, config.arguments)
+    except (KeyError, ValueError, TypeError) as error:
+        reason = error.args[0] if error.args else error
+        raise CheckpointError(f"{folder / CONFIG} describes a network that cannot be made: {reason}") from error
+    _fill(model, tensors, path)
+    model.to(device=device, dtype=dtype).eval()
+    object.__setattr__(model, "checkpoint_config", config)
+    return model
+
+
+def load_pretrained(
+    name: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
+) -> nn.Module:
+    """A trained network: one that comes with the package, by its name, or one of yours, by its folder."""
+    return load(folder_of(name), dtype=dtype, device=device)
+
+
+def folder_of(name: str | Path) -> Path:
+    """Where a network lies: a name of one that comes with the package, or a folder."""
+    if isinstance(name, str) and (SHIPPED / name / CONFIG).is_file():
+        return SHIPPED / name
+    folder = Path(name)
+    if folder.is_file() and folder.name in (WEIGHTS, CONFIG):
+        return folder.parent
+    if not folder.exists():
+        known = ", ".join(shipped()) or "none"
+        raise FileNotFoundError(
+            f"There is no network {str(name)!r}: no folder of this name, and those that come with pennpde are {known}."
+        )
+    return folder
+
+
+def shipped() -> list[str]:
+    """The networks that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
+def config_of(model: nn.Module) -> Config | None:
+    """Where a loaded network comes from; None for one that was not loaded."""
+    return getattr(model, "checkpoint_config", None)
+
+
+def read_config(folder: str | Path) -> Config:
+    """The configuration in a folder, checked."""
+    path = Path(folder) / CONFIG
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise CheckpointError(
+            f"{folder} holds no network: it has no {CONFIG}. A network is a folder with {CONFIG} and {WEIGHTS}, as "
+            "`penn train` writes it."
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}.") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is of another program: it does not say that its format is {FORMAT!r}.")
+    version = content.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {version!r}, written by pennpde {content.get('version', '?')}; this is "
+            f"{__version__}, which reads up to {FORMAT_VERSION}. Install a newer pennpde."
+        )
+    known = {each.name for each in fields(Config)}
+    try:
+        # What a later program of the same format adds is left out: it is no part of the network.
+        return Config(**{name: value for name, value in content.items() if name in known})
+    except TypeError as error:
+        raise CheckpointError(f"{path} is not complete: {error}.") from error
+
+
+def training_range(cases: Sequence[Case]) -> dict[str, Any]:
+    """What the cases span, as [lowest, highest]: whoever predicts can tell how far a case lies from them.
+
+    Vectors count by their length; meshes by their number of points, the mean length of their edges and their radius,
+    the largest distance from the mean of the points. So nothing changes under a rigid motion.
+    """
+    return {
+        "cases": len(cases),
+        "space": cases[0].space,
+        "unknowns": {name: values.ndim - 1 for name, values in cases[0].initial.items()},
+        "points": _span([case.number_of_points for case in cases]),
+        "edge_length": _span([_mean_edge(case) for case in cases]),
+        "radius": _span([_radius(case) for case in cases]),
+        "parameters": {name: _span([_length(case.parameters[name]) for case in cases]) for name in cases[0].parameters},
+        "features": {name: _span_of_fields([case.features[name] for case in cases]) for name in cases[0].features},
+        "initial": {name: _span_of_fields([case.initial[name] for case in cases]) for name in cases[0].initial},
+        "dirichlet": {
+            name: _span_of_fields([case.dirichlet[name].values[case.dirichlet[name].mask] for case in cases])
+            for name in cases[0].initial
+            if all(bool(case.dirichlet[name].mask.any()) for case in cases)
+        },
+    }
+
+
+def _fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if expected != found:
+        wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+        first = wrong[0]
+        raise CheckpointError(
+            f"{path} does not fit the network that {CONFIG} describes: {len(wrong)} tensors differ, the first is "
+            f"{first!r}, which has shape {found.get(first, 'none')} instead of {expected.get(first, 'none')}."
+        )
+    model.load_state_dict(dict(tensors))
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's terms."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _span(values: Sequence[float]) -> list[float]:
+    return [min(values), max(values)]
+
+
+def _span_of_fields(values: Sequence[Tensor]) -> list[float]:
+    lengths = [each if each.ndim == 1 else torch.linalg.vector_norm(each.flatten(1), dim=1) for each in values]
+    return _span([float(bound) for each in lengths for bound in (each.min(), each.max())])
+
+
+def _length(value: Tensor) -> float:
+    return float(value if value.ndim == 0 else torch.linalg.vector_norm(value))
+
+
+def _mean_edge(case: Case) -> float:
+    points, edges = case.mesh.points.detach().numpy(), case.mesh.edges
+    return float(np.linalg.norm(points[edges[1]] - points[edges[0]], axis=1).mean())
+
+
+def _radius(case: Case) -> float:
+    points = case.mesh.points.detach()
+    return float(torch.linalg.vector_norm(points - points.mean(dim=0), dim=1).max())

@@ -1,0 +1,64 @@
+"""Networks by name: what a configuration may ask for.
+
+A stored network names its builder and the builder's arguments, never code to import. To store and load a network of
+your own, register it before::
+
+    pennpde.models.registry.register("burgers", burgers_network)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from torch import nn
+
+Builder = Callable[..., nn.Module]
+
+# A string is loaded when it is first asked for: describing one network must not import all others.
+_BUILDERS: dict[str, Builder | str] = {
+    "gradient": "pennpde.models.gradient:gradient_network",
+    "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
+    "flow": "pennpde.models.flow:flow_network",
+}
+
+
+def names() -> list[str]:
+    return sorted(_BUILDERS)
+
+
+def register(name: str, builder: Builder) -> None:
+    """Let configurations ask for a network of your own."""
+    if name in _BUILDERS and _BUILDERS[name] is not builder:
+        raise ValueError(f"There is a network {name!r} already; choose another name than {', '.join(names())}.")
+    _BUILDERS[name] = builder
+
+
+def builder(name: str) -> Builder:
+    """The function that makes networks of this name."""
+    if name not in _BUILDERS:
+        raise KeyError(
+            f"There is no network {name!r}; there are {', '.join(names())}. One of your own must be registered first: "
+            f"pennpde.models.registry.register({name!r}, function)."
+        )
+    found = _BUILDERS[name]
+    if isinstance(found, str):
+        module, _, function = found.partition(":")
+        made: Builder = getattr(import_module(module), function)
+        _BUILDERS[name] = made
+        return made
+    return found
+
+
+def build(name: str, arguments: Mapping[str, Any]) -> nn.Module:
+    """Make a network; an argument that it does not take is refused with those that it takes."""
+    function = builder(name)
+    try:
+        return function(**arguments)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        known = [parameter.name for parameter in inspect.signature(function).parameters.values()]
+        raise ValueError(f"The network {name!r} takes {', '.join(known)}: {error}.") from error

@@ -1,0 +1,467 @@
+"""`fit`: the loop of a training."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pennpde import __version__
+from pennpde.conditions import Case
+from pennpde.metrics import COMPONENTS, rank_of
+from pennpde.training import state as states
+from pennpde.training.batches import (
+    Loss,
+    Order,
+    Stacked,
+    check_cases,
+    disagreement,
+    prepared,
+    scaled_squared_error,
+    standard_deviations,
+)
+from pennpde.training.course import Course
+from pennpde.training.journal import Journal, log
+from pennpde.training.processes import Processes
+from pennpde.training.settings import MAY_CHANGE, Settings
+from pennpde.training.steps import Steps
+
+_SAVE_EVERY = 60.0
+"""Seconds between two states on disk, tests aside."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """A trained network and how it came about."""
+
+    model: nn.Module
+    """The network that was given, with the best weights."""
+    ended: Literal["budget", "early stop", "paused"]
+    best: float | None
+    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss."""
+    best_step: int
+    best_errors: Mapping[str, float]
+    """The mean squared error of each target on the validation cases then, in physical units, as in the paper."""
+    steps: int
+    epochs: float
+    seconds: float
+    """In steps and tests, over all pauses."""
+    milliseconds_per_step: float
+    restarts: int
+    rollbacks: int
+    history: tuple[Mapping[str, Any], ...]
+    """One row a test or event of this call, as in the CSV file."""
+    description: str
+    """How steps were taken: eager or captured, on which device, in which shapes."""
+    scales: Mapping[str, float]
+    dataset: str
+    """A hash of the training and validation cases."""
+
+    @property
+    def finished(self) -> bool:
+        return self.ended != "paused"
+
+
+def fit(
+    model: nn.Module,
+    train: Sequence[Case],
+    validation: Sequence[Case] = (),
+    settings: Settings | None = None,
+    *,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    pause_after: float | None = None,
+    device: torch.device | str | None = None,
+    loss: Loss | None = None,
+    progress: bool = True,
+    on_improvement: Callable[[nn.Module, Course], None] | None = None,
+    **changes: Any,
+) -> TrainingResult:
+    """Train a network that maps a case to fields, and leave its best weights in it.
+
+    ::
+
+        penn.fit(model, train_cases, validation=validation_cases, learning_rate=5e-4, minutes=10)
+
+    Args:
+        model: Any `nn.Module` that takes a `Case` (or a batch of them) and returns fields by the names of its targets.
+        train: Cases with targets.
+        validation: Cases that decide which weights are the best; none: the training loss decides.
+        settings: All numbers of the training; see `Settings`.
+        folder: Where the state, from which a training can be continued, and the CSV file go; None: nowhere.
+        resume: Continue what the folder holds; where it holds nothing, begin. On a CPU the result is the same, bit for
+            bit, as without the break, as long as the budget counts steps or epochs.
+        pause_after: Minutes after which this call saves its state and returns.
+        device: Where to train; by default the GPU where there is one.
+        loss: loss(model, case, weights) in place of the scaled squared error.
+        progress: Whether a progress bar may be shown; only on a terminal.
+        on_improvement: Called with the network and the course of the training after each new best validation error.
+        **changes: Settings by name, in place of those in `settings`.
+    """
+    begun = time.monotonic()
+    settings = (settings or Settings()).with_changes(changes)
+    train, validation = list(train), list(validation)
+    if not train:
+        raise ValueError("fit needs at least one training case; got none.")
+    check_cases(train, "training", train[0])
+    check_cases(validation, "validation", train[0])
+    folder = Path(folder) if folder is not None else None
+    if folder is None and (resume or pause_after is not None):
+        raise ValueError("resume and pause_after need the folder that keeps the state of the training.")
+
+    processes = Processes(device)
+    if settings.batch_size > len(train):
+        settings = replace(settings, batch_size=len(train))
+    with _determinism(settings), _own_random_numbers(settings.seed):
+        model.to(processes.device)
+        run = _Run(model, train, validation, settings, processes, folder, loss)
+        run.begin(resume)
+        run.loop(begun, pause_after, progress, on_improvement)
+        return run.end()
+
+
+class _Run:
+    """A training in progress."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train: list[Case],
+        validation: list[Case],
+        settings: Settings,
+        processes: Processes,
+        folder: Path | None,
+        loss: Loss | None,
+    ):
+        self.model, self.settings, self.processes, self.folder = model, settings, processes, folder
+        self.train, self.validation = train, validation
+        self.targets = tuple(train[0].targets)
+        self.scales = dict(settings.scales) if settings.scales else standard_deviations(train)
+        if missing := set(self.targets) - self.scales.keys():
+            raise ValueError(f"scales lack {sorted(missing)}; the targets are {sorted(self.targets)}.")
+        self.dataset = states.fingerprint([*train, *validation])
+        self.order = Order(len(train), settings.batch_size, settings.seed)
+        self.total_steps = settings.number_of_steps(len(train))
+        self.step, self.seconds, self.course = 0, 0.0, Course()
+        self.rate, self.taken, self.time_of_steps = settings.learning_rate, 0, 0.0
+        self.tell: Callable[[str], None] = log.info if processes.is_main else log.debug
+        self.ended: Literal["budget", "early stop", "paused"] | None = None
+        self.history: tuple[Mapping[str, Any], ...] = ()
+
+        dtype = next(model.parameters()).dtype
+        self._try_out = lambda: disagreement(model, train, dtype, processes.device)
+        batches = prepared(model, [*train, *validation], dtype, processes.device, settings.stacked, self.tell)
+        self.steps = Steps(
+            model, batches, loss or scaled_squared_error(self.scales), settings, processes, self.targets, self.tell
+        )
+        if processes.count > 1:
+            self.steps.load_weights(processes.same(self.steps.weights()))
+        self.best_weights = self.steps.weights()
+
+    def begin(self, resume: bool) -> None:
+        found = self.processes.same(states.load(self.folder) if self.folder and self.processes.is_main else None)
+        if found is None:
+            if self.folder and self.processes.is_main:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            return
+        if not resume:
+            raise ValueError(
+                f"{self.folder} holds a training that stands at step {found.plain['step']}: continue it with "
+                "resume=True (--resume), or choose another folder."
+            )
+        self._check_resumable(found)
+        self.step, self.seconds = found.plain["step"], found.plain["seconds"]
+        self.course = Course.from_plain(found.plain["course"])
+        ended = found.plain["ended"]
+        self.ended = ended if ended == "early stop" else None
+        self.steps.load_weights(found.part("weights"))
+        self.steps.load_optimizer(found.part("optimizer"))
+        self.best_weights = {name: tensor.to(self.processes.device) for name, tensor in found.part("best").items()}
+        torch.set_rng_state(found.tensors["random/cpu"])
+        if self.processes.device.type == "cuda" and "random/cuda" in found.tensors:
+            torch.cuda.set_rng_state(found.tensors["random/cuda"], self.processes.device)
+        self.tell(f"continued at step {self.step}, after {self.seconds:.0f} s")
+
+    def loop(
+        self,
+        begun: float,
+        pause_after: float | None,
+        progress: bool,
+        on_improvement: Callable[[nn.Module, Course], None] | None,
+    ) -> None:
+        main = self.processes.is_main
+        journal = Journal(self.folder if main else None, self.targets, self.step, progress and main)
+        self.tell(f"training {_size(self.model):,} parameters on {len(self.train)} cases: {self.steps.description}")
+        saved = time.monotonic()
+        with journal, _signals(self.folder is not None) as asked_to_stop:
+            while self.ended is None and self._fraction(self.step) < 1:
+                clock = time.monotonic()
+                count, is_test = self._stretch_from(self.step)
+                losses = self._take_steps(count)
+                self.seconds += time.monotonic() - clock
+                if trouble := self.course.trouble(self.settings):
+                    self._roll_back(trouble, journal)
+                elif is_test:
+                    clock = time.monotonic()
+                    self._test(journal, on_improvement)
+                    self.seconds += time.monotonic() - clock
+                elif lost := sum(not math.isfinite(loss) for loss in losses):
+                    journal.write(self._row(event=f"{lost} steps skipped: gradient not finite"))
+                over = pause_after is not None and time.monotonic() - begun > 60 * pause_after
+                # The main process's clock counts: all must take the same decision.
+                self.seconds, over = self.processes.same((self.seconds, over or bool(asked_to_stop)))
+                self._show(journal)
+                if over and self.ended is None:
+                    self.ended = "paused"
+                if self.folder and main and time.monotonic() - saved > _SAVE_EVERY:
+                    self.save()
+                    saved = time.monotonic()
+            if self.ended is None:
+                self.ended = "budget"
+                self._test_at_the_end(journal, on_improvement)
+        self.history = tuple(journal.rows)
+        if self.folder and main:
+            self.save()
+
+    def end(self) -> TrainingResult:
+        assert self.ended is not None
+        if self.course.best is not None:
+            self.steps.load_weights(self.best_weights)
+        # Untrained, a network may hide that it minds the points which fill cases up; trained, it does not.
+        if isinstance(self.steps.batches, Stacked) and self.taken and (reason := self._try_out()):
+            log.warning(f"training ran on cases filled up to one shape, but {reason}; train with stacked=False")
+        self.model.zero_grad(set_to_none=True)
+        self.model.eval()
+        return TrainingResult(
+            model=self.model,
+            ended=self.ended,
+            best=self.course.best,
+            best_step=self.course.best_step,
+            best_errors=self.course.best_errors,
+            steps=self.step,
+            epochs=self._epoch(),
+            seconds=self.seconds,
+            milliseconds_per_step=1e3 * self.time_of_steps / max(1, self.taken),
+            restarts=self.course.restarts,
+            rollbacks=self.course.rollbacks,
+            history=self.history,
+            description=self.steps.description,
+            scales=self.scales,
+            dataset=self.dataset,
+        )
+
+    def save(self) -> None:
+        assert self.folder is not None
+        plain = {
+            "version": __version__,
+            "step": self.step,
+            "seconds": self.seconds,
+            "ended": self.ended,
+            "course": asdict(self.course),
+            "settings": asdict(self.settings),
+            "scales": self.scales,
+            "dataset": self.dataset,
+            "processes": self.processes.count,
+        }
+        random = {"cpu": torch.get_rng_state()}
+        if self.processes.device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(self.processes.device)
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "weights": self.steps.weights(),
+            "best": self.best_weights,
+            "optimizer": self.steps.optimizer_tensors(),
+            "random": random,
+        }
+        tensors = {f"{kind}/{name}": tensor for kind, part in parts.items() for name, tensor in part.items()}
+        states.save(states.State(plain, tensors), self.folder)
+
+    def _stretch_from(self, step: int) -> tuple[int, bool]:
+        """Steps until the next look at the losses, and whether a test follows."""
+        per_epoch = len(self.train) / self.settings.batch_size
+        next_check = (step // self.settings.check_every + 1) * self.settings.check_every
+        spacing = max(1, round(self.settings.test_every * per_epoch))
+        next_test = (step // spacing + 1) * spacing
+        end = int(min(next_check, next_test, self.total_steps))
+        return end - step, end == next_test
+
+    def _take_steps(self, count: int) -> list[float]:
+        clock = time.monotonic()
+        steps = range(self.step, self.step + count)
+        rates = [self.course.rate(self.settings, step, self._fraction(step)) for step in steps]
+        losses = self.steps.run(self.order.batches(self.step, count), rates)
+        self.time_of_steps += time.monotonic() - clock
+        self.rate, self.taken, self.step = rates[-1], self.taken + count, self.step + count
+        self.course = self.course.after_steps(self.settings, losses)
+        return losses
+
+    def _test(self, journal: Journal, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
+        value, errors = self._validation()
+        row = self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()})
+        self.course, verdict = self.course.after_test(self.settings, self.step, value, errors)
+        self._tell_test(value, errors, verdict)
+        if verdict == "improved":
+            self._keep_as_best(on_improvement)
+        elif verdict == "restart":
+            self._back_to_best()
+            row["event"] = f"restart {self.course.restarts} from step {self.course.best_step}"
+            self.tell(f"{row['event']}; the rate is now {self.course.rate_scale:g} of its start")
+        elif verdict == "stop":
+            row["event"] = self.ended = "early stop"
+        journal.write(row)
+        if self.folder and self.processes.is_main:
+            self.save()
+
+    def _test_at_the_end(self, journal: Journal, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
+        """The last weights may be the best. A training that is given more time later must not remember this test."""
+        if not self.taken or self._stretch_from(self.step - 1) == (1, True):
+            return
+        value, errors = self._validation()
+        course, verdict = self.course.after_test(self.settings, self.step, value, errors)
+        self._tell_test(value, errors, verdict)
+        if verdict == "improved":
+            self.course = replace(course, tests=self.course.tests)
+            self._keep_as_best(on_improvement)
+        journal.write(self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()}))
+
+    def _validation(self) -> tuple[float, dict[str, float]]:
+        if not self.validation:
+            return self.course.loss, {}
+        numbers = range(len(self.train), len(self.train) + len(self.validation))
+        errors = {name: sum(values) / len(values) for name, values in self.steps.errors(list(numbers)).items()}
+        return self._in_units_of_loss(errors), errors
+
+    def _tell_test(self, value: float, errors: Mapping[str, float], verdict: str) -> None:
+        parts = [
+            f"step {self.step}",
+            f"epoch {self._epoch():.1f}",
+            f"{self.seconds:.0f} s",
+            f"rate {self.rate:.1e}",
+            f"loss {self.course.loss:.3e}",
+            f"validation {value:.3e}",
+            *(f"{name} {error:.3e}" for name, error in errors.items()),
+            verdict,
+        ]
+        self.tell("  ".join(parts))
+
+    def _keep_as_best(self, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
+        self.best_weights = self.steps.weights()
+        if on_improvement is not None and self.processes.is_main:
+            on_improvement(self.model, self.course)
+
+    def _roll_back(self, trouble: str, journal: Journal) -> None:
+        row = self._row()
+        self.course = self.course.after_trouble(self.settings, self.step, trouble)
+        self._back_to_best()
+        row["event"] = f"rollback {self.course.rollbacks} to step {self.course.best_step}: {trouble}"
+        journal.write(row)
+        if self.processes.is_main:
+            log.warning(f"step {self.step}: {row['event']}; the rate is now {self.course.rate_scale:g} of its start")
+
+    def _back_to_best(self) -> None:
+        self.steps.load_weights(self.best_weights)
+        self.steps.reset_optimizer()
+
+    def _in_units_of_loss(self, errors: Mapping[str, float]) -> float:
+        """The scaled squared error from errors per target; the paper's tables divide vectors by three components."""
+        terms = []
+        for name, error in errors.items():
+            components = (COMPONENTS / self.train[0].space) ** rank_of(name, self.train[0])
+            terms.append(error * components / self.scales[name] ** 2)
+        return sum(terms) / len(terms)
+
+    def _fraction(self, step: int) -> float:
+        """The share of the budget that is used up at a step; the clock is read between stretches of steps alone."""
+        fraction = step / self.total_steps if self.total_steps else 1.0
+        if self.settings.minutes is not None:
+            fraction = max(fraction, self.seconds / (60 * self.settings.minutes))
+        return fraction
+
+    def _epoch(self) -> float:
+        return self.step * self.settings.batch_size / len(self.train)
+
+    def _row(self, **more: Any) -> dict[str, Any]:
+        row = {"step": self.step, "epoch": self._epoch(), "seconds": self.seconds, "learning_rate": self.rate}
+        return {**row, "loss": self.course.loss, **more}
+
+    def _show(self, journal: Journal) -> None:
+        fraction = self._fraction(self.step)
+        left = None if fraction == 0 else self.seconds * (1 / fraction - 1)
+        journal.show(fraction, self.course.loss, self.course.best, left)
+
+    def _check_resumable(self, found: states.State) -> None:
+        before, now = dict(found.plain["settings"]), asdict(self.settings)
+        before["betas"] = tuple(before["betas"])
+        different = [
+            f"{name} was {before.get(name)!r} and is {value!r}"
+            for name, value in now.items()
+            if name not in MAY_CHANGE and before.get(name) != value
+        ]
+        weights = {name: tuple(tensor.shape) for name, tensor in self.model.state_dict().items()}
+        if weights != {name: tuple(tensor.shape) for name, tensor in found.part("weights").items()}:
+            different.append("the network has other weights")
+        if found.plain["dataset"] != self.dataset:
+            different.append("the cases are others")
+        if different:
+            raise ValueError(
+                f"The training in {self.folder} cannot be continued: {'; '.join(different)}. Start anew in another "
+                "folder, or give what it began with."
+            )
+
+
+def _size(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+@contextmanager
+def _signals(taken: bool) -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM, so that a training can save itself; a second one interrupts as usual."""
+    received: list[int] = []
+    if not taken or threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def receive(number: int, _: Any) -> None:
+        received.append(number)
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, receive)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _own_random_numbers(seed: int) -> Iterator[None]:
+    """Seeded for the training, and as before afterwards."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _determinism(settings: Settings) -> Iterator[None]:
+    if not settings.deterministic:
+        yield
+        return
+    # Read by cuBLAS when it is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -1,0 +1,121 @@
+"""What a training leaves behind and shows: rows of a CSV file, TensorBoard where it is installed, a progress bar."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import math
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+log = logging.getLogger("pennpde.training")
+
+FILE = "log.csv"
+COLUMNS = ("step", "epoch", "seconds", "learning_rate", "loss", "validation")
+
+
+class Journal:
+    """Records of a training, one a test or event.
+
+    Args:
+        folder: Where to write; None: nowhere.
+        targets: Names of the predicted fields; each has a column of its own.
+        begin: The step that the training starts from; rows after it, of a run that was cut off, are dropped.
+        progress: Whether a bar may be shown. It is shown on a terminal and nowhere else.
+    """
+
+    def __init__(self, folder: Path | None, targets: tuple[str, ...], begin: int, progress: bool):
+        self.columns = (*COLUMNS, *(f"validation_{name}" for name in targets), "event")
+        self.rows: list[dict[str, Any]] = []
+        self._path = folder / FILE if folder else None
+        self._board: Any = None
+        self._bar: Any = None
+        self._task: Any = None
+        if self._path:
+            kept = _rows_until(self._path, begin)
+            with self._path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
+                writer.writeheader()
+                writer.writerows(kept)
+        if folder and find_spec("tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
+        if progress and sys.stderr.isatty() and find_spec("rich"):
+            self._bar = _bar()
+            self._task = self._bar.add_task("training", total=1.0, loss=math.nan, error=math.nan, left="")
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+        if self._board:
+            self._board.close()
+
+    def show(self, fraction: float, loss: float, error: float | None, seconds_left: float | None) -> None:
+        """Move the progress bar."""
+        if self._bar:
+            left = "" if seconds_left is None else f"{_duration(seconds_left)} left"
+            error = math.nan if error is None else error
+            self._bar.update(self._task, completed=min(1.0, fraction), loss=loss, error=error, left=left)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Add a record; what it lacks stays empty."""
+        self.rows.append(dict(row))
+        if self._path:
+            with self._path.open("a", newline="") as file:
+                writer = csv.DictWriter(file, self.columns, restval="")
+                writer.writerow(
+                    {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
+                )
+        if self._board:
+            for name, value in row.items():
+                if isinstance(value, float) and name not in ("epoch", "seconds"):
+                    self._board.add_scalar(name, value, row["step"])
+            self._board.flush()
+
+    def tell(self, message: str) -> None:
+        log.info(message)
+
+
+def read(folder: Path) -> list[dict[str, str]]:
+    """The rows of a training's CSV file."""
+    return _rows_until(folder / FILE, None)
+
+
+def _rows_until(path: Path, step: int | None) -> list[dict[str, str]]:
+    if not path.exists() or step == 0:
+        return []
+    with path.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if step is None or int(row["step"]) <= step]
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]:.3e}  validation {task.fields[error]:.3e}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,120 @@
+"""Every number of a training, checked when it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train.
+
+    Args:
+        learning_rate: Of Adam, at the start.
+        batch_size: Cases a step, over all processes together.
+        epochs: Stop after so many passes over the training cases.
+        steps: Stop after so many steps.
+        minutes: Stop after so much time in steps and tests; reading data, compiling and pauses do not count.
+        schedule: "restart", the paper's protocol: the rate stays until the validation error has not improved in
+            `patience` tests, then training goes on from the best weights with a fresh Adam and `rate_factor` times the
+            rate, at most `restarts` times. "cosine": the rate falls to `final_rate` over the budget, which must be
+            given. "constant": it stays.
+        test_every: Epochs between two looks at the validation error.
+        patience: Tests in a row without improvement that end a stage of "restart", or the whole training under another
+            schedule. None: 3 for "restart", without end otherwise.
+        restarts: How often "restart" goes on with a lower rate.
+        rate_factor: On the learning rate at each restart and each rollback.
+        final_rate: Share of the learning rate at the end of "cosine".
+        warm_up: Steps over which the rate rises at the start, and after a restart or rollback.
+        betas: Of Adam; the second is the authors', not PyTorch's default.
+        clip: Largest norm of the gradient; None: as it comes.
+        scales: By target, what its error is divided by in the loss; None: the standard deviation of the target over
+            the training cases.
+        divergence: A mean loss over `check_every` steps this many times the usual one counts as diverged.
+        rollbacks: How often training may go back to the best weights with a lower rate before it gives up.
+        check_every: Steps between two looks at the losses, which wait for the device.
+        seed: Of the order of the cases and of random numbers in the network.
+        deterministic: Ask PyTorch for algorithms that give the same bits each time; slower on a GPU.
+        stacked: Fill cases up to one shape (see `CaseStack`). None: where the network takes it and not too much is
+            wasted.
+        captured: On a GPU, capture the step as a graph.
+        compiled: On a GPU, compile the methods that the network names in `compiled_methods`.
+    """
+
+    learning_rate: float = 5e-4
+    batch_size: int = 8
+    epochs: float | None = None
+    steps: int | None = None
+    minutes: float | None = None
+    schedule: Literal["restart", "cosine", "constant"] = "restart"
+    test_every: float = 10
+    patience: int | None = None
+    restarts: int = 9
+    rate_factor: float = 0.5
+    final_rate: float = 0.01
+    warm_up: int = 0
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip: float | None = 1.0
+    scales: Mapping[str, float] | None = None
+    divergence: float = 100.0
+    rollbacks: int = 10
+    check_every: int = 50
+    seed: int = 0
+    deterministic: bool = False
+    stacked: bool | None = None
+    captured: bool = True
+    compiled: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", tuple(self.betas))
+        if self.schedule not in ("restart", "cosine", "constant"):
+            raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
+        for name in ("learning_rate", "batch_size", "epochs", "minutes", "test_every", "check_every", "divergence"):
+            _check_positive(name, getattr(self, name))
+        for name in ("batch_size", "steps", "check_every", "patience", "restarts", "rollbacks", "warm_up", "seed"):
+            _check_count(name, getattr(self, name))
+        if self.clip is not None:
+            _check_positive("clip", self.clip)
+        if not 0 < self.rate_factor < 1:
+            raise ValueError(f"rate_factor is {self.rate_factor}; a restart lowers the rate, so it lies in (0, 1).")
+        if not 0 <= self.final_rate <= 1:
+            raise ValueError(f"final_rate is {self.final_rate}; it is a share of the learning rate, in [0, 1].")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas is {self.betas}; Adam takes two numbers in [0, 1).")
+        for name, scale in (self.scales or {}).items():
+            _check_positive(f"scales[{name!r}]", scale)
+        if self.schedule == "cosine" and self.epochs is None and self.steps is None and self.minutes is None:
+            raise ValueError('schedule "cosine" falls over the whole training: give epochs, steps or minutes.')
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Settings:
+        """These settings but for some; an unknown name is refused with those that exist."""
+        known = sorted(each.name for each in fields(self))
+        if unknown := sorted(changes.keys() - set(known)):
+            raise ValueError(f"Training has no setting {', '.join(map(repr, unknown))}; it has {', '.join(known)}.")
+        return replace(self, **changes)
+
+    def number_of_steps(self, cases: int) -> float:
+        """Steps that the budgets in epochs and steps allow; infinity where neither is given."""
+        bounds = [math.inf if self.steps is None else self.steps]
+        if self.epochs is not None:
+            bounds.append(math.ceil(self.epochs * cases / self.batch_size))
+        return min(bounds)
+
+
+MAY_CHANGE = frozenset({"epochs", "steps", "minutes", "patience", "restarts", "rollbacks", "captured", "compiled"})
+"""What a continued training may set anew: budgets, and how the device does the work."""
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{name} is {value!r}; it must be a positive number.")
+
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, zero or more.")

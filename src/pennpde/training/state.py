@@ -1,0 +1,80 @@
+"""Everything that a continued training needs, in one file: tensors, and JSON in its header. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pennpde.conditions import Case
+
+FORMAT = 1
+FILE = "state.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A training between two steps."""
+
+    plain: Mapping[str, Any]
+    """Step, seconds, course, settings ..., in JSON's terms."""
+    tensors: Mapping[str, Tensor]
+    """Weights, best weights, Adam's moments, states of random numbers; by "kind/name"."""
+
+    def part(self, kind: str) -> dict[str, Tensor]:
+        """The tensors of one kind, by name."""
+        return {
+            name.partition("/")[2]: tensor for name, tensor in self.tensors.items() if name.partition("/")[0] == kind
+        }
+
+
+def save(state: State, folder: Path) -> None:
+    """Write the state; whoever reads meanwhile, or after a crash, finds the old or the new one whole."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = json.dumps({"format": FORMAT, **state.plain})
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.tensors.items()}
+    partial = folder / f"{FILE}.partial"
+    save_file(tensors, partial, metadata={"pennpde_training": plain})
+    partial.replace(folder / FILE)
+
+
+def load(folder: Path) -> State | None:
+    """The state of the training in a folder; None where there is none."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            plain = json.loads((file.metadata() or {})["pennpde_training"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start anew."
+        ) from error
+    if plain.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {plain.get('format')}, this version of pennpde reads {FORMAT}: continue it with the "
+            "version that began it, or start anew in another folder."
+        )
+    return State(plain, tensors)
+
+
+def fingerprint(cases: Sequence[Case]) -> str:
+    """A hash of names, points and targets: tells whether two trainings see the same data."""
+    digest = hashlib.sha256()
+    for case in cases:
+        digest.update(case.name.encode())
+        digest.update(case.mesh.points.detach().cpu().numpy().tobytes())
+        for name, target in sorted(case.targets.items()):
+            digest.update(name.encode())
+            digest.update(target.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

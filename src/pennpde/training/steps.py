@@ -1,0 +1,313 @@
+"""One step of Adam and one look at the validation cases; on a GPU each captured as a graph.
+
+Nothing in a step waits for the device: batches are drawn by an index tensor, learning rates and losses lie in tensors,
+and a step whose gradient is not finite changes nothing instead of raising.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from pennpde.metrics import rank_of, squared_error
+from pennpde.training.batches import Blocks, Loss, Stacked
+from pennpde.training.processes import Processes
+from pennpde.training.settings import Settings
+
+_WARM_UP = 3
+"""Steps before a capture: kernels are compiled and memory is taken in them."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Static:
+    """What a captured step reads and writes: the graph holds these very tensors."""
+
+    chosen: Int[Tensor, "steps batch"]
+    rates: Float[Tensor, " steps"]
+    losses: Float[Tensor, " steps"]
+    place: Int[Tensor, " one"]
+    tested: Int[Tensor, " batch"]
+    errors: Float[Tensor, "targets batch"]
+
+
+class Steps:
+    """Trains a network step by step."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Stacked | Blocks,
+        loss: Loss,
+        settings: Settings,
+        processes: Processes,
+        targets: Sequence[str],
+        tell: Callable[[str], None],
+    ):
+        self.model, self.batches, self.loss, self.settings, self.processes = model, batches, loss, settings, processes
+        self.targets = tuple(targets)
+        self.share = processes.share(settings.batch_size)
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
+        device = processes.device
+        on_gpu = device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            self.parameters,
+            # A rate in a tensor can change between replays of a graph.
+            lr=torch.zeros((), device=device) if on_gpu else 0.0,
+            betas=settings.betas,
+            fused=device.type in ("cpu", "cuda"),
+            capturable=on_gpu,
+        )
+        # Gradients and moments exist from the start, so that loading and resetting them is always a copy in place.
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()
+        self.reset_optimizer()
+
+        self._step_graphs: tuple[torch.cuda.CUDAGraph, ...] = ()
+        self._test_graph: torch.cuda.CUDAGraph | None = None
+        self._compiles = on_gpu and settings.compiled and bool(getattr(model, "compiled_methods", ()))
+        if on_gpu:
+            self._capture_all(tell)
+        how = "captured" if self._step_graphs else "eager"
+        self.description = f"{how}{', compiled' if self._compiles else ''} on {device}, " + (
+            f"batches of one shape, {batches.stack.points_per_case} points a case"
+            if isinstance(batches, Stacked)
+            else "batches block by block"
+        )
+
+    def run(self, chosen: Int[Tensor, "steps batch"], rates: Sequence[float]) -> list[float]:
+        """Take some steps; waits for them at the end, and returns their losses."""
+        chosen = chosen[:, self.share]
+        self.model.train()
+        if self._step_graphs:
+            static = self._static
+            static.chosen[: len(rates)].copy_(chosen)
+            static.rates[: len(rates)].copy_(torch.tensor(rates))
+            static.place.zero_()
+            for _ in rates:
+                self._replay()
+            losses = static.losses[: len(rates)]
+        else:
+            seen = []
+            with self._compiled_methods():
+                for row, rate in zip(chosen.to(self.processes.device), rates, strict=True):
+                    seen.append(self._gradients(row))
+                    self._average_gradients()
+                    self._update(rate)
+            losses = torch.stack(seen)
+        return self.processes.mean(losses.double()).tolist()
+
+    def errors(self, numbers: Sequence[int]) -> dict[str, list[float]]:
+        """The mean squared error of each target, case by case, in physical units as in the paper's tables."""
+        size = self.settings.batch_size // self.processes.count
+        found = torch.zeros(len(self.targets), len(numbers), dtype=torch.float64, device=self.processes.device)
+        places = list(range(len(numbers)))[self.processes.rank :: self.processes.count]
+        self.model.eval()
+        for start in range(0, len(places), size):
+            some = places[start : start + size]
+            row = [numbers[place] for place in some]
+            row += row[-1:] * (size - len(row))  # graphs and compiled code want one size
+            errors = self._test(torch.tensor(row))
+            found[:, some] = errors[:, : len(some)].double()
+        self.model.train()
+        return dict(zip(self.targets, self.processes.total(found).tolist(), strict=True))
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the network's weights and buffers."""
+        return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        for name, tensor in self.model.state_dict().items():
+            tensor.copy_(weights[name])  # in place: a graph holds these very tensors
+
+    def reset_optimizer(self) -> None:
+        """Adam as at the start."""
+        for moments in self.optimizer.state.values():
+            for tensor in moments.values():
+                tensor.zero_()
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{number}.{name}": tensor.detach()
+            for number, parameter in enumerate(self.parameters)
+            for name, tensor in self.optimizer.state[parameter].items()
+        }
+
+    def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in self.optimizer_tensors().items():
+            tensor.copy_(tensors[name])
+
+    def _gradients(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
+        case, weights = self.batches.draw(row)
+        loss = self.loss(self.model, case, weights)
+        loss.backward()
+        return loss.detach()
+
+    def _average_gradients(self) -> None:
+        if self.processes.count == 1:
+            return
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        mean = self.processes.mean(torch.cat([gradient.flatten() for gradient in gradients]))
+        for gradient, part in zip(gradients, mean.split([each.numel() for each in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def _update(self, rate: float | Tensor) -> None:
+        # Infinity as the limit clips nothing, but makes all of a gradient NaN whose norm is not finite.
+        limit = math.inf if self.settings.clip is None else self.settings.clip
+        nn.utils.clip_grad_norm_(self.parameters, limit)
+        for parameter in self.parameters:
+            assert parameter.grad is not None
+            parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+
+    def _test(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
+        if self._test_graph is None:
+            return self._errors_of(row.to(self.processes.device))
+        self._static.tested.copy_(row)
+        self._test_graph.replay()
+        return self._static.errors
+
+    @torch.no_grad()
+    def _errors_of(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
+        case, weights = self.batches.draw(row)
+        fields = self.model(case)
+        errors = []
+        for name in self.targets:
+            at_points = squared_error(fields[name], case.targets[name], rank_of(name, case))
+            errors.append(case.sum(weights * at_points) * len(case.sizes))
+        return torch.stack(errors)
+
+    def _capture_all(self, tell: Callable[[str], None]) -> None:
+        if not self.settings.captured:
+            return
+        if not isinstance(self.batches, Stacked):
+            tell("steps are not captured: batches have no common shape")
+            return
+        before = self.weights()
+        for compiles in (True, False) if self._compiles else (False,):
+            self._compiles = compiles
+            try:
+                self._step_graphs = self._captured_steps()
+                self._test_graph = self._captured_test()
+                break
+            except Exception as error:  # a network of a user may do anything; eager steps still work
+                self._step_graphs, self._test_graph = (), None
+                torch.cuda.synchronize()
+                reason = (str(error).splitlines() or [""])[0]
+                what = "compiled steps" if compiles else "steps"
+                tell(f"{what} could not be captured: {type(error).__name__}: {reason}")
+            finally:
+                self.load_weights(before)
+                self.reset_optimizer()
+                self.optimizer.zero_grad(set_to_none=False)
+
+    @cached_property
+    def _static(self) -> _Static:
+        steps, batch = self.settings.check_every, self.share.stop - self.share.start
+        device = self.processes.device
+
+        def whole(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int64, device=device)
+
+        return _Static(
+            chosen=whole(steps, batch),
+            rates=torch.zeros(steps, device=device),
+            losses=torch.zeros(steps, device=device),
+            place=whole(1),
+            tested=whole(batch),
+            errors=torch.zeros(len(self.targets), batch, device=device),
+        )
+
+    def _captured_steps(self) -> tuple[torch.cuda.CUDAGraph, ...]:
+        static = self._static
+        static.rates.zero_()  # the steps before the capture must not train
+
+        def forward_and_backward() -> None:
+            row = static.chosen.index_select(0, static.place)[0]
+            static.losses.index_copy_(0, static.place, self._gradients(row).reshape(1).to(static.losses.dtype))
+
+        def update() -> None:
+            self._update(static.rates.index_select(0, static.place)[0])
+            static.place.add_(1)
+
+        def both() -> None:
+            forward_and_backward()
+            update()
+
+        def begin() -> None:
+            static.place.zero_()
+
+        self.model.train()
+        with self._compiled_methods():
+            if self.processes.count == 1:
+                return (_capture(both, begin),)
+            # Gradients are exchanged between the two graphs: a collective inside one would tie it to its communicator.
+            first = _capture(forward_and_backward, begin)
+            return first, _capture(update, begin)
+
+    def _captured_test(self) -> torch.cuda.CUDAGraph:
+        static = self._static
+        self.model.eval()
+        # Without compiled methods: they would be compiled once more for inference, which takes longer than it saves.
+        return _capture(lambda: static.errors.copy_(self._errors_of(static.tested)), lambda: None)
+
+    def _replay(self) -> None:
+        self._step_graphs[0].replay()
+        if len(self._step_graphs) > 1:
+            self._average_gradients()
+            self._step_graphs[1].replay()
+
+    @contextmanager
+    def _compiled_methods(self) -> Iterator[None]:
+        """The network with its methods compiled, as long as this lasts: elsewhere it stays as its author wrote it."""
+        if not self._compiles:
+            yield
+            return
+        for owner, method, compiled in self._compiled:
+            setattr(owner, method, compiled)
+        try:
+            yield
+        finally:
+            for owner, method, _ in self._compiled:
+                delattr(owner, method)
+
+    @cached_property
+    def _compiled(self) -> list[tuple[nn.Module, str, Callable]]:
+        parts = []
+        for path in getattr(self.model, "compiled_methods", ()):
+            owner, _, method = path.rpartition(".")
+            module = self.model.get_submodule(owner)
+            parts.append((module, method, torch.compile(getattr(module, method), dynamic=False, fullgraph=True)))
+        return parts
+
+
+def _capture(work: Callable[[], object], begin: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_UP):
+            begin()
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    begin()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    torch.cuda.synchronize()
+    return graph

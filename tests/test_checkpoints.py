@@ -1,0 +1,162 @@
+"""Networks on disk: what comes back, what is refused, what a configuration tells."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from problems import heated_plate
+from torch import nn
+
+import pennpde
+from pennpde import checkpoints
+from pennpde.checkpoints import CheckpointError, Config, config_of, load, load_pretrained, save, training_range
+from pennpde.models import registry
+from pennpde.models.advection_diffusion import advection_diffusion_network
+from pennpde.testing import random_motion
+
+ARGUMENTS = {"width": 4, "iterations": 2, "hidden": 8}
+CONFIG = Config(
+    "advection-diffusion",
+    ARGUMENTS,
+    row="penn",
+    dataset={"hash": "abc", "train": 6},
+    seed=3,
+    scales={"T": 0.3},
+    metrics={"validation": {"T": 1e-4}},
+)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    torch.manual_seed(0)
+    model = advection_diffusion_network(**ARGUMENTS)
+    return model, save(model, tmp_path / "network", CONFIG)
+
+
+def change(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_network_comes_back_bit_for_bit_with_its_history(stored):
+    model, folder = stored
+    case = heated_plate(cells=(4, 4))
+    found = load(folder)
+    assert torch.equal(found(case)["T"], model(case)["T"])
+    assert not found.training
+    config = config_of(found)
+    assert replace(config, parameters=0, weights_sha256="") == CONFIG
+    assert config.parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert config.version == pennpde.__version__
+    assert config_of(model) is None
+
+
+def test_a_network_loads_in_another_precision(stored):
+    assert next(load(stored[1], dtype=torch.float64).parameters()).dtype == torch.float64
+
+
+def test_a_stored_network_holds_plain_numbers_and_json_alone(stored):
+    _, folder = stored
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    length = int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
+    json.loads((folder / "model.safetensors").read_bytes()[8 : 8 + length])
+
+
+def test_a_path_serves_as_a_name(stored):
+    model, folder = stored
+    case = heated_plate(cells=(4, 4))
+    for name in (folder, str(folder), folder / "model.safetensors"):
+        assert torch.equal(load_pretrained(name)(case)["T"], model(case)["T"])
+
+
+def test_every_shipped_network_loads():
+    for name in checkpoints.shipped():
+        assert isinstance(load_pretrained(name), nn.Module)
+        assert config_of(load_pretrained(name)).training_range
+
+
+def test_a_name_that_is_nowhere_is_refused_with_those_that_exist(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path)
+    save(advection_diffusion_network(**ARGUMENTS), tmp_path / "heat", CONFIG)
+    with pytest.raises(FileNotFoundError, match=r"'flwo'.*those that come with pennpde are heat"):
+        load_pretrained("flwo")
+    assert checkpoints.shipped() == ["heat"]
+    load_pretrained("heat")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), r"holds no network: it has no config\.json"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"no model\.safetensors"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe"), "config.json is damaged"),
+        (lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}'), "of another program"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "of another program"),
+        (lambda folder: change(folder, format_version=99, version="7.0"), r"written by pennpde 7\.0; this is"),
+        (lambda folder: change(folder, network="transformer"), "no network 'transformer'; there are"),
+        (lambda folder: change(folder, arguments={"widht": 4}), "widht"),
+        (
+            lambda folder: change(folder, arguments=ARGUMENTS | {"width": 8}),
+            r"tensors differ, the first is '\S+', which",
+        ),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"\x00" * 99), "expected is"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(pickle.dumps({})), "expected is"),
+    ],
+)
+def test_what_is_no_whole_network_is_refused_in_words(stored, spoil, words):
+    _, folder = stored
+    spoil(folder)
+    with pytest.raises(CheckpointError, match=words):
+        load(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 99, pickle.dumps({}), b"\xff" * 8 + b"{}"])
+def test_weights_in_another_format_are_refused_even_where_the_hash_agrees(stored, content):
+    import hashlib
+
+    _, folder = stored
+    (folder / "model.safetensors").write_bytes(content)
+    change(folder, weights_sha256=hashlib.sha256(content).hexdigest())
+    with pytest.raises(CheckpointError, match="damaged or no safetensors file"):
+        load(folder)
+
+
+def test_facts_that_a_later_version_adds_do_no_harm(stored):
+    change(stored[1], colour="blue")
+    load(stored[1])
+
+
+def test_a_network_of_a_user_is_stored_once_it_is_registered(tmp_path):
+    model = nn.Linear(2, 3)
+    config = Config("test-linear", {"in_features": 2, "out_features": 3})
+    with pytest.raises(KeyError, match=r"registry\.register\('test-linear', function\)"):
+        save(model, tmp_path, config)
+    registry.register("test-linear", nn.Linear)
+    assert torch.equal(load(save(model, tmp_path, config)).weight, model.weight)
+    with pytest.raises(ValueError, match="There is a network 'flow' already"):
+        registry.register("flow", nn.Linear)
+
+
+def test_an_argument_that_a_network_does_not_take_is_refused_with_those_that_it_takes():
+    registry.register("test-linear", nn.Linear)
+    with pytest.raises(ValueError, match=r"'test-linear' takes in_features, out_features, bias.*'widht'"):
+        registry.build("test-linear", {"widht": 3})
+
+
+def test_the_training_range_spans_the_cases_and_does_not_turn_with_them():
+    cases = [heated_plate(velocity=(c, 0.0), inlet=c, cells=(n, 4)) for c, n in ((0.2, 4), (0.9, 8))]
+    spans = training_range(cases)
+    assert spans["parameters"]["velocity"] == pytest.approx([0.2, 0.9])
+    assert spans["dirichlet"]["T"] == pytest.approx([0.2, 0.9])
+    assert spans["points"] == [25, 45]
+    assert spans["features"]["inlet_distance"] == pytest.approx([0.0, 1.0])
+    assert spans["radius"] == pytest.approx([0.5**0.5] * 2)
+    json.dumps(spans)
+    rotation, translation = random_motion(2, generator=torch.Generator().manual_seed(1))
+    moved = training_range([case.moved(rotation, translation) for case in cases])
+    for name in ("edge_length", "radius"):
+        assert moved[name] == pytest.approx(spans[name])
+    assert moved["parameters"]["velocity"] == pytest.approx(spans["parameters"]["velocity"])
