@@ -88,7 +88,8 @@ class BarzilaiBorwein:
         first_step: The step size of the first iteration, which has no history.
         allow_negative_steps: Equation 16 may give a negative step, which climbs the residual. The authors' code takes
             the absolute value, and so do we by default.
-        epsilon: Added to <dR, dR>, against division by zero once the residual stops changing.
+        settled: Where <dR, dR> is no larger, the residual has stopped changing and the quotient says nothing. Adding a
+            small number instead would shorten every step near the solution, and make steps depend on units.
     """
 
     iterations: int
@@ -96,7 +97,7 @@ class BarzilaiBorwein:
     divergence: float = 1e6
     first_step: float = 1.0
     allow_negative_steps: bool = False
-    epsilon: float = 1e-12
+    settled: float = 1e-24
 
     def __call__(
         self,
@@ -147,9 +148,9 @@ class BarzilaiBorwein:
         axes = tuple(range(1, change.ndim))
         above = case.sum((change * change_of_residual).sum(dim=axes))
         below = case.sum((change_of_residual * change_of_residual).sum(dim=axes))
-        step = above / (below + self.epsilon)
-        # At a fixed point nothing changes any more and the quotient says nothing: a plain step keeps it there.
-        step = torch.where(below > 0, step, torch.full_like(step, self.first_step))
+        settled = below <= self.settled
+        # Divided by one there, so that no infinity enters the gradients; a plain step keeps a fixed point.
+        step = torch.where(settled, self.first_step, above / torch.where(settled, 1.0, below))
         if not self.allow_negative_steps:
             step = step.abs()
         return case.at_points(step).reshape(-1, *[1] * len(axes))
