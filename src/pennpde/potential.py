@@ -6,20 +6,32 @@ every flow case gets its initial velocity from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array, eye_array, vstack
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg, spsolve
 from torch import Tensor
 
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
-from pennpde.mesh_topology import HEXAHEDRON, POLYGON, POLYHEDRON, PYRAMID, QUAD, TETRAHEDRON, TRIANGLE, WEDGE
+from pennpde.mesh_topology import (
+    HEXAHEDRON,
+    POLYGON,
+    POLYHEDRON,
+    PYRAMID,
+    QUAD,
+    TETRAHEDRON,
+    TRIANGLE,
+    WEDGE,
+    Cells,
+    cell_facets,
+    next_in_row,
+)
 
 if TYPE_CHECKING:
     from skfem import CellBasis
@@ -38,12 +50,11 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
     """
     mesh = case.mesh
     dirichlet = case.dirichlet[velocity]
-    bases = list(_bases(mesh))
-    number = mesh.number_of_points
+    elements = _elements(mesh)
     load = _inflow(mesh, dirichlet.mask.cpu().numpy(), dirichlet.values.detach().cpu().double().numpy())
-    fixed = case.dirichlet[pressure].mask.cpu().numpy() if pressure in case.dirichlet else np.zeros(number, bool)
-    potential = _solve(_stiffness(bases, number), load, fixed)
-    gradient = torch.from_numpy(_gradient(bases, potential, mesh.space)).to(case.initial[velocity])
+    fixed = case.dirichlet[pressure].mask.cpu().numpy() if pressure in case.dirichlet else np.zeros(len(load), bool)
+    potential = _solve(_stiffness(elements), load, fixed)
+    gradient = torch.from_numpy(_gradient(elements, potential, mesh.space)).to(case.initial[velocity])
     if velocity in case.slip:
         gradient = case.slip[velocity].apply(gradient)
     return dirichlet.apply(gradient)
@@ -70,8 +81,20 @@ def _inflow(
     )
     value /= np.bincount(facet, counts)[:, None]
     inside = np.logical_and.reduceat(mask[facets.connectivity], facets.offsets[:-1])
-    flux = np.where(inside, (value * mesh.facet_areas.numpy()).sum(axis=1), 0.0)
-    return np.bincount(facets.connectivity, (flux / sizes)[facet], minlength=mesh.number_of_points)
+    value[~inside] = 0.0
+    if mesh.space == 2:
+        share = (value * mesh.facet_areas.numpy()).sum(axis=1)[facet] / 2
+        return np.bincount(facets.connectivity, share, minlength=mesh.number_of_points)
+    # A facet in space is a fan of triangles around the mean of its points, whose share goes to all of them equally.
+    positions = mesh.points.detach().cpu().double().numpy()
+    following = next_in_row(facets.connectivity, facets.offsets)
+    centre = np.add.reduceat(positions[facets.connectivity], facets.offsets[:-1]) / sizes[:, None]
+    first, second = (positions[points] - centre[facet] for points in (facets.connectivity, following))
+    third = (value[facet] * np.cross(first, second)).sum(axis=1) / 6
+    load = np.bincount(facets.connectivity, third, minlength=mesh.number_of_points)
+    load += np.bincount(following, third, minlength=mesh.number_of_points)
+    spread = (np.bincount(facet, third) / sizes)[facet]
+    return load + np.bincount(facets.connectivity, spread, minlength=mesh.number_of_points)
 
 
 def _solve(
@@ -85,8 +108,8 @@ def _solve(
         gross, net = np.abs(load[inside]).sum(), load[inside].sum()
         if abs(net) > _IMBALANCE * gross:
             raise ValueError(
-                f"No potential flow: the prescribed velocity takes {net:.6g} more out of the domain than into it, and no "
-                "pressure is prescribed where the rest could pass. Prescribe the pressure at an outlet."
+                f"No potential flow: the prescribed velocity takes {net:.6g} more out of the domain than into it, and "
+                "no pressure is prescribed where the rest could pass. Prescribe the pressure at an outlet."
             )
         if gross > 0:
             load[inside] -= np.abs(load[inside]) * (net / gross)
@@ -107,46 +130,84 @@ def _solve(
     return potential
 
 
-# Finite elements: one scikit-fem basis for each kind of cell, over the points that it has
+# Finite elements
 
 
-def _bases(mesh: Mesh) -> Iterator[tuple[Int64[np.ndarray, " some"], CellBasis]]:
-    """For each kind of element: the points that its cells use, and the basis over them."""
-    import skfem
+@dataclass(frozen=True, eq=False)
+class _Elements:
+    """Cells of one kind, as scikit-fem has them.
 
-    kinds = {
-        TRIANGLE: (skfem.MeshTri1, skfem.ElementTriP1),
-        QUAD: (skfem.MeshQuad1, skfem.ElementQuad1),
-        TETRAHEDRON: (skfem.MeshTet1, skfem.ElementTetP1),
-        WEDGE: (skfem.MeshWedge1, skfem.ElementWedge1),
-        HEXAHEDRON: (skfem.MeshHex1, skfem.ElementHex1),
-    }
-    positions = mesh.points.detach().cpu().double().numpy()
-    for code, cells in _simple_cells(mesh, positions).items():
-        make, element = kinds[code]
+    Attributes:
+        basis: over the points that these cells use, and perhaps centres that the mesh does not have.
+        extension: the matrix [points of the basis, points of the mesh]. A centre has the mean of its points, which is
+            exact for linear fields.
+    """
+
+    basis: CellBasis
+    extension: csr_array
+
+    @staticmethod
+    def of(code: int, cells: Int64[np.ndarray, "cells size"], extension: csr_array, positions: np.ndarray) -> _Elements:
+        import skfem
+
+        meshes, elements = {
+            TRIANGLE: (skfem.MeshTri1, skfem.ElementTriP1),
+            QUAD: (skfem.MeshQuad1, skfem.ElementQuad1),
+            TETRAHEDRON: (skfem.MeshTet1, skfem.ElementTetP1),
+            WEDGE: (skfem.MeshWedge1, skfem.ElementWedge1),
+            HEXAHEDRON: (skfem.MeshHex1, skfem.ElementHex1),
+        }[code]
         used, local = np.unique(cells, return_inverse=True)
-        corners = local.reshape(cells.shape)[:, _ORDER.get(code, np.arange(cells.shape[1]))]
-        part = make(np.ascontiguousarray(positions[used].T), np.ascontiguousarray(corners.T), validate=False)
-        yield used, skfem.CellBasis(part, element(), intorder=2)
+        corners = local.reshape(cells.shape)
+        if code == HEXAHEDRON:
+            corners = corners[:, [6, 5, 2, 7, 1, 4, 3, 0]]  # VTK's numbers of scikit-fem's corners
+        extension = extension[used]
+        mesh = meshes((extension @ positions).T.copy(), corners.T.copy(), validate=False)
+        # scikit-fem 12 integrates over wedges with weights that sum to half of the volume.
+        if code == WEDGE:
+            basis = skfem.CellBasis(mesh, elements(), quadrature=_WEDGE_QUADRATURE)
+        else:
+            basis = skfem.CellBasis(mesh, elements(), intorder=2)
+        return _Elements(basis, extension)
 
 
-# Where scikit-fem's reference cell has its corners, in VTK's numbers.
-_ORDER = {HEXAHEDRON: np.array([6, 5, 2, 7, 1, 4, 3, 0])}
+_TRIANGLE = np.array([[1 / 6, 1 / 6], [2 / 3, 1 / 6], [1 / 6, 2 / 3]])
+_LINE = 0.5 + np.array([-0.5, 0.5]) / np.sqrt(3)
+_WEDGE_QUADRATURE = (
+    np.concatenate([np.column_stack([_TRIANGLE, np.full(3, height)]) for height in _LINE]).T,
+    np.full(6, 1 / 12),
+)
 
 
-def _stiffness(bases: list[tuple[np.ndarray, CellBasis]], number: int) -> csr_array:
+def _elements(mesh: Mesh) -> list[_Elements]:
+    """All cells by kind; polygons cut into triangles, pyramids and polyhedra into tetrahedra around their centres."""
+    positions = mesh.points.detach().cpu().double().numpy()
+    identity = csr_array(eye_array(len(positions)))
+    made = []
+    for code in map(int, np.unique(mesh.cell_types)):
+        chosen = np.flatnonzero(mesh.cell_types == code)
+        if code in (PYRAMID, POLYHEDRON):
+            tetrahedra, extension = _cut_around_centres(mesh, chosen)
+            made.append(_Elements.of(TETRAHEDRON, tetrahedra, extension, positions))
+        elif code == POLYGON:
+            pieces = [_cut_polygon(mesh.connectivity[mesh.offsets[c] : mesh.offsets[c + 1]], positions) for c in chosen]
+            made.append(_Elements.of(TRIANGLE, np.concatenate(pieces), identity, positions))
+        else:
+            size = int(mesh.offsets[chosen[0] + 1] - mesh.offsets[chosen[0]])
+            cells = mesh.connectivity[mesh.offsets[chosen, None] + np.arange(size)]
+            made.append(_Elements.of(code, cells, identity, positions))
+    return made
+
+
+def _stiffness(elements: list[_Elements]) -> csr_array:
     from skfem.models.poisson import laplace
 
-    total = csr_array((number, number))
-    for used, basis in bases:
-        part = laplace.assemble(basis).tocoo()
-        total = total + csr_array((part.data, (used[part.row], used[part.col])), shape=(number, number))
-    return total
+    parts = [each.extension.T @ csr_array(laplace.assemble(each.basis)) @ each.extension for each in elements]
+    return csr_array(sum(parts[1:], start=parts[0]))
 
 
-def _gradient(
-    bases: list[tuple[np.ndarray, CellBasis]], potential: Float[np.ndarray, " points"], space: int
-) -> Float[np.ndarray, "points space"]:
+def _gradient(elements: list[_Elements], potential: Float[np.ndarray, " points"], space: int) -> np.ndarray:
+    """∇φ at the points [points, space]: weighted means of the cells around them."""
     import skfem
 
     @skfem.LinearForm
@@ -158,58 +219,30 @@ def _gradient(
         return fields["potential"].grad[fields["axis"]] * test
 
     total, weights = np.zeros((len(potential), space)), np.zeros(len(potential))
-    for used, basis in bases:
-        field = basis.interpolate(potential[used])
-        weights[used] += weight.assemble(basis)
+    for each in elements:
+        field = each.basis.interpolate(each.extension @ potential)
+        weights += each.extension.T @ weight.assemble(each.basis)
         for axis in range(space):
-            total[used, axis] += slope.assemble(basis, potential=field, axis=axis)
+            total[:, axis] += each.extension.T @ slope.assemble(each.basis, potential=field, axis=axis)
     return total / np.where(weights > 0, weights, 1.0)[:, None]
-
-
-def _simple_cells(
-    mesh: Mesh, positions: Float[np.ndarray, "points space"]
-) -> dict[int, Int64[np.ndarray, "cells size"]]:
-    """The cells by kind; polygons cut into triangles, pyramids and polyhedra into tetrahedra."""
-    found: dict[int, list[np.ndarray]] = {}
-    sizes = np.diff(mesh.offsets)
-    for code in np.unique(mesh.cell_types):
-        chosen = np.flatnonzero(mesh.cell_types == code)
-        if code == POLYGON:
-            pieces = [_cut_polygon(mesh.connectivity[mesh.offsets[c] : mesh.offsets[c + 1]], positions) for c in chosen]
-            found.setdefault(TRIANGLE, []).append(np.concatenate(pieces))
-        elif code == POLYHEDRON:
-            found.setdefault(TETRAHEDRON, []).append(_cut_polyhedra(mesh, chosen, positions))
-        else:
-            cells = mesh.connectivity[mesh.offsets[chosen, None] + np.arange(int(sizes[chosen[0]]))]
-            if code == PYRAMID:
-                # The diagonal through the base's lowest point, so that two pyramids on one base agree.
-                lowest = cells[:, :4].argmin(axis=1) % 2
-                base = np.where(lowest[:, None, None] == 0, [[0, 1, 2], [0, 2, 3]], [[1, 2, 3], [1, 3, 0]])
-                halves = np.take_along_axis(cells[:, None], base, axis=2)
-                tops = np.broadcast_to(cells[:, None, 4:], (len(cells), 2, 1))
-                found.setdefault(TETRAHEDRON, []).append(np.concatenate([halves, tops], axis=2).reshape(-1, 4))
-            else:
-                found.setdefault(int(code), []).append(cells)
-    return {code: np.concatenate(parts) for code, parts in found.items()}
 
 
 def _cut_polygon(corners: Int64[np.ndarray, " size"], positions: np.ndarray) -> Int64[np.ndarray, "triangles 3"]:
     """Triangles of a counter-clockwise polygon, convex or not: ears are cut off one by one, the fullest first."""
-    left, triangles = list(corners), []
+    left, triangles = [int(corner) for corner in corners], []
     while len(left) > 3:
         best, quality = 0, -np.inf
         for place in range(len(left)):
-            a, b, c = (positions[left[place + step - len(left)]] for step in (-1, 0, 1))
+            ear = [left[(place + step) % len(left)] for step in (-1, 0, 1)]
+            a, b, c = positions[ear]
             area = _turn(a, b, c)
-            others = [
-                positions[p] for p in left if p not in (left[place - 1], left[place], left[place + 1 - len(left)])
-            ]
+            others = [positions[point] for point in left if point not in ear]
             if area > 0 and any(min(_turn(a, b, p), _turn(b, c, p), _turn(c, a, p)) >= 0 for p in others):
                 continue
-            longest = max(((a - b) ** 2).sum(), ((b - c) ** 2).sum(), ((c - a) ** 2).sum())
-            if area / longest > quality:
-                best, quality = place, area / longest
-        triangles.append((left[best - 1], left[best], left[best + 1 - len(left)]))
+            fullness = area / max(((a - b) ** 2).sum(), ((b - c) ** 2).sum(), ((c - a) ** 2).sum())
+            if fullness > quality:
+                best, quality = place, fullness
+        triangles.append([left[(best + step) % len(left)] for step in (-1, 0, 1)])
         del left[best]
     return np.array([*triangles, left])
 
@@ -218,24 +251,21 @@ def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
     return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
 
-def _cut_polyhedra(mesh: Mesh, chosen: np.ndarray, positions: np.ndarray) -> Int64[np.ndarray, "tetrahedra 4"]:
-    """Tetrahedra from the lowest point of each (convex) cell to its faces, each cut from its own lowest point."""
-    faces = mesh.polyhedron_faces
-    assert faces is not None
-    of_cell: dict[int, list[np.ndarray]] = {int(cell): [] for cell in chosen}
-    for face, cell in enumerate(faces.cells):
-        if int(cell) in of_cell:
-            of_cell[int(cell)].append(faces.connectivity[faces.offsets[face] : faces.offsets[face + 1]])
-    tetrahedra = []
-    for polygons in of_cell.values():
-        apex = min(int(polygon.min()) for polygon in polygons)
-        for polygon in polygons:
-            if apex in polygon:
-                continue
-            turned = np.roll(polygon, -int(polygon.argmin()))
-            tetrahedra += [(apex, turned[0], turned[i], turned[i + 1]) for i in range(1, len(turned) - 1)]
-    cells = np.array(tetrahedra, np.int64).reshape(-1, 4)
-    edges = positions[cells[:, 1:]] - positions[cells[:, :1]]
-    # Four points of a face that lie in the apex's own plane span nothing.
-    volumes = np.abs(np.linalg.det(edges))
-    return cells[volumes > 1e-12 * volumes.max(initial=0.0)]
+def _cut_around_centres(mesh: Mesh, chosen: np.ndarray) -> tuple[Int64[np.ndarray, "tetrahedra 4"], csr_array]:
+    """Tetrahedra from each cell's centre to its facets, these cut around their own centres.
+
+    A cut from corner to corner would favour one diagonal of each quad, and not fit the trilinear cells beside it.
+    """
+    every = cell_facets(Cells(mesh.connectivity, mesh.offsets, mesh.cell_types, mesh.polyhedron_faces))
+    facets = every.take(np.flatnonzero(np.isin(every.cells, chosen)))
+    number, cells = mesh.number_of_points, len(chosen)
+    cell = np.searchsorted(chosen, facets.cells)
+    facet = np.repeat(np.arange(len(facets)), facets.sizes)
+    following = next_in_row(facets.connectivity, facets.offsets)
+    tetrahedra = np.stack([number + cell[facet], number + cells + facet, facets.connectivity, following], axis=1)
+    of_cell = csr_array((np.ones(len(facet)), (cell[facet], facets.connectivity)), shape=(cells, number))
+    of_cell.sum_duplicates()
+    of_cell.data[:] = 1.0
+    of_facet = csr_array((np.ones(len(facet)), (facet, facets.connectivity)), shape=(len(facets), number))
+    means = [csr_array(diags_array(1.0 / each.sum(axis=1)) @ each) for each in (of_cell, of_facet)]
+    return tetrahedra, csr_array(vstack([eye_array(number, format="csr"), *means], format="csr"))
