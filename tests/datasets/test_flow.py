@@ -299,9 +299,9 @@ def test_the_small_profile_runs_through_on_every_template(small_runs):
 @pytest.mark.openfoam
 def test_our_potential_flow_agrees_with_openfoam_s(small_runs):
     # Against the standard profile our coarse meshes differ by 3.3e-5 (a_1.00), 1.8e-5 (b_0.30_0.70) and 1.3e-4
-    # (c_0.80_0.30), from our own flow on a four times finer mesh by 0.8e-5 (A) and 1.1e-5 (C). The rest is OpenFOAM's: in
-    # the one row of sheared cells along walls and block interfaces its gradient, and so its flux, is off. Here, where
-    # OpenFOAM's mesh is no finer than ours, that row is four times as wide.
+    # (c_0.80_0.30), from our own flow on a four times finer mesh by 0.8e-5 (A) and 1.1e-5 (C). The rest is OpenFOAM's:
+    # in the one row of sheared cells along walls and block interfaces its gradient, and so its flux, is off. Here,
+    # where OpenFOAM's mesh is no finer than ours, that row is four times as wide.
     bounds = {"a_1.00": 2e-4, "b_0.30_0.70": 2e-4, "c_0.80_0.30": 6e-4}
     for name, path in small_runs.items():
         case = flow.flow_case(flow.coarse_mesh(name))
