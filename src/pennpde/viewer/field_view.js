@@ -1,0 +1,357 @@
+// A field on a plane mesh in a canvas: colours by WebGL, cells, streamlines, a value under the pointer, zoom and pan.
+// No library: the same file serves the self-contained page that `penn demo` writes and the page of `penn view`.
+(function () {
+  "use strict";
+
+  const VERTEX = `
+    attribute vec2 position; attribute float value;
+    uniform vec2 scale, shift; uniform vec2 limits; varying float shade;
+    void main() {
+      gl_Position = vec4(position * scale + shift, 0.0, 1.0);
+      shade = (value - limits.x) / max(limits.y - limits.x, 1e-30);
+    }`;
+  const FRAGMENT = `
+    precision mediump float; varying float shade; uniform sampler2D colours; uniform vec4 line;
+    void main() {
+      gl_FragColor = line.a > 0.0 ? line : texture2D(colours, vec2(clamp(shade, 0.002, 0.998), 0.5));
+    }`;
+
+  function decode(text, Type) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    return new Type(bytes.buffer);
+  }
+
+  class Locator {
+    // Finds the triangle under a point: triangles are listed in the squares of a grid that they touch.
+    constructor(points, triangles, box) {
+      this.points = points; this.triangles = triangles; this.box = box;
+      const count = triangles.length / 3;
+      const size = Math.sqrt(((box[2] - box[0]) * (box[3] - box[1])) / Math.max(count, 1)) * 1.5 || 1;
+      this.size = size;
+      this.columns = Math.max(1, Math.ceil((box[2] - box[0]) / size));
+      this.rows = Math.max(1, Math.ceil((box[3] - box[1]) / size));
+      this.squares = Array.from({ length: this.columns * this.rows }, () => []);
+      for (let t = 0; t < count; t++) {
+        let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
+        for (let k = 0; k < 3; k++) {
+          const p = 2 * triangles[3 * t + k];
+          x0 = Math.min(x0, points[p]); x1 = Math.max(x1, points[p]);
+          y0 = Math.min(y0, points[p + 1]); y1 = Math.max(y1, points[p + 1]);
+        }
+        for (let r = this.row(y0); r <= this.row(y1); r++)
+          for (let c = this.column(x0); c <= this.column(x1); c++) this.squares[r * this.columns + c].push(t);
+      }
+    }
+    column(x) { return Math.min(this.columns - 1, Math.max(0, Math.floor((x - this.box[0]) / this.size))); }
+    row(y) { return Math.min(this.rows - 1, Math.max(0, Math.floor((y - this.box[1]) / this.size))); }
+    find(x, y) {
+      const { points: p, triangles } = this;
+      if (!(x >= this.box[0] && x <= this.box[2] && y >= this.box[1] && y <= this.box[3])) return null;
+      for (const t of this.squares[this.row(y) * this.columns + this.column(x)]) {
+        const [a, b, c] = [triangles[3 * t], triangles[3 * t + 1], triangles[3 * t + 2]];
+        const [ax, ay] = [p[2 * a], p[2 * a + 1]];
+        const [ux, uy, vx, vy] = [p[2 * b] - ax, p[2 * b + 1] - ay, p[2 * c] - ax, p[2 * c + 1] - ay];
+        const area = ux * vy - uy * vx;
+        const second = ((x - ax) * vy - (y - ay) * vx) / area;
+        const third = (ux * (y - ay) - uy * (x - ax)) / area;
+        if (second >= -1e-9 && third >= -1e-9 && second + third <= 1 + 1e-9)
+          return { corners: [a, b, c], weights: [1 - second - third, second, third] };
+      }
+      return null;
+    }
+  }
+
+  class FieldView {
+    constructor(container, options = {}) {
+      this.container = container;
+      this.options = Object.assign({ field: null, cells: false, streamlines: false, dark: false }, options);
+      container.style.position = "relative";
+      this.canvas = this.layer("canvas");
+      this.overlay = this.layer("canvas");
+      this.overlay.style.touchAction = "none";
+      this.tip = this.layer("div");
+      Object.assign(this.tip.style, {
+        width: "auto", height: "auto", pointerEvents: "none", display: "none", padding: "3px 8px", borderRadius: "4px",
+        background: "rgba(20,24,32,.85)", color: "white", font: "12px system-ui, sans-serif", whiteSpace: "pre",
+      });
+      this.gl = this.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
+      this.zoom = 1; this.centre = null;
+      if (!this.gl) { this.fail("This browser has no WebGL, which the picture needs."); return; }
+      this.prepare();
+      this.listen();
+      if (window.ResizeObserver) new ResizeObserver(() => this.draw()).observe(container);
+    }
+
+    layer(kind) {
+      const element = document.createElement(kind);
+      Object.assign(element.style, { position: "absolute", left: 0, top: 0, width: "100%", height: "100%" });
+      this.container.appendChild(element);
+      return element;
+    }
+
+    fail(message) { this.tip.style.display = "block"; this.tip.textContent = message; }
+
+    prepare() {
+      const gl = this.gl;
+      const shader = (type, source) => {
+        const made = gl.createShader(type); gl.shaderSource(made, source); gl.compileShader(made); return made;
+      };
+      const program = gl.createProgram();
+      gl.attachShader(program, shader(gl.VERTEX_SHADER, VERTEX));
+      gl.attachShader(program, shader(gl.FRAGMENT_SHADER, FRAGMENT));
+      gl.linkProgram(program); gl.useProgram(program);
+      this.at = {
+        position: gl.getAttribLocation(program, "position"), value: gl.getAttribLocation(program, "value"),
+      };
+      for (const name of ["scale", "shift", "limits", "colours", "line"])
+        this.at[name] = gl.getUniformLocation(program, name);
+      this.buffers = Object.fromEntries(
+        ["points", "values", "triangles", "edges"].map((name) => [name, gl.createBuffer()]));
+      // Meshes of more than 65,536 points need 32-bit indices, an extension that every browser has.
+      gl.getExtension("OES_element_index_uint");
+      this.texture = gl.createTexture();
+    }
+
+    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, unit?}}, velocity: [nameX, nameY],
+    //          colours: {name: 256 x RGB}}; arrays are base64 of little-endian float32, uint32, uint8.
+    show(record) {
+      if (!this.gl) return;
+      const gl = this.gl;
+      const moved = !this.record || this.record.points !== record.points;
+      this.record = record;
+      if (moved) {
+        this.points = decode(record.points, Float32Array);
+        this.triangles = decode(record.triangles, Uint32Array);
+        this.edges = decode(record.edges, Uint32Array);
+        const box = [Infinity, Infinity, -Infinity, -Infinity];
+        for (let i = 0; i < this.points.length; i += 2) {
+          box[0] = Math.min(box[0], this.points[i]); box[2] = Math.max(box[2], this.points[i]);
+          box[1] = Math.min(box[1], this.points[i + 1]); box[3] = Math.max(box[3], this.points[i + 1]);
+        }
+        this.box = box;
+        this.locator = new Locator(this.points, this.triangles, box);
+        gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
+        gl.bufferData(gl.ARRAY_BUFFER, this.points, gl.STATIC_DRAW);
+        for (const name of ["triangles", "edges"]) {
+          gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers[name]);
+          gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this[name], gl.STATIC_DRAW);
+        }
+      }
+      this.values = {};
+      for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
+      this.lines = null;
+      if (!this.options.field || !(this.options.field in this.values)) this.options.field = Object.keys(this.values)[0];
+      this.draw();
+    }
+
+    set(options) { Object.assign(this.options, options); this.draw(); }
+
+    reset() { this.zoom = 1; this.centre = null; this.draw(); }
+
+    limits() {
+      const field = this.record.fields[this.options.field];
+      if (field.limits) return field.limits;
+      const values = this.values[this.options.field];
+      let [low, high] = [Infinity, -Infinity];
+      for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
+      return [low, high];
+    }
+
+    frame() {
+      const [width, height] = [this.container.clientWidth || 1, this.container.clientHeight || 1];
+      const span = Math.max((this.box[2] - this.box[0]) / width, (this.box[3] - this.box[1]) / (height - 64)) * 1.06;
+      const pixel = span / this.zoom;
+      const centre = this.centre || [(this.box[0] + this.box[2]) / 2, (this.box[1] + this.box[3]) / 2];
+      return { width, height, pixel, centre };
+    }
+
+    toMesh(x, y) {
+      const { width, height, pixel, centre } = this.frame();
+      return [centre[0] + (x - width / 2) * pixel, centre[1] - (y - (height - 48) / 2) * pixel];
+    }
+
+    toScreen(x, y) {
+      const { width, height, pixel, centre } = this.frame();
+      return [(x - centre[0]) / pixel + width / 2, -(y - centre[1]) / pixel + (height - 48) / 2];
+    }
+
+    draw() {
+      if (!this.record || !this.gl) return;
+      const gl = this.gl;
+      const { width, height, pixel, centre } = this.frame();
+      const ratio = window.devicePixelRatio || 1;
+      for (const canvas of [this.canvas, this.overlay]) {
+        canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
+      }
+      gl.viewport(0, 0, this.canvas.width, this.canvas.height);
+      gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
+      const scale = [2 / (pixel * width), 2 / (pixel * height)];
+      gl.uniform2f(this.at.scale, ...scale);
+      gl.uniform2f(this.at.shift, -centre[0] * scale[0], -centre[1] * scale[1] + 48 / height);
+      const limits = this.limits();
+      gl.uniform2f(this.at.limits, ...limits);
+      const colours = decode(this.record.colours[this.record.fields[this.options.field].colours], Uint8Array);
+      gl.bindTexture(gl.TEXTURE_2D, this.texture);
+      gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
+      gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGB, colours.length / 3, 1, 0, gl.RGB, gl.UNSIGNED_BYTE, colours);
+      for (const [name, value] of [["MIN_FILTER", "LINEAR"], ["MAG_FILTER", "LINEAR"], ["WRAP_S", "CLAMP_TO_EDGE"],
+        ["WRAP_T", "CLAMP_TO_EDGE"]]) gl.texParameteri(gl.TEXTURE_2D, gl["TEXTURE_" + name], gl[value]);
+      gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
+      gl.enableVertexAttribArray(this.at.position);
+      gl.vertexAttribPointer(this.at.position, 2, gl.FLOAT, false, 0, 0);
+      gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.values);
+      gl.bufferData(gl.ARRAY_BUFFER, this.values[this.options.field], gl.DYNAMIC_DRAW);
+      gl.enableVertexAttribArray(this.at.value);
+      gl.vertexAttribPointer(this.at.value, 1, gl.FLOAT, false, 0, 0);
+      gl.uniform4f(this.at.line, 0, 0, 0, 0);
+      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
+      gl.drawElements(gl.TRIANGLES, this.triangles.length, gl.UNSIGNED_INT, 0);
+      if (this.options.cells) {
+        gl.enable(gl.BLEND); gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
+        gl.uniform4f(this.at.line, 0.05, 0.07, 0.1, 0.35);
+        gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.edges);
+        gl.drawElements(gl.LINES, this.edges.length, gl.UNSIGNED_INT, 0);
+        gl.disable(gl.BLEND);
+      }
+      this.drawOverlay(ratio, width, height, limits, colours);
+    }
+
+    drawOverlay(ratio, width, height, limits, colours) {
+      const pen = this.overlay.getContext("2d");
+      pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+      pen.clearRect(0, 0, width, height);
+      if (this.options.streamlines && this.record.velocity) {
+        this.lines = this.lines || this.traceAll();
+        pen.strokeStyle = "rgba(255,255,255,.75)"; pen.lineWidth = 1.1;
+        for (const line of this.lines) {
+          pen.beginPath();
+          line.forEach((place, index) => pen[index ? "lineTo" : "moveTo"](...this.toScreen(...place)));
+          pen.stroke();
+          if (line.length > 12) this.arrow(pen, line[line.length >> 1], line[(line.length >> 1) + 1]);
+        }
+      }
+      const ink = this.options.dark ? "#e6e9ef" : "#222833";
+      const [left, top, long] = [width * 0.2, height - 40, width * 0.6];
+      for (let i = 0; i < long; i++) {
+        const k = 3 * Math.min(colours.length / 3 - 1, Math.floor((i / long) * (colours.length / 3)));
+        pen.fillStyle = `rgb(${colours[k]},${colours[k + 1]},${colours[k + 2]})`;
+        pen.fillRect(left + i, top, 1.5, 10);
+      }
+      pen.fillStyle = ink; pen.font = "12px system-ui, sans-serif"; pen.textBaseline = "top";
+      for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+        pen.textAlign = "center";
+        pen.fillText(format(limits[0] + share * (limits[1] - limits[0])), left + share * long, top + 14);
+      }
+      pen.textAlign = "right"; pen.textBaseline = "middle";
+      pen.fillText(this.options.field, left - 28, top + 5);
+    }
+
+    arrow(pen, from, to) {
+      const [x0, y0] = this.toScreen(...from), [x1, y1] = this.toScreen(...to);
+      const angle = Math.atan2(y1 - y0, x1 - x0);
+      pen.beginPath();
+      for (const turn of [2.6, -2.6]) {
+        pen.moveTo(x1, y1); pen.lineTo(x1 + 6 * Math.cos(angle + turn), y1 + 6 * Math.sin(angle + turn));
+      }
+      pen.stroke();
+    }
+
+    at_point(names, x, y) {
+      const found = this.locator.find(x, y);
+      if (!found) return null;
+      return names.map((name) => found.corners.reduce(
+        (sum, corner, k) => sum + found.weights[k] * this.values[name][corner], 0));
+    }
+
+    traceAll() {
+      // Seeds on a lattice; a square that a line has passed takes no further line, so lines keep their distance.
+      const [x0, y0, x1, y1] = this.box;
+      const gap = Math.sqrt(((x1 - x0) * (y1 - y0)) / 700);
+      const taken = new Set();
+      const key = (x, y) => Math.floor((x - x0) / gap) + ":" + Math.floor((y - y0) / gap);
+      const lines = [];
+      for (let y = y0 + gap / 2; y < y1; y += gap)
+        for (let x = x0 + gap / 2; x < x1; x += gap) {
+          if (taken.has(key(x, y))) continue;
+          const line = [...this.trace(x, y, -1, gap, taken, key).reverse(), ...this.trace(x, y, 1, gap, taken, key).slice(1)];
+          for (const place of line) taken.add(key(...place));
+          if (line.length > 8) lines.push(line);
+        }
+      return lines;
+    }
+
+    trace(x, y, direction, gap, taken, key) {
+      const line = [[x, y]];
+      const own = new Set([key(x, y)]);
+      for (let step = 0; step < 400; step++) {
+        const here = this.at_point(this.record.velocity, x, y);
+        if (!here) break;
+        const speed = Math.hypot(...here);
+        if (speed < 1e-3) break;
+        const half = (direction * gap * 0.1) / speed;
+        const middle = this.at_point(this.record.velocity, x + half * here[0], y + half * here[1]);
+        if (!middle) break;
+        const middleSpeed = Math.hypot(...middle) || 1;
+        x += (direction * gap * 0.2 * middle[0]) / middleSpeed; y += (direction * gap * 0.2 * middle[1]) / middleSpeed;
+        const square = key(x, y);
+        if (!own.has(square)) { if (taken.has(square)) break; own.add(square); }
+        line.push([x, y]);
+      }
+      return line;
+    }
+
+    listen() {
+      let grabbed = null;
+      const place = (event) => {
+        const box = this.overlay.getBoundingClientRect();
+        return [event.clientX - box.left, event.clientY - box.top];
+      };
+      this.overlay.addEventListener("pointermove", (event) => {
+        if (!this.record) return;
+        const [x, y] = place(event);
+        if (grabbed) {
+          const { pixel } = this.frame();
+          this.centre = [grabbed.centre[0] - (x - grabbed.x) * pixel, grabbed.centre[1] + (y - grabbed.y) * pixel];
+          this.draw();
+          return;
+        }
+        const [mx, my] = this.toMesh(x, y);
+        const names = Object.keys(this.values);
+        const values = this.at_point(names, mx, my);
+        this.tip.style.display = values ? "block" : "none";
+        if (!values) return;
+        this.tip.textContent = [`x ${format(mx)}  y ${format(my)}`, ...names.map((n, k) => `${n}  ${format(values[k])}`)].join("\n");
+        this.tip.style.left = Math.min(x + 14, this.container.clientWidth - 130) + "px";
+        this.tip.style.top = Math.max(4, y - 20) + "px";
+      });
+      this.overlay.addEventListener("pointerleave", () => { this.tip.style.display = "none"; });
+      this.overlay.addEventListener("pointerdown", (event) => {
+        if (!this.record) return;
+        const [x, y] = place(event);
+        grabbed = { x, y, centre: this.frame().centre };
+        this.overlay.setPointerCapture(event.pointerId);
+      });
+      this.overlay.addEventListener("pointerup", () => { grabbed = null; });
+      this.overlay.addEventListener("dblclick", () => this.reset());
+      this.overlay.addEventListener("wheel", (event) => {
+        if (!this.record) return;
+        event.preventDefault();
+        const [x, y] = place(event);
+        const before = this.toMesh(x, y);
+        this.centre = this.frame().centre;
+        this.zoom = Math.min(60, Math.max(0.5, this.zoom * Math.exp(-event.deltaY * 0.0015)));
+        const after = this.toMesh(x, y);
+        this.centre = [this.centre[0] + before[0] - after[0], this.centre[1] + before[1] - after[1]];
+        this.draw();
+      }, { passive: false });
+    }
+  }
+
+  function format(value) {
+    if (value === 0) return "0";
+    const size = Math.abs(value);
+    return size >= 1e4 || size < 1e-3 ? value.toExponential(2) : value.toPrecision(3);
+  }
+
+  window.PennFieldView = FieldView;
+})();
