@@ -11,10 +11,9 @@ from torch import nn
 
 import pennpde
 from pennpde import checkpoints
-from pennpde.checkpoints import CheckpointError, Config, config_of, load, load_pretrained, save, training_range
+from pennpde.checkpoints import CheckpointError, Config, config_of, load, load_pretrained, save
 from pennpde.models import registry
 from pennpde.models.advection_diffusion import advection_diffusion_network
-from pennpde.testing import random_motion
 
 ARGUMENTS = {"width": 4, "iterations": 2, "hidden": 8}
 CONFIG = Config(
@@ -25,6 +24,7 @@ CONFIG = Config(
     seed=3,
     scales={"T": 0.3},
     metrics={"validation": {"T": 1e-4}},
+    training_range={"space": [2.0, 2.0]},
 )
 
 
@@ -144,19 +144,3 @@ def test_an_argument_that_a_network_does_not_take_is_refused_with_those_that_it_
     registry.register("test-linear", nn.Linear)
     with pytest.raises(ValueError, match=r"'test-linear' takes in_features, out_features, bias.*'widht'"):
         registry.build("test-linear", {"widht": 3})
-
-
-def test_the_training_range_spans_the_cases_and_does_not_turn_with_them():
-    cases = [heated_plate(velocity=(c, 0.0), inlet=c, cells=(n, 4)) for c, n in ((0.2, 4), (0.9, 8))]
-    spans = training_range(cases)
-    assert spans["parameters"]["velocity"] == pytest.approx([0.2, 0.9])
-    assert spans["dirichlet"]["T"] == pytest.approx([0.2, 0.9])
-    assert spans["points"] == [25, 45]
-    assert spans["features"]["inlet_distance"] == pytest.approx([0.0, 1.0])
-    assert spans["radius"] == pytest.approx([0.5**0.5] * 2)
-    json.dumps(spans)
-    rotation, translation = random_motion(2, generator=torch.Generator().manual_seed(1))
-    moved = training_range([case.moved(rotation, translation) for case in cases])
-    for name in ("edge_length", "radius"):
-        assert moved[name] == pytest.approx(spans[name])
-    assert moved["parameters"]["velocity"] == pytest.approx(spans["parameters"]["velocity"])

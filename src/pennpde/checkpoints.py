@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
-from pennpde.conditions import Case
 from pennpde.models import registry
+from pennpde.ranges import Ranges
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1
@@ -51,8 +50,8 @@ class Config:
     """Settings, steps, minutes, device ..."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Errors by split."""
-    training_range: Mapping[str, Any] = field(default_factory=dict)
-    """What the training cases spanned, see `training_range`."""
+    training_range: Ranges = field(default_factory=dict)
+    """What the training cases spanned, see `ranges.spanned`."""
     parameters: int = 0
     weights_sha256: str = ""
     version: str = __version__
@@ -179,30 +178,6 @@ def read_config(folder: str | Path) -> Config:
         raise CheckpointError(f"{path} is not complete: {error}.") from error
 
 
-def training_range(cases: Sequence[Case]) -> dict[str, Any]:
-    """What the cases span, as [lowest, highest]: whoever predicts can tell how far a case lies from them.
-
-    Vectors count by their length; meshes by their number of points, the mean length of their edges and their radius,
-    the largest distance from the mean of the points. So nothing changes under a rigid motion.
-    """
-    return {
-        "cases": len(cases),
-        "space": cases[0].space,
-        "unknowns": {name: values.ndim - 1 for name, values in cases[0].initial.items()},
-        "points": _span([case.number_of_points for case in cases]),
-        "edge_length": _span([_mean_edge(case) for case in cases]),
-        "radius": _span([_radius(case) for case in cases]),
-        "parameters": {name: _span([_length(case.parameters[name]) for case in cases]) for name in cases[0].parameters},
-        "features": {name: _span_of_fields([case.features[name] for case in cases]) for name in cases[0].features},
-        "initial": {name: _span_of_fields([case.initial[name] for case in cases]) for name in cases[0].initial},
-        "dirichlet": {
-            name: _span_of_fields([case.dirichlet[name].values[case.dirichlet[name].mask] for case in cases])
-            for name in cases[0].initial
-            if all(bool(case.dirichlet[name].mask.any()) for case in cases)
-        },
-    }
-
-
 def _fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -231,26 +206,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _span(values: Sequence[float]) -> list[float]:
-    return [min(values), max(values)]
-
-
-def _span_of_fields(values: Sequence[Tensor]) -> list[float]:
-    lengths = [each if each.ndim == 1 else torch.linalg.vector_norm(each.flatten(1), dim=1) for each in values]
-    return _span([float(bound) for each in lengths for bound in (each.min(), each.max())])
-
-
-def _length(value: Tensor) -> float:
-    return float(value if value.ndim == 0 else torch.linalg.vector_norm(value))
-
-
-def _mean_edge(case: Case) -> float:
-    points, edges = case.mesh.points.detach().numpy(), case.mesh.edges
-    return float(np.linalg.norm(points[edges[1]] - points[edges[0]], axis=1).mean())
-
-
-def _radius(case: Case) -> float:
-    points = case.mesh.points.detach()
-    return float(torch.linalg.vector_norm(points - points.mean(dim=0), dim=1).max())
