@@ -41,7 +41,7 @@ from typer.core import TyperGroup
 from pennpde import __version__
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = ("demo", "info")
+SUBCOMMANDS = ("demo", "generate", "info")
 
 
 class _Subcommands(TyperGroup):

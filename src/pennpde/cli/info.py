@@ -1,24 +1,57 @@
 """`penn info`."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pennpde.cli.conventions import Output
 
-EXAMPLES = ["penn info", "penn info part.vtu --json"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pennpde.conditions import Case
+    from pennpde.mesh import Mesh
+
+EXAMPLES = [
+    "penn info",
+    "penn info part.vtu --json",
+    "penn info data/flow --png flow.png",
+    "penn info data/flow/a_0.30.vtkhdf",
+]
+
+_PICTURED = 3
 
 
 def run(
     output: Output,
-    mesh: Annotated[Path | None, typer.Argument(help="A mesh file to describe.", show_default=False)] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="A dataset's folder, a case file or a mesh file.", show_default=False)
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw a picture, too.", show_default=False)] = None,
 ) -> dict[str, Any]:
-    """Describe this installation, or a mesh file."""
-    record = _installation() if mesh is None else _mesh(mesh)
+    """Describe this installation, a dataset, one of its cases, or a mesh file.
+
+    A dataset is read as a whole, and its files are checked against their hashes.
+    """
+    if path is None:
+        record = _installation()
+        pictured = []
+    elif path.is_dir():
+        record, pictured = _dataset(path, output)
+    else:
+        record, pictured = _file(path)
+    if png is not None:
+        if not pictured:
+            raise ValueError("There is nothing to draw: give a dataset, a case file or a mesh file.")
+        _draw(png, pictured)
+        record["picture"] = str(png)
     width = max(len(name) for name in record)
     for name, value in record.items():
-        output.say(f"{name.replace('_', ' '):{width}}  {_words(value)}")
+        lines = _words(value)
+        output.say(f"{name.replace('_', ' '):{width}}  {lines[0]}", *(" " * (width + 2) + line for line in lines[1:]))
     return record
 
 
@@ -44,28 +77,217 @@ def _installation() -> dict[str, Any]:
     }
 
 
-def _mesh(path: Path) -> dict[str, Any]:
+# A dataset
+
+
+def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
+    from pennpde.datasets.storage import read_files, read_manifest
+
+    manifest = read_manifest(folder)
+    names = manifest.names()
+    shown = {names[round(place * (len(names) - 1) / (_PICTURED - 1))] for place in range(_PICTURED)} if names else set()
+    pictured, sizes, fields, parameters = [], _Ranges(), _Ranges(), _Ranges()
+    for case_file in output.progress(read_files(folder), "reading", total=len(names)):
+        case = case_file.case
+        sizes.add("points", case.mesh.number_of_points)
+        sizes.add("cells", case.mesh.number_of_cells)
+        for name, values in _all_fields(case).items():
+            fields.add(name, values)
+        for name, values in case.parameters.items():
+            parameters.add(name, values)
+        if case.name in shown:
+            pictured.append(case)
+    missing = sum(name not in manifest.cases for split in manifest.splits.values() for name in split)
+    record = {
+        "dataset": manifest.dataset,
+        "folder": str(folder),
+        "cases": len(names),
+        "splits": {split: len(manifest.names(split)) for split in manifest.splits},
+        "missing": missing,
+        "failed": {name: str(facts.get("error")) for name, facts in manifest.failed.items()},
+        "bytes": sum(entry.bytes for entry in manifest.cases.values()),
+        **sizes.found,
+        "parameters": parameters.found,
+        "fields": fields.found,
+        "settings": dict(manifest.settings),
+        "written_by": dict(manifest.about),
+        "hashes": "all agree",
+    }
+    return record, pictured
+
+
+class _Range(tuple[float, float]):
+    __slots__ = ()
+
+
+class _Ranges:
+    """The smallest and the largest of each value, over many cases."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, _Range] = {}
+
+    def add(self, name: str, values: "Tensor | float") -> None:
+        import torch
+
+        values = torch.as_tensor(values)
+        low, high = values.min().item(), values.max().item()
+        known = self.found.get(name, (low, high))
+        self.found[name] = _Range((min(low, known[0]), max(high, known[1])))
+
+
+# A case or a mesh
+
+
+def _file(path: Path) -> tuple[dict[str, Any], list["Case | Mesh"]]:
+    from pennpde.datasets.case_files import is_case_file, unpack
     from pennpde.mesh import Mesh
 
+    if path.exists() and is_case_file(path):
+        case_file = unpack(path.read_bytes(), str(path))
+        case = case_file.case
+        fields = _Ranges()
+        for name, values in _all_fields(case).items():
+            fields.add(name, values)
+        return {
+            "case": case.name,
+            **_mesh(case.mesh, path),
+            "conditions": {name: _conditions(case, name) for name in case.initial},
+            "parameters": {name: value.tolist() for name, value in case.parameters.items()},
+            "times": [0.0, *(time for time in case_file.times if time > 0)],
+            "fields": fields.found,
+        }, [case]
     mesh = Mesh.read(path)
-    low, high = mesh.points.amin(dim=0), mesh.points.amax(dim=0)
+    record = {**_mesh(mesh, path), "fields": {name: list(field.shape) for name, field in mesh.fields.items()}}
+    return record, [mesh]
+
+
+def _mesh(mesh: "Mesh", path: Path) -> dict[str, Any]:
     return {
         "file": str(path),
         "space_dimensions": mesh.space,
         "points": mesh.number_of_points,
         "cells": mesh.number_of_cells,
-        "lowest_corner": low.tolist(),
-        "highest_corner": high.tolist(),
+        "lowest_corner": mesh.points.amin(dim=0).tolist(),
+        "highest_corner": mesh.points.amax(dim=0).tolist(),
         "patches": {name: len(patch.points) for name, patch in mesh.patches.items()},
-        "fields": {name: list(field.shape) for name, field in mesh.fields.items()},
     }
 
 
-def _words(value: Any) -> str:
+def _conditions(case: "Case", name: str) -> dict[str, int]:
+    """How many points have which condition."""
+    counts = {
+        "dirichlet": int(case.dirichlet[name].mask.sum()),
+        "neumann": int(case.neumann[name].mask.sum()),
+        "slip": int(case.slip[name].mask.sum()) if name in case.slip else 0,
+    }
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def _all_fields(case: "Case") -> dict[str, "Tensor"]:
+    return {
+        **{f"initial {name}": values for name, values in case.initial.items()},
+        **{f"target {name}": values for name, values in case.targets.items()},
+        **case.features,
+    }
+
+
+def _words(value: Any) -> list[str]:
+    """A value in one line, or a table of values in one line each."""
+    if isinstance(value, Mapping) and any(isinstance(item, Mapping | list | tuple | str) for item in value.values()):
+        width = max(len(str(name)) for name in value)
+        return [f"{name:{width}}  {shorten(_plain(item), 100, placeholder=' ...')}" for name, item in value.items()]
+    return [_plain(value)]
+
+
+def _plain(value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, _Range):
+        low, high = map(_plain, value)
+        return low if low == high else f"{low} to {high}"
     if isinstance(value, list):
-        return ", ".join(f"{item:g}" for item in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} ({item})" for name, item in value.items()) or "none"
+        if len(value) > 8:
+            return f"{_plain(value[0])}, {_plain(value[1])} ... {_plain(value[-1])} ({len(value)})"
+        return ", ".join(map(_plain, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} ({_plain(item)})" for name, item in value.items()) or "none"
     return str(value)
+
+
+# Pictures
+
+
+def _draw(path: Path, shown: Iterable["Case | Mesh"]) -> None:
+    from pennpde import pictures
+    from pennpde.mesh import Mesh
+
+    rows = []
+    for each in shown:
+        mesh, fields = (each, each.fields) if isinstance(each, Mesh) else (each.mesh, _drawable(each))
+        name = "" if isinstance(each, Mesh) else f"{each.name}: "
+        row = [(f"{name}{title}", mesh, _magnitude(values)) for title, values in fields.items()]
+        rows.append(row or [(f"{name}mesh", mesh, mesh.points[:, 0])])
+    if rows[0][0][1].space == 3:
+        _draw_solids(path, rows)
+        return
+    panels = [
+        [
+            pictures.Panel(
+                title,
+                mesh,
+                values,
+                pictures.DIVERGING if float(values.min()) < 0 else pictures.SEQUENTIAL,
+                outline=number == 0,
+            )
+            for number, (title, mesh, values) in enumerate(row)
+        ]
+        for row in rows
+    ]
+    pictures.draw(path, panels)
+
+
+def _drawable(case: "Case") -> dict[str, "Tensor"]:
+    """The targets at their last time, and unknowns without target at the start."""
+    fields = {}
+    for name, values in {**case.initial, **case.targets}.items():
+        with_times = name in case.initial and values.ndim > case.initial[name].ndim
+        last = values[..., -1] if with_times else values
+        fields[f"|{name}|" if last.ndim > 1 else name] = last
+    return fields
+
+
+def _magnitude(values: "Tensor") -> "Tensor":
+    values = values.double()
+    return values if values.ndim == 1 else values.flatten(1).norm(dim=1)
+
+
+def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> None:
+    """The surfaces of meshes in space, each facet in the mean colour of its points."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+    columns = max(len(row) for row in rows)
+    figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for line, row in enumerate(rows):
+        for column, (title, mesh, values) in enumerate(row):
+            axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
+            facets, positions = mesh.facets, mesh.points.numpy()
+            means = np.add.reduceat(values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
+            colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
+            polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
+            axes.add_collection3d(
+                Poly3DCollection(polygons, facecolors=colours.to_rgba(means), edgecolors=(0, 0, 0, 0.2), linewidths=0.2)
+            )
+            low, high = positions.min(axis=0), positions.max(axis=0)
+            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
+            axes.set_box_aspect(high - low)
+            figure.colorbar(colours, ax=axes, shrink=0.7)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)

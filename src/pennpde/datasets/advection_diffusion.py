@@ -181,14 +181,17 @@ class Run:
     """The truth for T̂ = 1, which depends on x and t alone.
 
     Attributes:
-        x: centres of the cells.
-        temperature: there, at each of `TIMES`.
+        temperature: of cells of equal length along x, at each of `TIMES`.
         facts: name, solver, settings, seconds.
     """
 
-    x: Float[np.ndarray, " cells"]
     temperature: Float[np.ndarray, "cells times"]
     facts: Mapping[str, Any]
+
+    @property
+    def x(self) -> Float[np.ndarray, " cells"]:
+        """The centres of the cells."""
+        return (np.arange(len(self.temperature)) + 0.5) / len(self.temperature)
 
     def at(self, x: Float[np.ndarray, " points"]) -> Float[np.ndarray, "points times"]:
         """The temperature at these x: exactly 1 on the inlet, and that of the last cell on the outlet."""
@@ -231,7 +234,7 @@ def solve(
         "settings": json.dumps(solver_settings(profile)),
         "seconds": time.monotonic() - started,
     }
-    _write_run(Path(run_file), Run((np.arange(profile.cells) + 0.5) / profile.cells, temperature, facts))
+    _write_run(Path(run_file), Run(temperature, facts))
 
 
 def find_installation() -> openfoam.Installation:
@@ -258,10 +261,11 @@ def _profile_along_x(folder: Path, profile: Profile) -> Float[np.ndarray, "cells
 
 def _write_run(path: Path, run: Run) -> None:
     content = io.BytesIO()
-    with h5py.File(content, "w") as file:
-        file.create_dataset("x", data=run.x, fletcher32=True)
-        file.create_dataset("T", data=run.temperature, fletcher32=True)
-        file.attrs.update(run.facts)
+    with h5py.File(content, "w", libver=("v110", "v110")) as file:
+        packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True, "fletcher32": True}
+        file.create_dataset("T", data=run.temperature, chunks=run.temperature.shape, **packed)
+        # Strings of fixed length: h5py gives others a heap of 4 kB.
+        file.attrs.update({key: np.bytes_(v.encode()) if isinstance(v, str) else v for key, v in run.facts.items()})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.getvalue())
 
@@ -270,12 +274,13 @@ def read_run(run_file: Path | str) -> Run:
     """Read a run file."""
     try:
         with h5py.File(run_file, "r") as file:
-            run = Run(np.asarray(file["x"]), np.asarray(file["T"]), dict(file.attrs))
+            facts = {key: v.decode() if isinstance(v, bytes) else v for key, v in file.attrs.items()}
+            run = Run(np.asarray(file["T"]), facts)
     except FileNotFoundError:
         raise
     except (OSError, KeyError, RuntimeError) as error:
         raise ValueError(f"{run_file} is no complete run file ({error}); remove it and solve it again.") from error
-    if run.temperature.shape != (len(run.x), len(TIMES)):
+    if run.temperature.ndim != 2 or run.temperature.shape[1] != len(TIMES):
         raise ValueError(f"{run_file} holds a temperature of shape {run.temperature.shape}; remove it and solve again.")
     return run
 

@@ -57,6 +57,7 @@ class Manifest:
         splits: by name, the cases that belong to it, whether they are there yet or not.
         cases: those that are there.
         failed: by case that could not be made, the number of attempts, the error and the tail of the log.
+        about: who wrote it, and when.
     """
 
     dataset: str
@@ -64,6 +65,7 @@ class Manifest:
     splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     cases: Mapping[str, Entry] = field(default_factory=dict)
     failed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self, split: str | None = None) -> list[str]:
         """The cases of a split that are there, or all of them."""
@@ -229,7 +231,9 @@ def read_manifest(folder: Path | str) -> Manifest:
         )
     try:
         cases = {name: Entry(**entry) for name, entry in content["cases"].items()}
-        manifest = Manifest(content["dataset"], content["settings"], content["splits"], cases, content["failed"])
+        manifest = Manifest(
+            content["dataset"], content["settings"], content["splits"], cases, content["failed"], content["about"]
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{path} is no manifest of version {version}: {error}.") from error
     for name, entry in cases.items():
@@ -245,6 +249,7 @@ def write_manifest(folder: Path | str, manifest: Manifest) -> None:
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "dataset": manifest.dataset,
+        "about": manifest.about,
         "settings": manifest.settings,
         "splits": {split: list(names) for split, names in manifest.splits.items()},
         "cases": {name: asdict(manifest.cases[name]) for name in sorted(manifest.cases)},
@@ -254,14 +259,14 @@ def write_manifest(folder: Path | str, manifest: Manifest) -> None:
 
 
 def _laid_out(content: Mapping[str, Any]) -> str:
-    """JSON with one line for each case and each split: a manifest that people read and git compares."""
+    """JSON with one line for each case, split and setting: a manifest that people read and git compares."""
     blocks = []
     for name, value in content.items():
-        if name in ("splits", "cases", "failed") and value:
+        if isinstance(value, Mapping) and value:
             rows = [f"    {json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in value.items()]
             text = "{\n" + ",\n".join(rows) + "\n  }"
         else:
-            text = json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n  ")
+            text = json.dumps(value, allow_nan=False)
         blocks.append(f"  {json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(blocks) + "\n}"
 

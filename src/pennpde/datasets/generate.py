@@ -1,0 +1,431 @@
+"""Generating a dataset, on this machine or on a cluster, by Dask.
+
+Workers solve and pack; they send the finished bytes back, and this process alone writes them into the dataset's folder.
+So the workers need no common disk with it, and one lock keeps the folder in order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import traceback
+import zlib
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pennpde import __version__, openfoam
+from pennpde.datasets.recipes import OtherRunsError, Product, Recipe
+from pennpde.datasets.storage import (
+    MANIFEST,
+    DatasetError,
+    Manifest,
+    is_intact,
+    read_manifest,
+    remove_leftovers,
+    store,
+    write_manifest,
+)
+
+ATTEMPTS = 3
+_TOPIC = "penn-progress"
+_LOG_LINES = 40
+
+
+class GenerationError(RuntimeError):
+    """Nothing can be generated as things stand: no solver, no scheduler, or results of other settings in the way."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far generation has come.
+
+    Attributes:
+        total: number of cases asked for.
+        done: of these, the complete ones.
+        failed: those given up.
+        under_way: how much is done of the others, in cases.
+    """
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    under_way: float = 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What became of the cases that were asked for.
+
+    Attributes:
+        kept: those that were complete before.
+        failed: by name, what went wrong; the manifest has the tail of the log as well.
+    """
+
+    folder: Path
+    made: tuple[str, ...]
+    kept: tuple[str, ...]
+    failed: Mapping[str, str]
+    seconds: float
+
+
+def generate(
+    recipe: Recipe,
+    folder: Path | str,
+    *,
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    on_progress: Callable[[Status], None] | None = None,
+) -> Summary:
+    """Make a dataset, or what it lacks.
+
+    Cases that are complete and agree with their hashes are left alone. A case that fails, or whose worker dies, is
+    tried again; after three attempts the manifest records it with the tail of its log, and the others go on.
+
+    Args:
+        recipe: which dataset.
+        folder: where it goes.
+        only: names of cases, instead of all.
+        limit: at most so many cases, from all splits.
+        workers: number of processes on this machine, one for each processor by default; 0 works in this process,
+            without Dask.
+        scheduler: address of a running Dask scheduler, instead of workers of our own.
+        on_progress: is called whenever something is done, from any thread.
+    """
+    folder, started = Path(folder), time.monotonic()
+    wanted = _wanted(recipe, only, limit)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(folder):
+        remove_leftovers(folder)
+        ledger = _Ledger.open(folder, recipe, wanted)
+        kept = tuple(name for name in wanted if is_intact(folder, name, ledger.manifest))
+        missing = [name for name in wanted if name not in set(kept)]
+        if missing and scheduler is None:
+            recipe.check_solver(missing)
+        ledger.begin(missing)
+        watch = _Watch(Status(len(wanted), len(kept)), on_progress)
+        if missing:
+            tasks = recipe.tasks(missing)
+            try:
+                with _pool(recipe, workers, scheduler, len(tasks), watch) as pool:
+                    _run(tasks, pool, ledger, watch)
+            finally:
+                # What stopped us is more interesting than that the manifest could not be written either.
+                with suppress(OSError):
+                    ledger.save()
+            ledger.save()
+    failed = {name: str(facts["error"]) for name, facts in ledger.manifest.failed.items() if name in set(missing)}
+    made = tuple(name for name in missing if name not in failed)
+    return Summary(folder, made, kept, failed, time.monotonic() - started)
+
+
+def _wanted(recipe: Recipe, only: Sequence[str], limit: int | None) -> list[str]:
+    for name in only:
+        recipe.check(name)
+    names = list(dict.fromkeys(only)) if only else _in_turn(recipe.splits())
+    return names[:limit]
+
+
+def _in_turn(splits: Mapping[str, Sequence[str]]) -> list[str]:
+    """All names, one of each split first and then in proportion, so that any number of them makes a small dataset."""
+    places = {}
+    for names in splits.values():
+        # Neighbours in a list are much alike; the checksum of a name is as good as a random number.
+        for number, name in enumerate(sorted(names, key=lambda name: zlib.crc32(name.encode()))):
+            places[name] = (number > 0, (number + 0.5) / len(names))
+    return sorted(places, key=lambda name: places[name])
+
+
+def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: _Watch) -> None:
+    attempts: Counter[tuple[str, ...]] = Counter()
+    for task in tasks:
+        pool.submit(task)
+    for task, outcome in pool.outcomes():
+        if isinstance(outcome, Failure):
+            if outcome.stops_all:
+                raise GenerationError(outcome.error)
+            attempts[task] += outcome.attempts
+            if attempts[task] < ATTEMPTS:
+                pool.submit(task)
+                continue
+            ledger.give_up(task, outcome, attempts[task])
+            watch.over(task, failed=True)
+        else:
+            for product in outcome:
+                ledger.add(product)
+            watch.over(task)
+
+
+# The folder
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which ends with the process, however that ends."""
+    import fcntl
+
+    with (folder / ".lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise DatasetError(
+                f"Another `penn generate` writes into {folder} (process {lock.read().strip() or 'unknown'}); wait for "
+                "it or choose another folder."
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+class _Ledger:
+    """The manifest while it grows. It is written often enough that hardly anything would have to be made twice."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.saved = 0.0
+
+    @staticmethod
+    def open(folder: Path, recipe: Recipe, wanted: Sequence[str]) -> _Ledger:
+        settings = json.loads(json.dumps(recipe.settings()))
+        known = Manifest(recipe.dataset, settings)
+        if (folder / MANIFEST).exists():
+            known = read_manifest(folder)
+            if known.dataset != recipe.dataset:
+                raise DatasetError(f"{folder} holds the dataset {known.dataset!r}; choose another folder.")
+            changed = [key for key in settings if known.settings.get(key) != settings[key]]
+            if changed:
+                words = ", ".join(
+                    f"other settings of the {key}"
+                    if isinstance(settings[key], Mapping)
+                    else f"{key} {known.settings.get(key)!r} instead of {settings[key]!r}"
+                    for key in changed
+                )
+                raise DatasetError(f"{folder} was made with {words}; give the same options or choose another folder.")
+        requested = {*wanted, *(name for names in known.splits.values() for name in names)}
+        splits = {split: [name for name in names if name in requested] for split, names in recipe.splits().items()}
+        return _Ledger(folder, replace(known, splits=splits))
+
+    def begin(self, missing: Sequence[str]) -> None:
+        """What is about to be made is not there, whatever the manifest said of a damaged file."""
+        gone = set(missing)
+        self.manifest = replace(
+            self.manifest,
+            cases={name: entry for name, entry in self.manifest.cases.items() if name not in gone},
+            failed={name: facts for name, facts in self.manifest.failed.items() if name not in gone},
+        )
+        self.save()
+
+    def add(self, product: Product) -> None:
+        entry = store(self.folder, product.name, product.content, product.facts)
+        self.manifest = self.manifest.with_case(product.name, entry)
+        if time.monotonic() - self.saved > 1.0:
+            self.save()
+
+    def give_up(self, task: Sequence[str], failure: Failure, attempts: int) -> None:
+        facts = {"attempts": attempts, "error": failure.error, "log": failure.log}
+        self.manifest = replace(self.manifest, failed={**self.manifest.failed, **dict.fromkeys(task, facts)})
+        self.save()
+
+    def save(self) -> None:
+        about = {"pennpde": __version__, "written": datetime.now(UTC).isoformat(timespec="seconds")}
+        write_manifest(self.folder, replace(self.manifest, about=about))
+        self.saved = time.monotonic()
+
+
+# The work
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An attempt that failed.
+
+    Attributes:
+        log: the tail of the solver's log, or of the traceback.
+        attempts: as how many it counts.
+        stops_all: whether every other case would fail in the same way.
+    """
+
+    error: str
+    log: str = ""
+    attempts: int = 1
+    stops_all: bool = False
+
+
+Outcome = list[Product] | Failure
+
+
+def attempt(recipe: Recipe, task: tuple[str, ...], report: Callable[[float], None] | None = None) -> Outcome:
+    """Make the cases of a task; this is what runs on a worker."""
+    try:
+        return list(recipe.make(task, report or _report_to_client(task)))
+    except (openfoam.InstallationError, OtherRunsError) as error:
+        return Failure(str(error), stops_all=True)
+    except Exception as error:  # a worker must survive whatever a solver does
+        log = getattr(error, "log_tail", "") or traceback.format_exc()
+        message = f"{type(error).__name__}: {str(error).partition(_LOG_FOLLOWS)[0]}"
+        return Failure(message, "\n".join(log.splitlines()[-_LOG_LINES:]))
+
+
+_LOG_FOLLOWS = "\nThe end of its log:"
+
+
+def _report_to_client(task: tuple[str, ...]) -> Callable[[float], None]:
+    from distributed import get_worker
+
+    worker, last = get_worker(), time.monotonic()
+
+    def report(share: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > 1.0:
+            last = time.monotonic()
+            worker.log_event(_TOPIC, {"task": list(task), "share": share})
+
+    return report
+
+
+class _Watch:
+    """Adds up what is done and tells whoever asked to be told."""
+
+    def __init__(self, status: Status, on_progress: Callable[[Status], None] | None) -> None:
+        self.status, self.on_progress = status, on_progress
+        self.shares: dict[tuple[str, ...], float] = {}
+        self.tell()
+
+    def under_way(self, task: tuple[str, ...], share: float) -> None:
+        self.shares[task] = min(max(share, 0.0), 1.0) * len(task)
+        self.tell()
+
+    def over(self, task: tuple[str, ...], failed: bool = False) -> None:
+        self.shares.pop(task, None)
+        if failed:
+            self.status = replace(self.status, failed=self.status.failed + len(task))
+        else:
+            self.status = replace(self.status, done=self.status.done + len(task))
+        self.tell()
+
+    def tell(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(replace(self.status, under_way=sum(list(self.shares.values()))))
+
+
+class _Pool(ABC):
+    """Where tasks are worked on. One may be submitted again while outcomes are taken."""
+
+    @abstractmethod
+    def submit(self, task: tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def outcomes(self) -> Iterator[tuple[tuple[str, ...], Outcome]]: ...
+
+
+class _ThisProcess(_Pool):
+    def __init__(self, recipe: Recipe, watch: _Watch) -> None:
+        self.recipe, self.watch = recipe, watch
+        self.waiting: deque[tuple[str, ...]] = deque()
+
+    def submit(self, task: tuple[str, ...]) -> None:
+        self.waiting.append(task)
+
+    def outcomes(self) -> Iterator[tuple[tuple[str, ...], Outcome]]:
+        while self.waiting:
+            task = self.waiting.popleft()
+            yield task, attempt(self.recipe, task, lambda share, task=task: self.watch.under_way(task, share))
+
+
+class _Dask(_Pool):
+    # A worker that dies takes its task with it; the scheduler gives that to another one so many times.
+    ALLOWED_DEATHS: ClassVar[int] = ATTEMPTS - 1
+
+    def __init__(self, client: Any, recipe: Recipe, watch: _Watch) -> None:
+        from distributed import as_completed
+
+        self.client, self.recipe = client, recipe
+        self.futures = as_completed([])
+        self.tasks: dict[str, tuple[str, ...]] = {}
+
+        def hear(event: tuple[Any, Mapping[str, Any]]) -> None:
+            watch.under_way(tuple(event[1]["task"]), event[1]["share"])
+
+        client.subscribe_topic(_TOPIC, hear)
+
+    def submit(self, task: tuple[str, ...]) -> None:
+        future = self.client.submit(attempt, self.recipe, task, key=f"penn-{task[0]}-{len(self.tasks)}", pure=False)
+        self.tasks[future.key] = task
+        self.futures.add(future)
+
+    def outcomes(self) -> Iterator[tuple[tuple[str, ...], Outcome]]:
+        from distributed import KilledWorker
+
+        for future in self.futures:
+            task = self.tasks[future.key]
+            try:
+                outcome = future.result()
+            except KilledWorker as error:
+                outcome = Failure(
+                    "The worker died each time it made this case, perhaps for lack of memory.", str(error), ATTEMPTS
+                )
+            except Exception as error:
+                if self.client.status != "running":
+                    raise GenerationError(
+                        f"The Dask scheduler is gone ({error}). All cases that were complete are kept; start the same "
+                        "command again when it is back."
+                    ) from error
+                outcome = Failure(f"{type(error).__name__}: {error}")
+            future.release()
+            yield task, outcome
+
+
+@contextmanager
+def _pool(
+    recipe: Recipe, workers: int | None, scheduler: str | None, tasks: int, watch: _Watch
+) -> Iterator[_ThisProcess | _Dask]:
+    if scheduler is None and workers == 0:
+        yield _ThisProcess(recipe, watch)
+        return
+    try:
+        import dask.config
+        from distributed import Client, LocalCluster
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Generating with several workers needs Dask: pip install 'pennpde[generate]'. With workers=0 this process "
+            "works alone, without it.",
+            name=error.name,
+        ) from error
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout=20)
+        except (OSError, ValueError) as error:
+            raise GenerationError(
+                f"There is no Dask scheduler at {scheduler!r} ({error}). Start one with `dask scheduler`, or leave the "
+                "address out to work on this machine."
+            ) from error
+        with client:
+            yield _Dask(client, recipe, watch)
+        return
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    number = min(workers or processors, tasks)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": _Dask.ALLOWED_DEATHS}),
+        LocalCluster(
+            n_workers=number,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,  # a worker must not be ended because its solver's files fill the cache
+            dashboard_address=":0",  # any free port: the usual one may be taken
+            silence_logs=logging.CRITICAL,
+            env={"OMP_NUM_THREADS": "1"},
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield _Dask(client, recipe, watch)
