@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from pennpde.conditions import Case
@@ -50,6 +50,8 @@ class Surroundings:
 
 class MPPDE(nn.Module):
     """Predicts velocity and pressure after `DURATION` by advancing windows of `time_window` frames."""
+
+    scale: Tensor
 
     def __init__(
         self,
@@ -165,7 +167,7 @@ def radius_graph(
     positions: Float[np.ndarray, "points space"], radius: float, neighbour_cap: int | None = None
 ) -> Int[np.ndarray, "2 edges"]:
     """Pairs (i, j) closer than the radius, sorted by i. With a cap only the nearest are kept."""
-    tree = cKDTree(positions)
+    tree = KDTree(positions)
     if neighbour_cap is None:
         pairs = tree.query_pairs(radius, output_type="ndarray")
         both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
