@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --model flow --out result.vtu",
     "penn predict pitzDaily --model flow --out result.vtu --png result.png",
-    "penn predict myCase --model flow --write-time 4      # a time folder that OpenFOAM's tools read",
+    "penn predict pitzDaily --model flow --write-time 0.01 --strict",
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --out plate.vtkhdf --json",
 ]
 
