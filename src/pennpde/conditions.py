@@ -137,20 +137,24 @@ class Case:
     def operators(self) -> Mapping[str, Operators]:
         """The differential operators of each unknown, with its own Neumann boundary; assembled once."""
         if self.cached_operators is None:
-            like = next(iter(self.initial.values()))
-            points = self.mesh.points
-            graph = PointGraph.of(self.mesh.edges, self.number_of_points, self.space)
-            made: dict[str, Operators] = {}
-            for name, neumann in self.neumann.items():
-                same = [other for other in made if torch.equal(self.neumann[other].normals, neumann.normals)]
-                if same:
-                    made[name] = made[same[0]]
-                    continue
-                normals = neumann.normals.to("cpu", points.dtype)
-                made[name] = Operators.from_normals(points, graph, normals, dtype=like.dtype).to(device=like.device)
-            object.__setattr__(self, "cached_operators", made)
+            object.__setattr__(self, "cached_operators", self._assembled_operators())
         assert self.cached_operators is not None
         return self.cached_operators
+
+    @torch.compiler.disable  # a compiled network would trace into SciPy
+    def _assembled_operators(self) -> dict[str, Operators]:
+        like = next(iter(self.initial.values()))
+        points = self.mesh.points
+        graph = PointGraph.of(self.mesh.edges, self.number_of_points, self.space)
+        made: dict[str, Operators] = {}
+        for name, neumann in self.neumann.items():
+            same = [other for other in made if torch.equal(self.neumann[other].normals, neumann.normals)]
+            if same:
+                made[name] = made[same[0]]
+                continue
+            normals = neumann.normals.to("cpu", points.dtype)
+            made[name] = Operators.from_normals(points, graph, normals, dtype=like.dtype).to(device=like.device)
+        return made
 
     @property
     def space(self) -> int:

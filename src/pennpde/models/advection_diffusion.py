@@ -33,6 +33,7 @@ class Coefficients:
     diffusivity: Float[Tensor, "points width"]
     """Always positive: a negative one would let every disturbance grow."""
     source: Float[Tensor, "points width"]
+    forcing: Float[Tensor, "points width"] | None
 
 
 class AdvectionDiffusion(Equation):
@@ -45,18 +46,29 @@ class AdvectionDiffusion(Equation):
         spread: How far the channels' shares lie apart: from scale (1 - spread) to scale (1 + spread).
         upwind: Diffusivity over speed that the untrained network adds, as upwind differences do: half a cell. Without
             it fronts oscillate where D = 0.
+        forcing: A source that does not depend on T. It breaks the linearity; only ablations that keep boundary values
+            out of the solver need it, where nothing else would ever change T = 0.
     """
 
     unknowns: ClassVar = {"T": SCALAR}
 
-    def __init__(self, width: int, hidden: int = 64, *, scale: float = 1.0, spread: float = 0.75, upwind: float = 0.05):
+    def __init__(
+        self,
+        width: int,
+        hidden: int = 64,
+        *,
+        scale: float = 1.0,
+        spread: float = 0.75,
+        upwind: float = 0.05,
+        forcing: bool = False,
+    ):
         super().__init__()
-        self.upwind = upwind
+        self.upwind, self.forcing = upwind, forcing
         shares = scale * torch.linspace(1 - spread, 1 + spread, width)
         self.advection = nn.Parameter(_near_identity(width) * shares)
         self.diffusion = nn.Parameter(_near_identity(width) * shares)
         self.source = nn.Parameter(_near_identity(width))
-        self.coefficients = MLP((8, hidden, hidden, 4 * width), start=0.0)
+        self.coefficients = MLP((8, hidden, hidden, (4 + forcing) * width), start=0.0)
 
     def prepare(self, case: EncodedCase) -> Coefficients:
         distance = inlet_distance(case.case)[:, None]
@@ -66,14 +78,15 @@ class AdvectionDiffusion(Equation):
         # The velocity enters as invariants: its size, and how it points away from the inlet.
         along = (velocity[:, :, None] * case.operators["T"].grad(levels)).sum(dim=1)
         numbers = torch.cat([diffusivity, speed], dim=1).expand(levels.shape[0], 2)
-        by_advection, by_diffusion, by_upwind, by_source = self.coefficients(
+        by_advection, by_diffusion, by_upwind, by_source, *forcing = self.coefficients(
             torch.cat([levels, numbers, along], dim=1)
-        ).chunk(4, dim=1)
+        ).chunk(4 + self.forcing, dim=1)
         return Coefficients(
             velocity[:, :, None],
             1 + by_advection,
             diffusivity * torch.exp(by_diffusion) + self.upwind * speed * torch.exp(by_upwind),
             by_source,
+            forcing[0] if forcing else None,
         )
 
     def rate(self, state: State, case: EncodedCase) -> State:
@@ -81,11 +94,12 @@ class AdvectionDiffusion(Equation):
         made: Coefficients = case.constants
         slope = operators.grad(values, case.normal_derivative("T"))
         advection = (made.velocity * slope).sum(dim=1)
-        return {
-            "T": made.diffusivity * (operators.div(slope) @ self.diffusion)
+        rate = (
+            made.diffusivity * (operators.div(slope) @ self.diffusion)
             - made.advection * (advection @ self.advection)
             + made.source * (values @ self.source)
-        }
+        )
+        return {"T": rate if made.forcing is None else rate + made.forcing}
 
 
 def advection_diffusion_network(
@@ -99,17 +113,12 @@ def advection_diffusion_network(
     **switches,
 ) -> PENN:
     """The network for T at `steps` times; `switches` are PENN's, for the ablations."""
+    forcing = switches.get("dirichlet_in_solver") == "none"
     if solver == "explicit":
         # Explicit steps of the whole rate are unstable: D dt / h^2 = 25 on the paper's mesh. Training starts slower.
-        return PENN(
-            AdvectionDiffusion(width, hidden, scale=0.1),
-            width,
-            ExplicitSteps(iterations),
-            steps=steps,
-            time_step=time_step,
-            **switches,
-        )
-    equation = AdvectionDiffusion(width, hidden)
+        equation = AdvectionDiffusion(width, hidden, scale=0.1, forcing=forcing)
+        return PENN(equation, width, ExplicitSteps(iterations), steps=steps, time_step=time_step, **switches)
+    equation = AdvectionDiffusion(width, hidden, forcing=forcing)
     return PENN(equation, width, BarzilaiBorwein(iterations), steps=steps, time_step=time_step, **switches)
 
 
