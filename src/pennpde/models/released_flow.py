@@ -262,7 +262,7 @@ class ReleasedFlow(nn.Module):
             # The authors put the geometry before the pressure, except in row A, where it comes second.
             pressure=FoldedMLP(self.pressure, geometry, constant_first=not physical),
             poisson=self.poisson.folded(),
-            pressure_gradient=self.pressure_gradient.folded(),
+            pressure_coefficient=FoldedMLP(self.pressure_gradient.coefficient),
         )
 
     def _operator(self, state: State, constants: _Constants) -> dict[str, Tensor]:
@@ -285,7 +285,8 @@ class ReleasedFlow(nn.Module):
         size = squared_norm(velocity)
         forces = constants.laplacian(contract_gradient(operators, gradient), size)
         # The coefficient does not depend on the contracted axis, so it is applied after the contraction.
-        advection = contract_with(mix_components(gradient, self.jacobian.mixing), velocity)
+        mixed = mix_components(gradient, self.jacobian.mixing)
+        advection = contract_with(mixed, velocity)
         forces = torch.addcmul(forces, constants.jacobian_coefficient(size), advection, out=over(forces))
 
         # 3. and 4. Intermediate velocity, and its divergence as the source of the pressure.
@@ -296,8 +297,9 @@ class ReleasedFlow(nn.Module):
 
         # 5. to 7. Pressure, and its gradient.
         pressure = constants.conditions["p"](self._pressure(state["p"], source, constants))
-        slope = constants.pressure_gradient(gradient_of_scalar(operators, pressure), pressure)
-        forces = torch.add(forces, slope, out=over(forces))
+        # Mixing commutes with the gradient, and the pressure is smaller than its gradient.
+        slope = gradient_of_scalar(operators, self.pressure_gradient.mixing(pressure))
+        forces = torch.addcmul(forces, constants.pressure_coefficient(pressure), slope, out=over(forces))
 
         # 8. The increment of the velocity is smoothed; the pressure is a state of the outer solver too.
         change = self.smoothing(forces, operators)
@@ -352,7 +354,7 @@ class _Constants:
     divergence: Layer
     pressure: FoldedMLP
     poisson: Layer
-    pressure_gradient: Layer
+    pressure_coefficient: FoldedMLP
 
 
 def _unchanged(values: Tensor) -> Tensor:

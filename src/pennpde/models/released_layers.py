@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -93,7 +92,7 @@ class EncodedCondition:
     values: Float[Tensor, "prescribed channels"]
 
     def apply(self, field: Float[Tensor, "*space points channels"]) -> Float[Tensor, "*space points channels"]:
-        # Few rows are prescribed: a copy of the field and of those is cheaper than a choice at every entry.
+        # Few rows are prescribed: a copy of the field and then of those is cheaper than a choice at every entry.
         return field.reshape(-1, field.shape[-1]).index_copy(0, self.rows, self.values).reshape(field.shape)
 
 
@@ -362,8 +361,8 @@ def product(matrix: SparseMatrix, dense: Float[Tensor, "columns channels"]) -> F
     Without gradients, in single precision on the CPU, a sum of embeddings does the same with a kernel made for the
     number of channels: 3 times as fast as the sparse library at 48 channels, level with it at 16.
     """
-    fast = dense.device.type == "cpu" and dense.dtype == torch.float32 == matrix.values.dtype
-    if fast and not (torch.is_grad_enabled() and dense.requires_grad):
+    single = dense.device.type == "cpu" and dense.dtype == torch.float32 == matrix.values.dtype
+    if single and not (torch.is_grad_enabled() and dense.requires_grad):
         return torch.embedding_bag(
             dense.contiguous(), matrix.columns, matrix.row_starts, False, 0, False, matrix.values, True
         )[0]
@@ -385,12 +384,8 @@ class ReleasedSolver:
 
     def __call__(self, residual: Callable[[State], State], start: State, sizes: tuple[int, ...]) -> State:
         """Follow the residual from `start`, with one step size for each case (`sizes` points) and unknown."""
-        with np.errstate(all="ignore"):  # a state that runs away does so quietly, as tensors do
-            return self._solve(residual, start, sizes)
-
-    def _solve(self, residual: Callable[[State], State], start: State, sizes: tuple[int, ...]) -> State:
         cases = _Cases(() if self.shared_step_size else sizes)
-        state, steps = dict(start), dict[str, _Numbers]()
+        state, steps = dict(start), dict[str, Any]()
         previous: State = {}
         active: Any = True
         for iteration in range(self.iterations):
@@ -406,14 +401,13 @@ class ReleasedSolver:
                 moved = moved + steps[name] * cases.norm(now) / (cases.norm(values) + 1e-5)
                 state[name] = cases.step(values, now, steps[name])
             previous = current
-            # Written so that NaN goes on, as it does with the authors.
-            active = active & ~((moved < 1e-5) | (moved > self.divergence))
-            if not active.any():
+            active = (moved >= 1e-5) & (moved <= self.divergence) & active
+            if not _any(active):
                 break
         return state
 
 
-def _step_size(last_step: _Numbers, previous: Tensor, current: Tensor, cases: _Cases) -> _Numbers:
+def _step_size(last_step: Any, previous: Tensor, current: Tensor, cases: _Cases) -> Any:
     """|<dh, dR> / (<dR, dR> + 1e-5)| with dh = -last_step * previous residual, which need not be stored."""
     change = current - previous
     below = cases.dot(change, change)
@@ -421,47 +415,51 @@ def _step_size(last_step: _Numbers, previous: Tensor, current: Tensor, cases: _C
     # Where nothing changed by more than 1e-8 anywhere, the authors take a full step. So small a change has a tiny sum
     # of squares, which is known already; only then is the largest change worth looking for.
     still = below <= 1e-16 * change.numel()
-    if still.any():
+    if _any(still):
         still = still & (cases.largest(change) <= 1e-8) & (last_step * cases.largest(previous) <= 1e-8)
-        step = still * 1.0 + ~still * step
+        step = step + still * (1.0 - step)
     return step
-
-
-_Numbers = Tensor | np.ndarray
-"""One number a case. Without gradients in NumPy: PyTorch handles a thousand points in the time of a single number."""
 
 
 @dataclass(frozen=True)
 class _Cases:
-    """Sums over all points, components and channels of each case of a batch, or of all points without sizes."""
+    """Numbers of each case of a batch (of all points together, without sizes) from fields [*space, points, channels].
+
+    They are tensors [cases], and for a single case without gradients plain numbers: PyTorch handles a thousand points
+    in the time that it takes for a tensor of one.
+    """
 
     sizes: tuple[int, ...]
 
-    def dot(self, a: Tensor, b: Tensor) -> _Numbers:
+    def dot(self, a: Tensor, b: Tensor) -> Any:
         if len(self.sizes) < 2:
-            return _numbers(torch.dot(a.reshape(-1), b.reshape(-1)))
-        return _numbers(*[part.sum() for part in (a * b).split(self.sizes, dim=-2)])
+            return self._number(torch.dot(a.reshape(-1), b.reshape(-1)))
+        return torch.stack([part.sum() for part in (a * b).split(self.sizes, dim=-2)])
 
-    def norm(self, values: Tensor) -> _Numbers:
+    def norm(self, values: Tensor) -> Any:
         return self.dot(values.detach(), values.detach()) ** 0.5
 
-    def largest(self, values: Tensor) -> _Numbers:
-        parts = [values] if len(self.sizes) < 2 else values.split(self.sizes, dim=-2)
-        return _numbers(*[part.detach().abs().amax() for part in parts])
+    def largest(self, values: Tensor) -> Any:
+        if len(self.sizes) < 2:
+            return self._number(values.detach().abs().amax())
+        return torch.stack([part.detach().abs().amax() for part in values.split(self.sizes, dim=-2)])
 
-    def ones(self, like: Tensor) -> _Numbers:
-        return _numbers(*[like.new_ones(())] * max(len(self.sizes), 1))
+    def ones(self, like: Tensor) -> Any:
+        return self._number(like.new_ones(())) if len(self.sizes) < 2 else like.new_ones(len(self.sizes))
 
-    def step(self, values: Tensor, direction: Tensor, sizes: _Numbers) -> Tensor:
+    def step(self, values: Tensor, direction: Tensor, sizes: Any) -> Tensor:
         """The state after a step of this size in each case."""
-        if len(self.sizes) < 2 and not isinstance(sizes, Tensor):
-            return torch.sub(values, direction, alpha=sizes.item())
-        at_points = torch.as_tensor(sizes, dtype=values.dtype, device=values.device)
+        if not isinstance(sizes, Tensor):
+            return torch.sub(values, direction, alpha=sizes)
         if len(self.sizes) > 1:
             counts = torch.tensor(self.sizes, device=values.device)
-            at_points = at_points.repeat_interleave(counts, output_size=values.shape[-2])
-        return torch.addcmul(values, direction, at_points[:, None], value=-1)
+            sizes = sizes.repeat_interleave(counts, output_size=values.shape[-2])
+        return torch.addcmul(values, direction, sizes[:, None], value=-1)
+
+    @staticmethod
+    def _number(value: Tensor) -> Any:
+        return value.reshape(1) if torch.is_grad_enabled() else value.item()
 
 
-def _numbers(*each: Tensor) -> _Numbers:
-    return torch.stack(each) if torch.is_grad_enabled() else np.array([number.item() for number in each])
+def _any(condition: bool | Tensor) -> bool:
+    return condition if isinstance(condition, bool) else bool(condition.any())
