@@ -1,0 +1,136 @@
+"""The gradient networks of Table 1, and ours."""
+
+import pytest
+import torch
+from problems import brick, polynomial
+from torch.testing import assert_close
+
+from pennpde.conditions import Case, batch, unbatch
+from pennpde.metrics import mean_squared_error, neumann_squared_error
+from pennpde.models.gradient import CorrectedGradient, gradient_network, reweighted
+from pennpde.operators import Operators
+from pennpde.stack import CaseStack
+from pennpde.testing import assert_equivariant
+
+ROWS = ("nisogcn", "isogcn", "isogcn_of_table_1", "corrected")
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return polynomial((10, 11, 12), seed=1)
+
+
+def error(gradient: torch.Tensor, case: Case) -> float:
+    return float(mean_squared_error(gradient.detach(), case.targets["grad"].to(gradient.dtype), rank=1))
+
+
+def test_the_sizes_are_those_of_the_paper_less_the_bias_that_breaks_equivariance():
+    sizes = {row: sum(p.numel() for p in gradient_network(row).parameters()) for row in ROWS}
+    assert sizes == {"nisogcn": 681 - 1, "isogcn": 674 - 1, "isogcn_of_table_1": 674 - 1, "corrected": 68}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_turns_with_its_mesh(row):
+    assert_equivariant(gradient_network(row).double(), polynomial(), motions=1)
+
+
+def test_untrained_networks_are_the_operators_that_they_are_made_of(case):
+    values, condition, own = case.initial["phi"], case.neumann["phi"], case.operators["phi"]
+    expected = {
+        "nisogcn": own.grad(values, condition.normal_derivative),
+        "isogcn": Operators.on(case.mesh).grad(values),
+        "isogcn_of_table_1": own.grad(values),
+    }
+    for row, gradient in expected.items():
+        assert_close(gradient_network(row).double()(case)["grad"], gradient, atol=1e-5, rtol=0)
+
+
+def test_another_weight_of_the_condition_needs_no_other_matrix(case):
+    values, condition, own = case.initial["phi"], case.neumann["phi"], case.operators["phi"]
+    plain = own.grad(values, condition.normal_derivative)
+    for ratio in (0.0, 0.3, 7.0):
+        other = Operators.on(case.mesh, ("boundary",), neumann_weight=10.0 * ratio)
+        expected = other.grad(values, condition.normal_derivative)
+        assert_close(reweighted(plain, condition.normal_derivative, condition, own, ratio), expected)
+
+
+def test_without_normals_and_with_but_unanswered_the_baselines_are_as_bad_as_measured(case):
+    """The order of the table's rows: the paper's baseline is far worse than IsoGCN itself."""
+    found = {row: error(gradient_network(row)(case)["grad"], case) for row in ROWS}
+    assert found["corrected"] < found["nisogcn"] < found["isogcn"] < found["isogcn_of_table_1"]
+    assert found["corrected"] < 0.2 * found["nisogcn"]
+
+
+def test_ours_fulfils_the_neumann_condition_to_round_off_before_and_after_training(case):
+    network = gradient_network().double()
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(3):
+        gradient = network(case)["grad"]
+        assert float(neumann_squared_error(gradient.detach(), case.neumann["phi"]).amax()) < 1e-24
+        optimiser.zero_grad()
+        mean_squared_error(gradient, case.targets["grad"], rank=1).backward()
+        optimiser.step()
+
+
+def with_strength(rounds: int, strength: float) -> CorrectedGradient:
+    network = CorrectedGradient(rounds).double()
+    with torch.no_grad():
+        network.strength.layers[-1].weight.zero_()
+        network.strength.layers[-1].bias.fill_(strength)
+    return network
+
+
+def test_the_trapezoidal_rule_is_exact_on_quadratic_fields():
+    mesh = brick((4, 5, 3))
+    x = mesh.points - mesh.points.mean(dim=0)
+    form = torch.randn(3, 3, dtype=torch.float64)
+    gradient = x @ (form + form.T)
+    normal_derivative = (mesh.normals * gradient).sum(dim=1)
+    case = Case(mesh, initial={"phi": ((x @ form) * x).sum(dim=1)}, neumann={"phi": {"boundary": normal_derivative}})
+    with torch.no_grad():
+        errors = [float((with_strength(rounds, 0.5)(case)["grad"] - gradient).abs().amax()) for rounds in (1, 40, 160)]
+    assert errors[0] > 1e-2
+    assert errors[1] < 0.1 * errors[0]
+    assert errors[2] < 1e-3 * errors[0]
+
+
+def test_a_batch_gives_what_its_cases_give_one_by_one():
+    cases = [polynomial((4, 5, 6), seed=1), polynomial((6, 4, 4), seed=2)]
+    for row in ROWS:
+        network = gradient_network(row).double()
+        with torch.no_grad():
+            together = unbatch(network(batch(cases)), batch(cases))
+            for joint, case in zip(together, cases, strict=True):
+                assert_close(joint["grad"], network(case)["grad"], atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_training_step_lowers_the_loss(row, case):
+    network = gradient_network(row)
+    target = case.targets["grad"].float()
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-4)
+    before = mean_squared_error(network(case)["grad"], target, rank=1)
+    before.backward()
+    optimiser.step()
+    assert float(mean_squared_error(network(case)["grad"], target, rank=1).detach()) < float(before.detach())
+
+
+def test_a_stack_without_meshes_takes_positions_from_a_feature():
+    case = polynomial()
+    network = gradient_network()
+    with pytest.raises(KeyError, match=r"features=.*position"):
+        network(CaseStack.of([case, case]).batch(torch.tensor([0, 1]))[0])
+    placed = Case(
+        case.mesh,
+        initial=case.initial,
+        neumann=case.neumann,
+        features={"position": case.mesh.points - case.mesh.points.mean(dim=0)},
+    )
+    stacked, _ = CaseStack.of([placed, placed]).batch(torch.tensor([0, 1]))
+    with torch.no_grad():
+        assert_close(network(stacked)["grad"][: case.number_of_points], network(case)["grad"], atol=1e-4, rtol=1e-4)
