@@ -159,6 +159,12 @@ def smooth_gradient(x: Tensor) -> Tensor:
     return torch.autograd.grad(smooth(x).sum(), x)[0]
 
 
+def smooth_hessian(x: Tensor) -> Tensor:
+    x = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(smooth(x).sum(), x, create_graph=True)
+    return torch.stack([torch.autograd.grad(g.sum(), x, retain_graph=True)[0] for g in gradient.T], dim=1)
+
+
 def smooth_laplacian(x: Tensor) -> Tensor:
     return -3 * torch.sin(2 * x[:, 0] + 0.3) * torch.exp(x[:, 1]) + 6 * x[:, -1]
 
@@ -181,6 +187,7 @@ def errors(mesh: Mesh, neumann: bool = False) -> dict[str, Tensor]:
         "grad": (operators.grad(smooth(x), given) - gradient).norm(dim=1),
         "div": operators.div(gradient) - smooth_laplacian(x),
         "laplacian": operators.laplacian(smooth(x), given) - smooth_laplacian(x),
+        "hessian": (operators.hessian(smooth(x), given) - smooth_hessian(x)).flatten(1).norm(dim=1),
     }
 
 
@@ -203,7 +210,7 @@ def test_inside_a_regular_or_smoothly_bent_mesh_all_operators_are_of_second_orde
     for size in sizes:
         mesh = shape(walled(kind, size))
         found.append({name: rms(error[inside(mesh)]) for name, error in errors(mesh).items()})
-    for name in ("grad", "div", "laplacian"):
+    for name in ("grad", "div", "laplacian", "hessian"):
         assert order([each[name] for each in found], sizes) > 1.7, name
 
 

@@ -6,8 +6,23 @@ derivative with weight w. The fit is one small moment matrix a point:
     M_i = sum_j r_ij r_ij^T / |r_ij|^2 + w n_i n_i^T          r_ij = x_j - x_i
     (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
 
-It is exact on linear fields. Axes: points first, the axis of the derivative directly after them, feature channels last:
-`grad(u)[p, j, i]` is the derivative of u_i by x_j.
+Axes: points first, the axis of the derivative directly after them, feature channels last: `grad(u)[p, j, i]` is the
+derivative of u_i by x_j. All operators are equivariant under rotation, reflection and translation.
+
+How exact they are (h is the distance of points; each line is a test):
+
+- grad and div are exact on linear fields, on any mesh and up to the boundary; on a Neumann boundary given the matching
+  normal derivative (for div that of the vector, which otherwise counts as zero there).
+- Inside a regular or smoothly bent mesh, grad, div, laplacian and hessian are of second order.
+- At the boundary, and inside a mesh whose points are jittered at random, grad and div are of first order. A prescribed
+  normal derivative makes the error on the boundary smaller, not its order higher.
+- The laplacian is div of grad, a fit of a fit: where the gradient's error is as rough as the mesh, one more division by
+  h leaves an error that does not shrink with h. Inside a jittered mesh it is proportional to the jitter; on the
+  boundary and next to it, it is of order one. It stays bounded: where the boundary alone is rough, the root of its mean
+  square over the mesh falls with h^1/2.
+- Averaged against a smooth function over a jittered mesh, these errors nearly cancel: the mean of the gradient is of
+  second order, and the mean of the laplacian falls about with h, down to a bias that grows with the fourth power of the
+  jitter (some 0.05 % of the laplacian at a jitter of 0.2 h, 1 % at 0.4 h).
 """
 
 from __future__ import annotations
@@ -112,12 +127,14 @@ class Operators:
         rows, columns = graph.rows, graph.columns
 
         # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
-        # through than gathered in threes.
+        # through than gathered in threes. And in place where autograd does not mind: fresh memory costs more than sums.
         at_points = points.T.contiguous()
-        offsets = [x.index_select(0, columns) - x.index_select(0, rows) for x in at_points]
-        squares = torch.stack([offset * offset for offset in offsets]).sum(dim=0)
+        offsets = [x.index_select(0, columns).sub_(x.index_select(0, rows)) for x in at_points]
+        squares = offsets[0] * offsets[0]
+        for offset in offsets[1:]:
+            squares.addcmul_(offset, offset)
         # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
-        squares = squares.index_fill(0, graph.diagonal, 1.0)
+        squares.index_fill_(0, graph.diagonal, 1.0)
         directions = [offset / squares for offset in offsets]
 
         moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
@@ -136,9 +153,9 @@ class Operators:
         for k in range(space):
             weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
             for m in range(1, space):
-                weight = weight + inverse[:, k, m].index_select(0, rows) * directions[m]
-            diagonal = points.new_zeros(number).index_add(0, rows, weight)
-            weights.append(weight.index_copy(0, graph.diagonal, -diagonal).to(dtype or points.dtype))
+                weight.addcmul_(inverse[:, k, m].index_select(0, rows), directions[m])
+            total = points.new_zeros(number).index_add(0, rows, weight)
+            weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
         del directions
         return cls._from_weights(graph, weights, inverse, lift)
 
@@ -397,14 +414,18 @@ class PointGraph:
 
     def tall(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
         """Values in the order of the gradient's matrix, in which row (i, k) holds the entries of axis k."""
-        counts = np.diff(self.starts)
-        first = torch.from_numpy(np.arange(self.starts[-1]) + np.repeat((self.space - 1) * self.starts[:-1], counts))
-        step = torch.from_numpy(np.repeat(counts, counts))
-        merged = per_axis[0].new_empty(self.space * len(first))
-        for values in per_axis:
-            merged.index_copy_(0, first, values)
-            first = first + step  # not in place: autograd keeps the old one
+        merged = per_axis[0].new_empty(self.space * len(self.rows))
+        for places, values in zip(self._tall_places, per_axis, strict=True):
+            merged.index_copy_(0, places, values)
         return merged
+
+    @cached_property
+    def _tall_places(self) -> list[Tensor]:
+        counts = np.diff(self.starts)
+        first = torch.from_numpy(np.repeat((self.space - 1) * self.starts[:-1], counts))
+        first += torch.arange(len(first))
+        step = torch.from_numpy(np.repeat(counts, counts))
+        return [first + axis * step for axis in range(self.space)]
 
     def wide(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
         """Values in the order of the divergence's matrix, in which row i holds all axes of each entry side by side."""
