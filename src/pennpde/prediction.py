@@ -1,7 +1,7 @@
 """From a user's case to fields with a certificate: what the network wants and the user did not give is worked out.
 
 For a flow that is the distance from the walls, the potential flow to start from, and units in which the inlet has width
-and speed one; for advection and diffusion the distance from the prescribed values.
+and speed one; for advection and diffusion the distance from the prescribed values, and units in which they are one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from torch import Tensor
 from pennpde.certificate import Certificate, certify
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
-from pennpde.models.flow import DURATION
 from pennpde.network import PENN
 from pennpde.potential import potential_flow
 from pennpde.ranges import Ranges
-from pennpde.similarity import Units, inlet_units
+from pennpde.similarity import Units, inlet_units, transport_units
+
+FLOW, TRANSPORT = {"u", "p"}, {"T"}
+"""The unknowns of the equations that this module knows how to prepare; any other case is taken as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +31,38 @@ class Outcome:
     case: Case
     """The user's case with what was added to it."""
     fields: dict[str, Tensor]
+    """In the precision of the case. Several output times are a trailing axis."""
     certificate: Certificate
     seconds: dict[str, float]
-    """Preparing (distances, potential flow), assembling operators, and the network itself."""
-    time: float | None
-    """For a flow, the time after the start that the fields belong to, in the user's units."""
+    """Preparing (distances, potential flow), assembling operators, the network itself, and the certificate."""
+    times: tuple[float, ...]
+    """When after the start the fields hold, in the user's units."""
     units: Units | None
 
+    @property
+    def time(self) -> float:
+        return self.times[-1]
+
+    @property
+    def last(self) -> dict[str, Tensor]:
+        """The fields at the last of the times."""
+        return {
+            name: values[..., -1] if values.ndim > self.case.initial[name].ndim else values
+            for name, values in self.fields.items()
+        }
+
     def mesh(self) -> Mesh:
-        """The mesh with the predicted fields attached, ready to be saved."""
-        return self.case.mesh.with_fields(self.fields)
+        """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each by its time.
+
+        A file has no axis of times beside that of components: four times of a scalar would look like a tensor.
+        """
+        series = {
+            f"{name}_{moment:.6g}": values[..., place]
+            for name, values in self.fields.items()
+            if values.ndim > self.case.initial[name].ndim
+            for place, moment in enumerate(self.times)
+        }
+        return self.case.mesh.with_fields(self.last | series)
 
 
 def predict(model: PENN, case: Case, ranges: Ranges | None = None, units: Units | None = None) -> Outcome:
@@ -48,49 +72,82 @@ def predict(model: PENN, case: Case, ranges: Ranges | None = None, units: Units 
         model: A trained network.
         case: Mesh, conditions and parameters.
         ranges: What the network was trained on; the certificate warns outside of it.
-        units: For a flow, the length and speed that count as one; by default those of the inlet.
+        units: What counts as one; by default, see `units_of`.
     """
     begin = time.perf_counter()
-    missing = model.equation.unknowns.keys() - case.initial.keys()
-    if missing:
-        raise ValueError(
-            f"The network solves for {sorted(model.equation.unknowns)}, but the case has no {sorted(missing)}: its "
-            f"unknowns are {sorted(case.initial)}."
-        )
-    is_flow = model.equation.unknowns.keys() == {"u", "p"}
-    case = complete_flow(case) if is_flow else complete_transport(case)
-    units = (units or inlet_units(case)) if is_flow else None
+    _check(model, case)
+    case = completed(case)
+    units = units or units_of(case)
     scaled = units.dimensionless(case) if units is not None else case
     prepared = time.perf_counter()
     parameter = next(model.parameters())
     ready = scaled.to(parameter.dtype, parameter.device)
+    _ = ready.operators
     assembled = time.perf_counter()
     with torch.inference_mode():
         prediction = model.solve(ready)
+        # To the CPU within the time that is measured: a GPU is done when its numbers have arrived.
+        fields = {name: values.to(case.initial[name]) for name, values in prediction.fields.items()}
     done = time.perf_counter()
-    certificate = certify(prediction, scaled, ranges)
-    fields = {name: values.cpu() for name, values in prediction.fields.items()}
+    fields = {name: values.clone() for name, values in fields.items()}  # free of inference mode
     if units is not None:
-        # Multiplied back the last bit of a prescribed value may be off: put the user's own numbers in place.
-        fields = {name: case.dirichlet[name].apply(values) for name, values in units.physical(fields).items()}
+        fields = units.physical(fields)
+    if model.fulfils_dirichlet:
+        # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
+        fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+    certificate = certify(prediction, case, ranges, fields=fields, compared=scaled)
     return Outcome(
         case=case,
         fields=fields,
         certificate=certificate,
-        seconds={"prepare": prepared - begin, "operators": assembled - prepared, "network": done - assembled},
-        time=DURATION * units.time if units is not None else None,
+        seconds={
+            "prepare": prepared - begin,
+            "operators": assembled - prepared,
+            "network": done - assembled,
+            "certificate": time.perf_counter() - done,
+        },
+        times=tuple(
+            (step + 1) * model.time_step * (1.0 if units is None else units.time) for step in range(model.steps)
+        ),
         units=units,
     )
 
 
+def units_of(case: Case, length: float | None = None, speed: float | None = None) -> Units | None:
+    """The units in which a network sees a case, with the length and the speed that count as one if given.
+
+    A flow has those of its inlet, a transported temperature those of its prescribed values; any other case has none.
+    """
+    if case.initial.keys() == FLOW:
+        return inlet_units(case, length, speed)
+    if case.initial.keys() == TRANSPORT:
+        return transport_units(case, length, speed)
+    if length is not None or speed is not None:
+        raise ValueError(
+            f"A reference length or speed was given, but of {sorted(case.initial)} it is not known how they depend on "
+            "units: only flows (u, p) and temperatures (T) can be rescaled."
+        )
+    return None
+
+
+def completed(case: Case) -> Case:
+    """The case with everything that the networks of its equation want to know."""
+    if case.initial.keys() == FLOW:
+        return complete_flow(case)
+    return complete_transport(case) if case.initial.keys() == TRANSPORT else case
+
+
 def complete_flow(case: Case) -> Case:
-    """The flow case with wall distance and, where it starts from rest, potential flow."""
-    if "viscosity" not in case.parameters:
+    """The flow case with wall distance and, where no flow is given to start from, potential flow."""
+    viscosity = case.parameters.get("viscosity")
+    if viscosity is None:
         raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
+    if not float(viscosity) > 0:
+        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
     if not bool(case.dirichlet["p"].mask.any()):
         raise ValueError(
             "No pressure is prescribed anywhere, so its level is undetermined. Prescribe p on the outlet, as "
-            "dirichlet={'p': {'outlet': 0.0}}."
+            "dirichlet={'p': {'outlet': 0.0}}, or at a single point."
         )
     if "wall_distance" not in case.features:
         condition = case.dirichlet["u"]
@@ -102,17 +159,39 @@ def complete_flow(case: Case) -> Case:
             raise ValueError("The flow has no walls: the velocity is prescribed as zero at single points only.")
         distance = walls.distance_to(["no-slip wall"])
         case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
-    if not bool(case.initial["u"].any()):
+    if _is_uniform(case.initial["u"][~case.dirichlet["u"].mask]):
         case = replace(case, initial={**case.initial, "u": potential_flow(case)})
     return case
 
 
 def complete_transport(case: Case) -> Case:
     """The case of a transported scalar with the distance from its prescribed values."""
-    if "inlet_distance" in case.features or "T" not in case.initial:
+    if "inlet_distance" in case.features:
         return case
     held = case.dirichlet["T"].mask.numpy()
     if not held.any():
         raise ValueError("T is prescribed nowhere; the network needs a patch with a prescribed temperature.")
     distance = case.mesh.with_patches({"prescribed": held}).distance_to(["prescribed"])
     return replace(case, features={**case.features, "inlet_distance": distance.to(case.initial["T"])})
+
+
+def _check(model: PENN, case: Case) -> None:
+    if case.initial.keys() != model.equation.unknowns.keys():
+        raise ValueError(
+            f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "
+            f"{', '.join(sorted(case.initial))}. Choose another network, or give just these."
+        )
+    for name, rank in model.equation.unknowns.items():
+        if case.initial[name].ndim - 1 != rank:
+            kinds = ("a scalar", "a vector", "a tensor")
+            raise ValueError(
+                f"{name} is {kinds[case.initial[name].ndim - 1]} in the case, but {kinds[rank]} for the network. Its "
+                "initial field decides: a number is a scalar, a list of numbers a vector."
+            )
+    if len(case.sizes) > 1:
+        raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
+
+
+def _is_uniform(velocity: Tensor) -> bool:
+    """Whether a start is the same everywhere: a first guess, as OpenFOAM's cases have it, not a flow."""
+    return len(velocity) == 0 or bool((velocity == velocity[0]).all())
