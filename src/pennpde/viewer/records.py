@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -27,35 +27,45 @@ def record_of(
 
     Args:
         mesh: A plane mesh.
-        fields: By name, [points] or [points, 2].
+        fields: By name, [points] or [points, 2]. None at all shows the mesh alone.
         limits: Of the colours, by the name of a component such as "|u|"; by default each field's own.
     """
-    shown: dict[str, np.ndarray] = {}
-    velocity = None
-    for name, values in fields.items():
-        array = values.detach().cpu().numpy().astype(np.float32)
-        if array.ndim == 1:
-            shown[name] = array
-            continue
-        shown[f"|{name}|"] = np.linalg.norm(array, axis=1)
-        parts = {f"{name}_{axis}": array[:, k] for k, axis in enumerate("xy")}
-        shown |= parts
-        velocity = velocity or list(parts)
+    shown, velocity = _components(fields)
     return {
         "points": _packed(mesh.points.numpy(), np.float32),
         "triangles": _packed(triangles(mesh), np.uint32),
         "edges": _packed(_cell_edges(mesh), np.uint32),
-        "fields": {
-            name: {
-                "values": _packed(values, np.float32),
-                "colours": _colours_of(name),
-                "limits": list((limits or {}).get(name) or _limits(name, values)),
-            }
-            for name, values in shown.items()
-        },
+        "fields": {name: _entry(values, _colours_of(name), (limits or {}).get(name)) for name, values in shown.items()},
         "velocity": velocity,
         "colours": {name: _colour_table(name) for name in (SEQUENTIAL, DIVERGING, ERROR)},
     }
+
+
+def with_comparison(
+    record: Mapping[str, Any], fields: Mapping[str, Tensor], truth: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """The record with the truth and the size of the error as further fields, such as "truth p" and "error p".
+
+    Prediction and truth share the truth's limits: the same colour means the same value.
+    """
+    ours, _ = _components(fields)
+    theirs, velocity = _components(truth)
+    difference, _ = _components({name: fields[name] - values.to(fields[name]) for name, values in truth.items()})
+    entries = dict(record["fields"])
+    for name, values in theirs.items():
+        limits = _limits(values, _colours_of(name))
+        entries[name] = _entry(ours[name], _colours_of(name), limits)
+        entries[f"truth {name}"] = _entry(values, _colours_of(name), limits)
+        if velocity:
+            entries[f"truth {name}"]["velocity"] = [f"truth {part}" for part in velocity]
+    for name in theirs:
+        entries[f"error {name}"] = _entry(np.abs(difference[name]), ERROR)
+    return {**record, "fields": entries}
+
+
+def with_segments(record: Mapping[str, Any], pieces: Iterable[np.ndarray]) -> dict[str, Any]:
+    """The record with pieces of the boundary to point at, each given by the points of its edges [edges, 2]."""
+    return {**record, "segments": [_packed(edges, np.uint32) for edges in pieces]}
 
 
 def write_page(
@@ -78,18 +88,41 @@ def _packed(values: np.ndarray, kind: type) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 
 
+def _components(fields: Mapping[str, Tensor]) -> tuple[dict[str, np.ndarray], list[str] | None]:
+    """Magnitudes and components by name, and the names of the first vector's components."""
+    shown: dict[str, np.ndarray] = {}
+    velocity = None
+    for name, values in fields.items():
+        array = values.detach().cpu().numpy().astype(np.float64)
+        if array.ndim == 1:
+            shown[name] = array
+            continue
+        shown[f"|{name}|"] = np.linalg.norm(array, axis=1)
+        parts = {f"{name}_{axis}": array[:, k] for k, axis in enumerate("xy")}
+        shown |= parts
+        velocity = velocity or list(parts)
+    return shown, velocity
+
+
+def _entry(values: np.ndarray, colours: str, limits: Sequence[float] | None = None) -> dict[str, Any]:
+    with np.errstate(over="ignore"):  # a solver that diverged knows no bounds
+        packed = _packed(values, np.float32)
+    return {"values": packed, "colours": colours, "limits": list(limits or _limits(values, colours))}
+
+
 def _colours_of(name: str) -> str:
-    if "error" in name:
-        return ERROR
     return SEQUENTIAL if name.startswith("|") else DIVERGING
 
 
-def _limits(name: str, values: np.ndarray) -> tuple[float, float]:
-    if _colours_of(name) != DIVERGING:
-        return float(values.min()), float(values.max())
-    # A percentile, because pressure peaks at re-entrant corners and would bleach the rest.
-    largest = float(np.percentile(np.abs(values), 99.5)) or 1.0
-    return -largest, largest
+def _limits(values: np.ndarray, colours: str) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return 0.0, 1.0
+    if colours == DIVERGING:
+        # A percentile, because pressure peaks at re-entrant corners and would bleach the rest.
+        largest = float(np.percentile(np.abs(finite), 99.5)) or 1.0
+        return -largest, largest
+    return float(finite.min()), float(finite.max())
 
 
 def _cell_edges(mesh: Mesh) -> np.ndarray:

@@ -1,0 +1,136 @@
+"""The boundary of a plane mesh in pieces that a person can point at: inlet, outlet, wall.
+
+Exterior facets that follow each other without a corner and belong to the same patch of the file make a segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int64
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from pennpde.mesh import Mesh
+
+Role = Literal["wall", "inlet", "outlet"]
+ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet")
+CORNER = np.deg2rad(30.0)
+MOST_SEGMENTS = 200
+
+_NAMES: dict[Role, tuple[str, ...]] = {
+    "inlet": ("inlet", "inflow", "entrance"),
+    "outlet": ("outlet", "outflow", "exit"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A piece of the boundary.
+
+    Attributes:
+        facets: Indices into `Mesh.facets`.
+        place: Where it lies, in words.
+        length: Of all its facets together.
+        patch: The patch of the mesh that it belongs to.
+    """
+
+    facets: Int64[np.ndarray, " facets"]
+    place: str
+    length: float
+    patch: str | None
+
+    @property
+    def role(self) -> Role:
+        """What the name of its patch says it is."""
+        name = (self.patch or "").lower()
+        for role, words in _NAMES.items():
+            if any(word in name for word in words):
+                return role
+        return "wall"
+
+
+def segments(mesh: Mesh, corner: float = CORNER) -> list[Segment]:
+    """The boundary of a plane mesh in segments, from left to right.
+
+    Args:
+        mesh: A plane mesh.
+        corner: The least angle, in radians, by which the boundary turns at a corner.
+    """
+    edges = edges_of(mesh)
+    label = np.full(len(edges), -1)
+    names = list(mesh.patches)
+    for number, name in enumerate(names):
+        facets = mesh.patches[name].facets
+        label[facets[label[facets] < 0]] = number
+    first, second = _followers(edges)
+    normals = mesh.facet_normals.numpy()
+    turn = np.arccos(np.clip((normals[first] * normals[second]).sum(axis=1), -1.0, 1.0))
+    together = (turn < corner) & (label[first] == label[second])
+    graph = coo_array(
+        (np.ones(together.sum(), bool), (first[together], second[together])), shape=(len(edges), len(edges))
+    )
+    number, owner = connected_components(graph, directed=False)
+    if number > MOST_SEGMENTS:
+        raise ValueError(
+            f"The boundary has {number} segments between its corners, too many to choose from on a page. Name the "
+            "patches in the file, or use `penn predict` with a case file."
+        )
+    pieces = [np.flatnonzero(owner == piece) for piece in range(number)]
+    pieces.sort(key=lambda facets: tuple(mesh.points.numpy()[edges[facets]].mean(axis=(0, 1)).round(9)))
+    return [
+        Segment(
+            facets,
+            _place(mesh, edges[facets]),
+            float(mesh.facet_areas[facets].norm(dim=1).sum()),
+            names[label[facets[0]]] if label[facets[0]] >= 0 else None,
+        )
+        for facets in pieces
+    ]
+
+
+def with_roles(mesh: Mesh, pieces: Sequence[Segment], roles: Sequence[Role]) -> Mesh:
+    """The mesh with the patches inlet, outlet and wall, as far as any segment has that role."""
+    edges = edges_of(mesh)
+    chosen = {
+        role: np.concatenate([piece.facets for piece, own in zip(pieces, roles, strict=True) if own == role])
+        for role in ROLES
+        if role in roles
+    }
+    return mesh.with_patch_facets({role: edges[facets] for role, facets in chosen.items()})
+
+
+def edges_of(mesh: Mesh) -> Int64[np.ndarray, "facets 2"]:
+    """The points of each exterior facet of a plane mesh."""
+    if mesh.space != 2:
+        raise ValueError(f"Only a plane mesh has a boundary of edges; this one has {mesh.space} dimensions.")
+    return mesh.facets.connectivity.reshape(-1, 2)
+
+
+def _followers(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of facets that meet at a point where no others do."""
+    ends = edges.reshape(-1)
+    order = np.argsort(ends, kind="stable")
+    _, start, count = np.unique(ends[order], return_index=True, return_counts=True)
+    pairs = start[count == 2]
+    return order[pairs] // 2, order[pairs + 1] // 2
+
+
+def _place(mesh: Mesh, edges: np.ndarray) -> str:
+    points, count = np.unique(edges, return_counts=True)
+    positions = mesh.points.numpy()[points]
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    nearness = 1e-6 * float(np.ptp(mesh.points.numpy(), axis=0).max())
+    for axis, other in ((0, 1), (1, 0)):
+        if high[axis] - low[axis] <= nearness:
+            names = "xy"
+            return f"{names[axis]} = {low[axis]:.4g}, {names[other]} from {low[other]:.4g} to {high[other]:.4g}"
+    ends = positions[count == 1]
+    if len(ends) != 2:
+        centre = (low + high) / 2
+        return f"closed, around ({centre[0]:.4g}, {centre[1]:.4g})"
+    (a, b), (c, d) = sorted(map(tuple, ends))
+    return f"({a:.4g}, {b:.4g}) to ({c:.4g}, {d:.4g})"

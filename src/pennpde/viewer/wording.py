@@ -1,0 +1,127 @@
+"""A prediction in rows of words for the page: the network, what the certificate measured, errors against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pennpde import metrics
+from pennpde.certificate import Certificate
+from pennpde.checkpoints import Config
+from pennpde.prediction import Outcome
+
+
+def about(name: str, config: Config | None) -> list[dict[str, str]]:
+    """Which network this is and how it was trained, in rows of words."""
+    if config is None:
+        return [_row("Network", name), _row("Training", "unknown: the network has no configuration")]
+    rows = [_row("Network", name), _row("Size", f"{config.parameters:,} parameters")]
+    arguments = ", ".join(f"{key} {value}" for key, value in config.arguments.items())
+    if arguments:
+        rows.append(_row("Settings", arguments))
+    training, dataset = config.training, config.dataset
+    if not training and not config.row:
+        rows.append(_row("Training", "none: its weights are where training would start"))
+        return rows
+    count = f"{dataset['train']} cases" if "train" in dataset else "an unnamed number of cases"
+    rows.append(_row("Trained on", f"{count} of {dataset.get('kind', 'an unnamed dataset')}"))
+    how = [f"{training[key]:.0f} {key}" for key in ("epochs", "minutes") if isinstance(training.get(key), int | float)]
+    if training.get("device"):
+        how.append(f"on {training['device']}")
+    if training.get("finished") is False:
+        how.append("not finished")
+    if config.row:
+        rows.append(_row("Experiment", config.row))
+    if how:
+        rows.append(_row("Training", ", ".join(how)))
+    for split, errors in config.metrics.items():
+        if isinstance(errors, Mapping):
+            numbers = ", ".join(f"{key} {value:.2e}" for key, value in errors.items() if isinstance(value, int | float))
+            if numbers:
+                rows.append(_row(f"Error, {split}", numbers))
+    return rows
+
+
+def facts(outcome: Outcome) -> list[str]:
+    case = outcome.case
+    words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
+    if outcome.units is not None:
+        reynolds = outcome.units.length * outcome.units.speed / float(case.parameters["viscosity"])
+        words.append(f"Re {reynolds:.4g}")
+    words.append(f"t = {outcome.time:.3g}")
+    return words
+
+
+def _row(label: str, value: str, level: str = "", note: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "level": level, "note": note}
+
+
+def measures(certificate: Certificate) -> list[dict[str, Any]]:
+    """The certificate's measures, each with a level: good, bad, or none where only a person can judge."""
+    rows: list[dict[str, Any]] = []
+    for name, error in certificate.dirichlet.items():
+        exact = error == 0
+        rows.append(
+            _row(
+                f"Prescribed {name}",
+                "exact" if exact else f"{error:.1e}",
+                "good" if exact else "bad",
+                "largest deviation from a prescribed value",
+            )
+        )
+    if certificate.flux is not None:
+        flux = certificate.flux
+        balanced = flux.imbalance <= 0.05
+        rows.append(
+            _row(
+                "Inflow, outflow",
+                f"{flux.inward:.4g}, {flux.outward:.4g}",
+                "good" if balanced else "bad",
+                f"they differ by {100 * flux.imbalance:.2g} %",
+            )
+        )
+    if certificate.divergence is not None:
+        beside = certificate.divergence_of_truth
+        rows.append(
+            _row(
+                "Divergence",
+                f"{certificate.divergence:.1e}",
+                note="share of a cell's throughput" + ("" if beside is None else f"; the truth's own: {beside:.1e}"),
+            )
+        )
+    rows += [
+        _row(f"Normal derivative of {name}", f"{error:.1e}", note="root mean square of its deviation")
+        for name, error in certificate.neumann.items()
+    ]
+    history = [value for each in certificate.residuals for value in each]
+    if history:
+        level = "bad" if certificate.diverged else "good" if certificate.converged else ""
+        how = "diverged" if certificate.diverged else "converged" if certificate.converged else "as many as in training"
+        row = _row(
+            "Solver residual", f"{history[0]:.1e} → {history[-1]:.1e}", level, f"{len(history)} iterations, {how}"
+        )
+        rows.append({**row, "history": _line(history)})
+    return rows
+
+
+def _line(values: Sequence[float]) -> str:
+    """Points of an SVG polyline, 100 wide and 24 high, with a logarithmic scale."""
+    logs = torch.tensor(values, dtype=torch.float64).clamp_min(1e-300).log10()
+    logs = logs[torch.isfinite(logs)]
+    if len(logs) < 2:
+        return ""
+    span = float(logs.amax() - logs.amin()) or 1.0
+    heights = (22 - 20 * (logs - logs.amin()) / span).tolist()
+    return " ".join(f"{100 * k / (len(heights) - 1):.1f},{height:.1f}" for k, height in enumerate(heights))
+
+
+def errors(outcome: Outcome) -> list[dict[str, Any]]:
+    rows = []
+    for name, target in outcome.case.targets.items():
+        prediction = outcome.fields[name]
+        square = metrics.mean_squared_error(prediction, target.to(prediction), prediction.ndim - 1)
+        share = 100 * float(metrics.relative_l2(prediction, target.to(prediction), outcome.case.mesh.point_volumes))
+        rows.append(_row(f"Error of {name}", f"{share:.3g} %", note=f"of its size; mean square {float(square):.2e}"))
+    return rows
