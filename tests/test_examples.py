@@ -1,0 +1,46 @@
+"""The examples run, and show what they say."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_a_normal_derivative_improves_the_gradient_on_a_mesh(tmp_path, capsys):
+    errors = load("operators_on_a_mesh").main(tmp_path)
+    assert errors["of a linear field"] < 1e-12
+    assert errors["with the normal derivative"] < 0.7 * errors["without the normal derivative"]
+    assert (tmp_path / "beam.vtu").stat().st_size > 1000
+    assert "beam.vtu" in capsys.readouterr().out
+
+
+def test_your_own_equation_solves_burgers_crudely_and_learns(capsys):
+    error = load("your_own_equation").main(steps=10, cases=8)
+    told = [float(line.rsplit(maxsplit=1)[-1]) for line in capsys.readouterr().out.splitlines()]
+    assert len(told) == 3
+    nothing, before, after = told
+    assert after == pytest.approx(error, abs=1e-3)
+    assert before < 0.6 * nothing
+    assert after < before
+
+
+def test_the_walls_of_your_own_equation_are_exact():
+    import pennpde as penn
+    from pennpde.testing import assert_dirichlet, assert_equivariant
+
+    example = load("your_own_equation")
+    network = penn.PENN(example.Burgers(width=4), width=4, time_step=example.TIME)
+    assert_dirichlet(network, example.random_case(0))
+    assert_equivariant(network.double(), example.random_case(0), motions=1)
