@@ -41,6 +41,9 @@ class Config:
     """The builder's arguments."""
     row: str = ""
     """The experiment's row that trained it."""
+    title: str = ""
+    paper: str = ""
+    """The row of the paper's tables to compare with."""
     dataset: Mapping[str, Any] = field(default_factory=dict)
     """Kind, hash and number of cases of each split."""
     seed: int | None = None

@@ -66,6 +66,8 @@ class TrainingResult:
     scales: Mapping[str, float]
     dataset: str
     """A hash of the training and validation cases."""
+    is_main: bool = True
+    """Whether this process is the one that writes files; only of several does it matter."""
 
     @property
     def finished(self) -> bool:
@@ -258,6 +260,7 @@ class _Run:
             description=self.steps.description,
             scales=self.scales,
             dataset=self.dataset,
+            is_main=self.processes.is_main,
         )
 
     def save(self) -> None:

@@ -1,0 +1,107 @@
+"""`penn evaluate`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pennpde.cli.conventions import Output
+
+EXAMPLES = [
+    "penn evaluate flow data/flow",
+    "penn evaluate runs/flow data/flow --split test --transformed --json > records/flow_moved.json",
+    "penn evaluate flow data/flow --threads 4 --precision float64 --pictures pictures",
+]
+
+
+def run(
+    output: Output,
+    model: Annotated[
+        str, typer.Argument(help="A network that comes with penn, or the folder of one of yours.", show_default=False)
+    ],
+    dataset: Annotated[Path, typer.Argument(help="Folder of a dataset.", show_default=False)],
+    split: Annotated[str, typer.Option(help="Part of the dataset.")] = "test",
+    transformed: Annotated[
+        bool, typer.Option("--transformed", help="Rotate or reflect, and shift, every case at random first.")
+    ] = False,
+    threads: Annotated[int, typer.Option(min=1, help="On a CPU; the paper measures on one.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Forward calls a case; the fastest counts.")] = 1,
+    precision: Annotated[Literal["float32", "float64"], typer.Option(help="Of the network.")] = "float32",
+    device: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
+    limit: Annotated[int | None, typer.Option(min=1, help="The first cases alone.", show_default=False)] = None,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="Folder for pictures of the cases with the smallest, median, largest error."),
+    ] = None,
+) -> dict[str, Any]:
+    """Measure a network on a test set: errors as the paper defines them, conditions, time per case."""
+    import torch
+
+    from pennpde.checkpoints import config_of, load_pretrained
+    from pennpde.datasets import storage
+    from pennpde.evaluation import evaluate
+    from pennpde.experiments import dataset_hash
+
+    network = load_pretrained(model, dtype=getattr(torch, precision), device=device)
+    config = config_of(network)
+    assert config is not None
+    manifest = storage.read_manifest(dataset)
+    cases = storage.read(dataset, split)[:limit]
+    about = {
+        "model": model,
+        "row": config.row,
+        "title": config.title,
+        "paper": config.paper,
+        "seed": config.seed,
+        "dataset": {"kind": manifest.dataset, "hash": dataset_hash(dataset), "folder": str(dataset)},
+        "split": split,
+    }
+    fields = {}
+    found = evaluate(
+        network,
+        cases,
+        transformed=transformed,
+        threads=threads,
+        repeats=repeats,
+        about=about,
+        watch=lambda them: output.progress(them, "measuring", total=len(them)),
+        keep=(lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None,
+    )
+    record = found.to_plain()
+    written = _draw(record, fields, pictures) if pictures else []
+    output.say(
+        f"{model} on {len(cases)} cases of {dataset} ({split}{', moved' if transformed else ''}), mean squared errors:",
+        *_lines(record),
+        f"  {record['seconds']['mean']:.4f} s a case on {record['device']} with {record['threads']} threads; operators "
+        f"{record['seconds']['preparation']:.4f} s",
+        *(f"Picture: {path}" for path in written),
+    )
+    return record
+
+
+def _lines(record: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, error in record["pooled"]["domain"].items():
+        relative = record["pooled"]["relative_l2"][name]
+        by_type = "  ".join(f"{kind} {each['domain'][name]['mse']:.2e}" for kind, each in record["types"].items())
+        pooled = f"{error['mse']:.3e} ± {error['standard_error']:.1e}"
+        lines.append(f"  {name:5}{pooled}   relative L2 {relative:.2%}   {by_type}".rstrip())
+    for what in ("dirichlet", "neumann"):
+        for name, error in record["pooled"][what].items():
+            lines.append(f"  {name:5}{error['mse']:.3e} ± {error['standard_error']:.1e}   on the {what} boundary")
+    return lines
+
+
+def _draw(record: dict[str, Any], fields: dict[str, Any], folder: Path) -> list[str]:
+    from pennpde.report import draw_case
+
+    name = next(iter(record["pooled"]["domain"]))
+    ordered = sorted(record["records"], key=lambda each: each[name])
+    chosen = {"smallest": ordered[0], "median": ordered[len(ordered) // 2], "largest": ordered[-1]}
+    written = []
+    for label, each in chosen.items():
+        path = folder / f"{label}_error_{each['name']}.png"
+        case, predicted = fields[each["name"]]
+        draw_case(case, predicted, path)
+        written.append(str(path))
+    return written

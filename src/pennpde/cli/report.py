@@ -1,0 +1,73 @@
+"""`penn report`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pennpde.cli.conventions import Output
+
+EXAMPLES = [
+    "penn report records/*.json --out docs/results.md",
+    "penn report records --out results.md --pictures pictures --data data/flow --case b_0.10_0.70",
+]
+
+
+def run(
+    output: Output,
+    records: Annotated[
+        list[Path], typer.Argument(help="Records of `penn evaluate --json`, or folders of them.", show_default=False)
+    ],
+    out: Annotated[Path | None, typer.Option(help="Markdown file for the tables.", show_default="print them")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Folder for pictures: truth, prediction, error.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Dataset for the pictures.", show_default="the one that a record names")
+    ] = None,
+    case: Annotated[
+        list[str] | None, typer.Option(help="Case to draw; may be repeated.", show_default="that of median error")
+    ] = None,
+) -> dict[str, Any]:
+    """Make the paper's tables of your records, its numbers beside yours, and pictures like its figures."""
+    from pennpde.report import markdown, read_records
+
+    found = read_records(records)
+    text = markdown(found)
+    written = []
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+        written.append(str(out))
+    else:
+        output.say(text)
+    if pictures is not None:
+        for record in output.progress(found, "drawing", total=len(found)):
+            if not record["transformed"]:
+                written += _draw(record, data, case, pictures)
+    output.say(*(f"Written: {path}" for path in written))
+    return {"records": len(found), "written": written, "markdown": text}
+
+
+def _draw(record: dict[str, Any], data: Path | None, names: list[str] | None, folder: Path) -> list[str]:
+    import torch
+
+    from pennpde.checkpoints import load_pretrained
+    from pennpde.datasets import storage
+    from pennpde.report import draw_case
+
+    network = load_pretrained(record["model"])
+    place = data or Path(record["dataset"]["folder"])
+    cases = {each.name: each for each in storage.read(place, record["split"])}
+    target = next(iter(record["pooled"]["domain"]))
+    ordered = sorted(record["records"], key=lambda each: each[target])
+    chosen = names or [ordered[len(ordered) // 2]["name"]]
+    if unknown := [name for name in chosen if name not in cases]:
+        raise KeyError(f"{place} has no case {unknown[0]!r} in its split {record['split']!r}.")
+    written = []
+    for name in chosen:
+        path = folder / f"{record['row'] or Path(record['model']).name}_{name}.png"
+        with torch.no_grad():
+            draw_case(cases[name], network(cases[name]), path)
+        written.append(str(path))
+    return written

@@ -1,0 +1,107 @@
+"""`penn train`."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pennpde.cli.conventions import Output
+
+EXAMPLES = [
+    "penn train experiments/flow.toml --row penn --data data/flow --out runs/flow",
+    "penn train experiments/flow.toml --row penn --data data/flow --out runs/flow --resume --pause-after 9",
+    "penn train experiments/flow.toml --row n8_r4 --data data/flow --out runs/small --minutes 2 --seed 1",
+]
+
+
+def run(
+    output: Output,
+    experiment: Annotated[
+        Path, typer.Argument(help="TOML file of an experiment.", exists=True, dir_okay=False, show_default=False)
+    ],
+    data: Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the network, the state and the log of the training.", show_default=False)
+    ],
+    row: Annotated[str, typer.Option(help="Row of the file.")] = "penn",
+    minutes: Annotated[float | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
+    epochs: Annotated[float | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue what the folder holds; begin where it holds nothing.")
+    ] = False,
+    pause_after: Annotated[
+        float | None,
+        typer.Option(help="Minutes after which to save the state and stop; go on with --resume.", show_default=False),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="In place of the row's.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda.", show_default="the GPU, if any")] = None,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits each time.")] = False,
+) -> dict[str, Any]:
+    """Train a row of an experiment.
+
+    The folder always holds the best network so far, which `penn predict` and `penn evaluate` take. Several GPUs or
+    machines: `accelerate launch -m pennpde train ...` or `torchrun -m pennpde train ...`.
+    """
+    from pennpde.experiments import read_row
+    from pennpde.experiments import run as run_experiment
+
+    budgets: dict[str, Any] = {"minutes": minutes, "epochs": epochs, "steps": steps}
+    changes = {name: value for name, value in budgets.items() if value is not None}
+    if changes:  # a budget that is given replaces those of the row, all of them
+        changes = budgets
+    if seed is not None:
+        changes["seed"] = seed
+    if deterministic:
+        changes["deterministic"] = True
+    with _told(output):
+        trained = run_experiment(
+            read_row(experiment, row),
+            data,
+            out,
+            resume=resume,
+            pause_after=pause_after,
+            device=device,
+            progress=not (output.quiet or output.json),
+            changes=changes,
+        )
+    result = trained.result
+    errors = ", ".join(f"{name} {error:.3e}" for name, error in result.best_errors.items())
+    ended = {
+        "budget": "The budget is used up",
+        "early stop": "The validation error no longer improves",
+        "paused": "Paused; the same command with --resume goes on",
+    }[result.ended]
+    output.say(
+        f"{ended}: {result.steps} steps, {result.seconds / 60:.1f} minutes, {result.milliseconds_per_step:.1f} ms each",
+        f"  validation at step {result.best_step}: {errors}",
+        f"Network: {trained.folder}",
+    )
+    return {**trained.record, "network_folder": str(trained.folder)}
+
+
+class _told:  # noqa: N801
+    """Shows what a training tells about itself, line by line, on stderr."""
+
+    def __init__(self, output: Output):
+        self.logger = logging.getLogger("pennpde")
+        self.handler = _Stderr()
+        self.level = logging.WARNING if output.quiet else logging.INFO
+
+    def __enter__(self) -> None:
+        self.before = self.logger.level
+        self.logger.addHandler(self.handler)
+        self.logger.setLevel(self.level)
+
+    def __exit__(self, *error: object) -> None:
+        self.logger.removeHandler(self.handler)
+        self.logger.setLevel(self.before)
+
+
+class _Stderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        # Asked for anew each time: while a progress bar is shown, sys.stderr is one that writes above it.
+        sys.stderr.write(self.format(record) + "\n")
+        sys.stderr.flush()

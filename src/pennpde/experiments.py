@@ -1,0 +1,295 @@
+"""Experiments: a row of a TOML file is a dataset, a network and a training.
+
+`[common]` holds for all rows, `[rows.NAME]` changes some of it; tables are merged key by key::
+
+    [common]
+    dataset = "flow"
+    network = "flow"
+    arguments = { width = 16, iterations = 8 }
+    training = { learning_rate = 2e-3, schedule = "cosine", minutes = 10 }
+
+    [rows.penn]
+    title = "PENN n = 16, r = 8"
+
+    [rows.n8_r4]
+    title = "PENN n = 8, r = 4"
+    arguments = { width = 8, iterations = 4 }
+
+Configuration ends here: a row becomes a frozen `Experiment`, and what lies below takes plain arguments.
+
+`penn train` is the command for people. Machines that have torch, h5py and safetensors but not what `penn` itself needs
+run the same with `python -m pennpde.experiments FILE --row penn --data data/flow --out runs/flow`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import platform
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pennpde import __version__, checkpoints, ranges
+from pennpde.conditions import Case
+from pennpde.models import registry
+from pennpde.training import Settings, TrainingResult, fit
+from pennpde.training.course import Course
+
+RECORD = "training.json"
+KIND = "training"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A row of an experiment file."""
+
+    row: str
+    dataset: str
+    """The kind of dataset, as its manifest says it: "gradient", "advection-diffusion" or "flow"."""
+    network: str
+    """The builder, see `models.registry`."""
+    title: str = ""
+    paper: str = ""
+    """The row of the paper's tables to compare with, a key of `paper_numbers.json`."""
+    note: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    training: Settings = field(default_factory=Settings)
+
+    def build(self) -> nn.Module:
+        """The untrained network of the row's seed."""
+        with torch.random.fork_rng():
+            torch.manual_seed(self.training.seed)
+            return registry.build(self.network, self.arguments)
+
+
+def read(path: str | Path) -> dict[str, Experiment]:
+    """All rows of a file, by name, in its order."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is no TOML: {error}.") from error
+    _refuse_unknown(content, {"common", "rows"}, str(path))
+    rows = content.get("rows", {})
+    if not rows:
+        raise ValueError(f"{path} has no rows; a row is a table [rows.NAME].")
+    common = content.get("common", {})
+    return {name: _experiment(name, common, row, path) for name, row in rows.items()}
+
+
+def read_row(path: str | Path, row: str) -> Experiment:
+    """One row of a file."""
+    rows = read(path)
+    if row not in rows:
+        raise KeyError(f"{path} has no row {row!r}; it has {', '.join(rows)}.")
+    return rows[row]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a run came to."""
+
+    result: TrainingResult
+    folder: Path
+    record: Mapping[str, Any]
+    """What `training.json` in the folder says."""
+
+
+def run(
+    experiment: Experiment,
+    data: str | Path | Mapping[str, Sequence[Case]],
+    out: str | Path,
+    *,
+    resume: bool = False,
+    pause_after: float | None = None,
+    device: torch.device | str | None = None,
+    progress: bool = True,
+    changes: Mapping[str, Any] | None = None,
+) -> Trained:
+    """Train a row and keep its best network in a folder, from which it can be loaded at any time of the training.
+
+    Args:
+        experiment: The row.
+        data: Folder of the dataset, or its cases by split ("train", "validation").
+        out: Where network, state, log and record go.
+        resume: Continue what the folder holds; where it holds nothing, begin.
+        pause_after: Minutes, reading of the data included, after which this call saves its state and returns.
+        device: Where to train.
+        progress: Whether a progress bar may be shown.
+        changes: Settings of the training in place of the row's.
+    """
+    begun = time.monotonic()
+    out = Path(out)
+    training = experiment.training.with_changes(dict(changes or {}))
+    experiment = replace(experiment, training=training)
+    splits, dataset = _cases(experiment, data)
+    train, validation = splits["train"], splits["validation"]
+    model = experiment.build()
+    spanned = ranges.spanned(train)
+    # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
+    with torch.no_grad():
+        model(train[0])
+
+    def config(best: Course, more: Mapping[str, Any]) -> checkpoints.Config:
+        return checkpoints.Config(
+            network=experiment.network,
+            arguments=dict(experiment.arguments),
+            row=experiment.row,
+            title=experiment.title,
+            paper=experiment.paper,
+            dataset=dataset,
+            seed=training.seed,
+            training={"settings": asdict(training), "best_step": best.best_step, **more},
+            metrics={"validation": dict(best.best_errors)},
+            training_range=spanned,
+        )
+
+    def keep(best_model: nn.Module, course: Course) -> None:
+        checkpoints.save(best_model, out, config(course, {"finished": False}))
+
+    if pause_after is not None:
+        pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
+    result = fit(
+        model,
+        train,
+        validation,
+        training,
+        folder=out,
+        resume=resume,
+        pause_after=pause_after,
+        device=device,
+        progress=progress,
+        on_improvement=keep,
+    )
+    record = _record(experiment, result, dataset)
+    final = Course(best=result.best, best_step=result.best_step, best_errors=result.best_errors)
+    about = {name: record[name] for name in ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")}
+    finished = replace(config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
+    if not result.is_main:
+        return Trained(result, out, record)
+    checkpoints.save(result.model, out, finished)
+    path = out / f"{RECORD}.partial"
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    path.replace(out / RECORD)
+    return Trained(result, out, record)
+
+
+def _experiment(name: str, common: Mapping[str, Any], row: Mapping[str, Any], path: Path) -> Experiment:
+    where = f"{path} [rows.{name}]"
+    known = {each.name for each in fields(Experiment)} - {"row"}
+    _refuse_unknown(common, known, f"{path} [common]")
+    _refuse_unknown(row, known, where)
+    merged = dict(common)
+    for key, value in row.items():
+        merged[key] = {**merged.get(key, {}), **value} if isinstance(value, Mapping) else value
+    if missing := [key for key in ("dataset", "network") if key not in merged]:
+        raise ValueError(f"{where} lacks {' and '.join(missing)}; give it there or under [common].")
+    training = merged.pop("training", {})
+    _refuse_unknown(training, {each.name for each in fields(Settings)}, f"{where} training")
+    try:
+        settings = Settings(**training)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where} training: {error}") from error
+    return Experiment(row=name, training=settings, **merged)
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(given.keys() - known):
+        raise ValueError(f"{where} sets {', '.join(unknown)}; it knows {', '.join(sorted(known))}.")
+
+
+def _cases(
+    experiment: Experiment, data: str | Path | Mapping[str, Sequence[Case]]
+) -> tuple[dict[str, list[Case]], dict[str, Any]]:
+    if isinstance(data, Mapping):
+        splits = {split: list(data.get(split, ())) for split in ("train", "validation")}
+        facts: dict[str, Any] = {"kind": experiment.dataset}
+    else:
+        from pennpde.datasets import storage
+
+        manifest = storage.read_manifest(data)
+        if manifest.dataset != experiment.dataset:
+            raise ValueError(
+                f"The row {experiment.row!r} trains on a dataset {experiment.dataset!r}, but {data} is one of "
+                f"{manifest.dataset!r}."
+            )
+        splits = {split: storage.read(data, split) for split in ("train", "validation")}
+        facts = {"kind": manifest.dataset, "hash": dataset_hash(data)}
+    return splits, facts | {split: len(cases) for split, cases in splits.items()}
+
+
+def dataset_hash(folder: str | Path) -> str:
+    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    from pennpde.datasets import storage
+
+    manifest = storage.read_manifest(folder)
+    content = {
+        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
+        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    device = next(result.model.parameters()).device
+    return {
+        "kind": KIND,
+        "version": __version__,
+        "row": experiment.row,
+        "title": experiment.title,
+        "paper": experiment.paper,
+        "dataset": dict(dataset),
+        "network": experiment.network,
+        "arguments": dict(experiment.arguments),
+        "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
+        "settings": asdict(experiment.training),
+        "scales": dict(result.scales),
+        "ended": result.ended,
+        "steps": result.steps,
+        "epochs": result.epochs,
+        "minutes": result.seconds / 60,
+        "milliseconds_per_step": result.milliseconds_per_step,
+        "restarts": result.restarts,
+        "rollbacks": result.rollbacks,
+        "best_step": result.best_step,
+        "best": result.best,
+        "validation": dict(result.best_errors),
+        "how": result.description,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+    }
+
+
+def _main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m pennpde.experiments", description="Train a row of an experiment.")
+    parser.add_argument("file", help="TOML file of an experiment")
+    parser.add_argument("--row", default="penn")
+    parser.add_argument("--data", required=True, help="folder of the dataset")
+    parser.add_argument("--out", required=True, help="folder for network, state and log")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--pause-after", type=float, metavar="MINUTES")
+    parser.add_argument("--device")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, in TOML")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    run(
+        read_row(given.file, given.row),
+        given.data,
+        given.out,
+        resume=given.resume,
+        pause_after=given.pause_after,
+        device=given.device,
+        changes=tomllib.loads("\n".join(given.set)),
+    )
+
+
+if __name__ == "__main__":
+    _main()

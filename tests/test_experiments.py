@@ -1,0 +1,242 @@
+"""Experiments: rows of TOML files, and the command that trains them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from problems import heated_plate, polynomial
+from test_evaluation import flow_case
+from typer.testing import CliRunner
+
+from pennpde import checkpoints, experiments
+from pennpde.cli import application
+from pennpde.conditions import Case
+from pennpde.datasets import storage
+from pennpde.models import registry
+from pennpde.report import paper_numbers
+from pennpde.training import Settings
+
+FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
+ROWS = [(path, row) for path in FILES for row in experiments.read(path)]
+
+FILE = """
+[common]
+dataset = "advection-diffusion"
+network = "advection-diffusion"
+arguments = { width = 4, iterations = 2, hidden = 8 }
+training = { learning_rate = 1e-2, batch_size = 2, epochs = 4, test_every = 1 }
+
+[rows.penn]
+title = "Small"
+
+[rows.long]
+arguments = { iterations = 3 }
+training = { epochs = 6 }
+"""
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text=FILE):
+        path = tmp_path / "experiment.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def heat(tmp_path_factory) -> Path:
+    """A dataset of advection and diffusion on disk, small enough to train on in a second."""
+    folder = tmp_path_factory.mktemp("heat")
+    cases = [heated_plate(diffusivity=0.1 * k, cells=(4, 4), targets=True) for k in range(1, 8)]
+    names = [case.name for case in cases]
+    splits = {"train": names[:4], "validation": names[4:5], "test": names[5:]}
+    storage.write(folder, cases, splits, "advection-diffusion")
+    return folder
+
+
+def penn(*arguments):
+    """The command in this process: starting torch anew each time would take most of the time."""
+    finished = CliRunner().invoke(application, [str(argument) for argument in arguments])
+    assert finished.exception is None or isinstance(finished.exception, SystemExit), finished.exception
+    return finished
+
+
+def test_a_row_is_the_common_part_with_its_own_changes(toml):
+    rows = experiments.read(toml())
+    assert list(rows) == ["penn", "long"]
+    assert rows["penn"].title == "Small"
+    assert rows["long"].arguments == {"width": 4, "iterations": 3, "hidden": 8}
+    assert rows["long"].training == Settings(learning_rate=1e-2, batch_size=2, epochs=6, test_every=1)
+    assert rows["penn"].training.epochs == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (FILE + "[colours]\n", r"sets colours; it knows common, rows"),
+        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, network"),
+        (FILE.replace("epochs = 6", "epohcs = 6"), r"\[rows\.long\] training sets epohcs; it knows .*epochs"),
+        (FILE.replace("learning_rate = 1e-2", "learning_rate = -1"), r"training: learning_rate is -1"),
+        (FILE.replace("learning_rate = 1e-2", 'learning_rate = "fast"'), r"training: learning_rate is 'fast'"),
+        (FILE.replace("[rows.long]", "[rows.long"), "is no TOML"),
+        (FILE.partition("[rows")[0], "has no rows"),
+        ("[rows.penn]\nnetwork = 'flow'\n", r"\[rows\.penn\] lacks dataset"),
+    ],
+)
+def test_what_a_file_does_not_know_is_refused_with_what_it_knows(toml, text, words):
+    with pytest.raises(ValueError, match=words):
+        experiments.read(toml(text))
+
+
+def test_a_row_that_is_not_there_is_refused_with_those_that_are(toml):
+    with pytest.raises(KeyError, match=r"no row 'pen'; it has penn, long"):
+        experiments.read_row(toml(), "pen")
+
+
+@pytest.mark.parametrize(("path", "row"), ROWS, ids=lambda value: getattr(value, "stem", value))
+def test_every_row_builds_and_predicts_and_its_loss_has_a_gradient(path, row):
+    experiment = experiments.read_row(path, row)
+    case: Case = {
+        "flow": _small_flow,
+        "advection-diffusion": lambda: heated_plate(cells=(4, 4), targets=True),
+        "gradient": lambda: polynomial(cells=(3, 3, 3)),
+    }[experiment.dataset]()
+    model = experiment.build()
+    fields = model(case)
+    loss = sum((fields[name] - target).square().mean() for name, target in case.targets.items())
+    assert torch.isfinite(loss)
+    loss.backward()
+    assert any(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("path", "row"), ROWS, ids=lambda value: getattr(value, "stem", value))
+def test_every_row_names_numbers_that_the_paper_has(path, row):
+    experiment = experiments.read_row(path, row)
+    assert experiment.title
+    assert experiment.paper in paper_numbers()[experiment.dataset]
+
+
+def _small_flow() -> Case:
+    case = flow_case("a_0.10")
+    distance = torch.minimum(case.mesh.points[:, 1], 1 - case.mesh.points[:, 1])
+    return Case(
+        case.mesh,
+        initial={"u": (1.0, 0.0), "p": 0.0},
+        dirichlet=case.dirichlet,
+        neumann=case.neumann,
+        parameters={"viscosity": 1e-3},
+        features={"wall_distance": distance},
+        targets=case.targets,
+    )
+
+
+def test_the_flow_network_has_the_size_that_was_promised():
+    experiment = experiments.read_row(FILES[1].parent / "flow.toml", "penn")
+    assert sum(parameter.numel() for parameter in experiment.build().parameters()) <= 15_000
+
+
+def test_a_run_leaves_a_network_with_its_history(toml, heat, tmp_path):
+    row = experiments.read_row(toml(), "penn")
+    trained = experiments.run(row, heat, tmp_path / "run", device="cpu", changes={"seed": 2})
+    model = checkpoints.load(tmp_path / "run")
+    config = checkpoints.config_of(model)
+    assert (config.row, config.title, config.seed, config.network) == ("penn", "Small", 2, "advection-diffusion")
+    assert config.dataset == {
+        "kind": "advection-diffusion",
+        "hash": experiments.dataset_hash(heat),
+        "train": 4,
+        "validation": 1,
+    }
+    assert config.metrics["validation"] == dict(trained.result.best_errors)
+    assert config.training["finished"]
+    assert config.scales == dict(trained.result.scales)
+    assert config.training_range["parameter diffusivity"] == pytest.approx([0.1, 0.4])
+    case = storage.read(heat, "test")[0]
+    assert torch.equal(model(case)["T"], trained.result.model(case)["T"])
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert (record["kind"], record["steps"], record["ended"]) == ("training", 8, "budget")
+
+
+def test_the_best_network_so_far_is_on_disk_while_training(toml, heat, tmp_path, monkeypatch):
+    seen = []
+    save = checkpoints.save
+    monkeypatch.setattr(checkpoints, "save", lambda *given: seen.append(given[2]) or save(*given))
+    experiments.run(experiments.read_row(toml(), "penn"), heat, tmp_path / "run", device="cpu")
+    assert [config.training["finished"] for config in seen[-2:]] == [False, True]
+
+
+def test_two_seeds_start_and_end_apart_and_one_seed_together(toml, heat):
+    row = experiments.read_row(toml(), "penn")
+    first, again = (torch.cat([p.flatten() for p in row.build().parameters()]) for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_a_dataset_of_another_kind_is_refused(toml, heat, tmp_path):
+    row = experiments.read_row(toml(FILE.replace('dataset = "advection-diffusion"', 'dataset = "flow"')), "penn")
+    with pytest.raises(ValueError, match=r"trains on a dataset 'flow', but .* is one of 'advection-diffusion'"):
+        experiments.run(row, heat, tmp_path / "run")
+
+
+def test_train_evaluate_and_report_work_from_the_shell(toml, heat, tmp_path):
+    run = tmp_path / "run"
+    command = ("train", toml(), "--row", "penn", "--data", heat, "--out", run, "--device", "cpu")
+    paused = penn(*command, "--pause-after", "0", "--json")
+    assert paused.exit_code == 0, paused.stderr
+    assert json.loads(paused.stdout)["ended"] == "paused"
+    again = penn(*command)
+    assert again.exit_code == 1
+    assert "--resume" in again.stderr
+    finished = penn(*command, "--resume")
+    assert finished.exit_code == 0, finished.stderr
+    assert "The budget is used up: 8 steps" in finished.stdout
+    assert "continued at step" in finished.stderr
+    assert "validation" in finished.stderr
+
+    record = tmp_path / "record.json"
+    for options in ((), ("--transformed", "--precision", "float64", "--pictures", tmp_path / "pictures")):
+        measured = penn("evaluate", run, heat, "--json", *options)
+        assert measured.exit_code == 0, measured.stderr
+        record.write_text(measured.stdout)
+        plain = json.loads(measured.stdout)
+        assert plain["cases"] == 2
+        assert plain["pooled"]["dirichlet"]["T"]["mse"] == 0.0
+        assert plain["transformed"] == bool(options)
+    assert len(list((tmp_path / "pictures").glob("*.png"))) >= 2
+    reported = penn("report", record, "--out", tmp_path / "results.md")
+    assert reported.exit_code == 0, reported.stderr
+    assert "| Small | yes |" in (tmp_path / "results.md").read_text()
+
+
+def test_training_needs_torch_h5py_and_safetensors_alone(toml, heat, tmp_path):
+    absent = [
+        "vtk",
+        "vtkmodules",
+        "pyvista",
+        "pydantic",
+        "dask",
+        "distributed",
+        "skfem",
+        "matplotlib",
+        "trame",
+        "typer",
+    ]
+    absent += ["tensorboard", "accelerate", "rich"]
+    arguments = [str(toml()), "--data", str(heat), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    statements = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
+        f"from pennpde import experiments; experiments._main({[*arguments, '--set', 'epochs = 2']})\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", statements], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    assert "step 4  epoch 2.0" in finished.stderr
+
+
+def test_every_network_of_the_registry_is_there():
+    for name in registry.names():
+        assert callable(registry.builder(name))

@@ -1,0 +1,103 @@
+"""Reports: the paper's tables from records, and pictures."""
+
+import json
+
+import pytest
+import torch
+from problems import heated_plate, polynomial
+from test_evaluation import flow_case, off_by
+
+from pennpde.evaluation import evaluate
+from pennpde.report import draw_case, markdown, paper_numbers, read_records
+
+CASES = [flow_case("a_0.10"), flow_case("b_0.10_0.20"), flow_case("c_0.10_0.20")]
+
+
+def record(u=0.0, p=0.0, transformed=False, **about):
+    facts = {"model": "m", "row": "penn", "title": "Ours", "paper": "penn_n16_r8", "split": "test"}
+    facts |= {"dataset": {"kind": "flow", "hash": "0123"}} | about
+    plain = evaluate(off_by(u, p), CASES, about=facts).to_plain()
+    return json.loads(json.dumps(plain | {"transformed": transformed}))
+
+
+def rows_of(text, heading="Method"):
+    """The first table under a heading, by the first cell of its rows."""
+    lines = [line.strip("| \n") for line in text.splitlines() if line.startswith("|")]
+    start = next(number for number, line in enumerate(lines) if line.startswith(heading))
+    return [[cell.strip() for cell in line.split(" | ")] for line in lines[start:]]
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    header, _, row, *_ = rows_of(markdown([record(u=0.01, p=0.1)]))
+    found = dict(zip(zip(header, ["", *header], strict=False), row, strict=True))
+    assert found["Method", ""] == "Ours"
+    # u is off by 0.01 in two of three components
+    assert found["u (×10⁻⁴)", "Trans."].startswith("0.67 ±")
+    assert found["paper", "u (×10⁻⁴)"] == "4.36 ± 0.03"
+    assert found["p (×10⁻³)", "paper"].startswith("10.00 ±")
+    assert found["paper", "p (×10⁻³)"] == "1.17 ± 0.01"
+
+
+def test_seeds_are_averaged_and_their_spread_is_shown():
+    text = markdown([record(p=0.1, seed=0), record(p=0.2, seed=1)])
+    row = rows_of(text)[2]
+    assert row[0] == "Ours (2 seeds)"
+    assert row[4] == "25.00 ± 21.21"  # 10 and 40 in units of 1e-3
+
+
+def test_moved_and_unmoved_test_sets_have_rows_of_their_own():
+    text = markdown([record(), record(transformed=True)])
+    assert [row[1] for row in rows_of(text)[2:4]] == ["no", "yes"]
+
+
+def test_types_of_shapes_have_columns_of_their_own():
+    text = markdown([record(p=0.1)])
+    assert "u (×10⁻⁴) a" in text
+    assert "p (×10⁻³) c" in text
+
+
+def test_a_divergent_row_of_the_paper_says_so():
+    assert "divergent" in markdown([record(paper="ablation_a")])
+    assert markdown([record(paper="")])  # one that the paper does not have has no numbers beside it
+
+
+def test_the_papers_numbers_are_those_that_the_task_states():
+    numbers = paper_numbers()
+    assert numbers["gradient"]["nisogcn"]["grad"] == [6.70e-3, 0.15e-3]
+    assert numbers["gradient"]["nisogcn"]["neumann_phi"] == [3.52e-3, 0.02e-3]
+    assert numbers["flow"]["penn_n16_r8"]["u"][0] == 4.36e-4
+    assert numbers["flow"]["penn_n16_r8"]["p"][0] == 1.17e-3
+    assert numbers["flow"]["mp_pde_n128_tw20"]["u"][0] == 1.30e-4
+    assert numbers["flow"]["mp_pde_n128_tw20"]["parameters"] == 709_316
+    assert numbers["advection-diffusion"]["penn"]["T"][0] == 1.795e-4
+    assert numbers["flow"]["ablation_a"]["u"] is None
+    # Total errors are the sums of those of u and p, as printed: the two tables of the paper agree to their last digit.
+    for row in numbers["flow"].values():
+        if "total" in row:
+            assert row["total"][0] == pytest.approx(row["u"][0] + row["p"][0], abs=1.1e-5)
+
+
+def test_records_are_read_from_files_and_folders_and_others_refused(tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps(record()))
+    (tmp_path / "other.json").write_text('{"kind": "training"}')
+    assert len(read_records([tmp_path])) == len(read_records([tmp_path / "one.json"])) == 1
+    with pytest.raises(ValueError, match=r"other\.json is no record of an evaluation"):
+        read_records([tmp_path / "other.json"])
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(ValueError, match=r"broken\.json is no JSON"):
+        read_records([tmp_path])
+    with pytest.raises(ValueError, match="There is no record"):
+        read_records([])
+    with pytest.raises(ValueError, match="the records are of own"):
+        markdown([record(dataset={"kind": "own"})])
+
+
+@pytest.mark.parametrize(
+    "case", [CASES[0], heated_plate(cells=(4, 4), targets=True), polynomial(cells=(3, 4, 5))], ids=["2D", "times", "3D"]
+)
+def test_truth_prediction_and_error_are_drawn(case, tmp_path):
+    fields = {
+        name: target + 0.1 * torch.randn(target.shape, dtype=target.dtype) for name, target in case.targets.items()
+    }
+    draw_case(case, fields, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
