@@ -285,10 +285,14 @@ def _scratch(run_file: Path) -> Iterator[Path]:
 
     A killed process leaves its folder behind, up to 100 MB of it; the next attempt removes that first.
     """
-    folder = Path(tempfile.gettempdir()) / f"penn-run-{zlib.crc32(str(run_file.resolve()).encode()):08x}"
+    folder = _scratch_folder(run_file)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _scratch_folder(run_file: Path) -> Path:
+    return Path(tempfile.gettempdir()) / f"penn-run-{zlib.crc32(str(run_file.resolve()).encode()):08x}"

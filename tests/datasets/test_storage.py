@@ -1,0 +1,436 @@
+"""Datasets on disk: every case comes back as it was, or an error says what to do."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from forks import forked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from meshes import ALL_TYPES, PLANE_TYPES, box
+from torch.testing import assert_close
+
+from pennpde.conditions import Case, batch
+from pennpde.datasets import case_files, storage
+from pennpde.datasets.storage import DatasetError
+from pennpde.mesh import Mesh
+
+EXACT = {"rtol": 0, "atol": 0}
+
+
+def some_case(kind="quad", name="some", times=2, seed=0):
+    """A case with every part that a case can have, whose fields are exact in single precision."""
+    random = np.random.default_rng(seed)
+    mesh = box(kind, jitter=0.2)
+    low = mesh.points[:, 0] < 1e-9
+    high = mesh.points[:, 0] > 1 - 1e-9
+    mesh = mesh.with_patches({"inlet": low.numpy(), "outlet": high.numpy()})
+    # A patch whose facets do not follow from its points.
+    side = mesh.facets.take(np.flatnonzero(mesh.facet_normals[:, 1].numpy() > 0.5)[:2])
+    mesh = mesh.with_patch_facets({"lid": np.split(side.connectivity, side.offsets[1:-1])})
+    points, space = mesh.number_of_points, mesh.space
+
+    def field(*axes):
+        return torch.from_numpy(random.normal(size=(points, *axes)).astype(np.float32)).double()
+
+    return Case(
+        mesh,
+        initial={"u": field(space), "p": field()},
+        dirichlet={"u": {"inlet": (0.1,) * space}, "p": {"outlet": 0.3}},
+        neumann={"u": {"outlet": 0.7}, "p": 0.0},
+        slip={"u": ["lid"]},
+        parameters={"viscosity": 1e-3, "velocity": (0.1,) * space},
+        features={"distance": field(), "metric": field(space, space)},
+        targets={"u": field(space, times), "p": field(times), "vorticity": field()},
+        name=name,
+    )
+
+
+def assert_same_case(found, expected):
+    assert found.name == expected.name
+    assert found.sizes == expected.sizes
+    for part in ("initial", "parameters", "features", "targets"):
+        assert list(getattr(found, part)) == list(getattr(expected, part))
+        for name, values in getattr(expected, part).items():
+            assert_close(getattr(found, part)[name], values, **EXACT)
+    for part, attributes in (
+        ("dirichlet", ("mask", "values")),
+        ("neumann", ("mask", "normals", "normal_derivative")),
+        ("slip", ("mask", "normals")),
+    ):
+        assert list(getattr(found, part)) == list(getattr(expected, part))
+        for name, condition in getattr(expected, part).items():
+            for attribute in attributes:
+                assert_close(getattr(getattr(found, part)[name], attribute), getattr(condition, attribute), **EXACT)
+    assert_same_mesh(found.mesh, expected.mesh)
+
+
+def assert_same_mesh(found, expected):
+    assert_close(found.points, expected.points, **EXACT)
+    for name in ("connectivity", "offsets", "cell_types"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name))
+    assert (found.polyhedron_faces is None) == (expected.polyhedron_faces is None)
+    if expected.polyhedron_faces is not None:
+        for name in ("connectivity", "offsets", "cells"):
+            assert np.array_equal(getattr(found.polyhedron_faces, name), getattr(expected.polyhedron_faces, name))
+    assert list(found.patches) == list(expected.patches)
+    for name, patch in expected.patches.items():
+        assert np.array_equal(found.patches[name].points, patch.points)
+        assert np.array_equal(found.patches[name].facets, patch.facets)
+
+
+def unpacked(content):
+    return case_files.unpack(content, "some.vtkhdf")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A dataset of three cases."""
+    cases = [some_case(name=name, seed=seed) for seed, name in enumerate(("one", "two", "three"))]
+    storage.write(tmp_path / "set", cases, {"train": ["one", "two"], "test": ["three"]})
+    return tmp_path / "set"
+
+
+# One case in one file
+
+
+@pytest.mark.parametrize("kind", ALL_TYPES)
+def test_a_case_on_any_mesh_comes_back_as_it_was(kind):
+    case = some_case(kind)
+    assert_same_case(unpacked(case_files.pack(case)).case, case)
+
+
+def test_a_case_without_targets_or_conditions_comes_back_as_it_was():
+    case = Case(box("triangle"), initial={"T": 0.5})
+    assert_same_case(unpacked(case_files.pack(case)).case, case)
+
+
+def test_a_target_without_times_comes_back_without_them():
+    case = some_case()
+    case = replace(case, targets={"p": case.initial["p"] + 1})
+    found = unpacked(case_files.pack(case, [4.0]))
+    assert found.times == (4.0,)
+    assert_same_case(found.case, replace(case, targets={"p": (case.initial["p"] + 1).float().double()}))
+
+
+def test_times_and_notes_come_back():
+    found = unpacked(case_files.pack(some_case(), [0.25, 0.5], notes={"author": "me"}))
+    assert (found.times, found.notes) == ((0.25, 0.5), {"author": "me"})
+
+
+def test_the_same_case_gives_the_same_bytes():
+    assert case_files.pack(some_case()) == case_files.pack(some_case())
+
+
+def test_a_case_moved_by_a_rigid_motion_comes_back_as_it_was():
+    angle = torch.tensor(0.3, dtype=torch.float64)
+    turn = torch.stack([torch.stack([angle.cos(), angle.sin()]), torch.stack([angle.sin(), -angle.cos()])])
+    case = some_case().moved(turn, torch.tensor([3.0, -1.0], dtype=torch.float64)).to(torch.float32)
+    found = unpacked(case_files.pack(case.to(torch.float64))).case
+    assert_close(found.initial["u"].float(), case.initial["u"], **EXACT)
+    assert_same_mesh(found.mesh, case.mesh)
+
+
+@given(bits=st.integers(2, 24), value=st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False))
+@settings(deadline=None, max_examples=50)
+def test_fewer_significant_bits_round_to_the_nearest_number_that_has_so_many(bits, value):
+    case = Case(Mesh.from_arrays([[0.0, 0], [1, 0], [0, 1]], [[0, 1, 2]]), initial={"T": value})
+    found = unpacked(case_files.pack(case, significant_bits=bits)).case.initial["T"][0].item()
+    assert abs(found - value) <= max(abs(value) * 2.0**-bits, 1e-44)
+    mantissa = np.frexp(np.float64(found))[0] * 2.0**bits
+    assert mantissa == round(mantissa) or abs(value) < 1e-37  # smaller numbers have fewer bits to begin with
+
+
+def test_rounding_makes_files_smaller():
+    case = some_case("hexahedron")
+    sizes = [len(case_files.pack(case, significant_bits=bits)) for bits in (24, 16, 11)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("part", ["initial", "features", "targets"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_fields_that_are_not_finite_are_not_written(part, value):
+    case = some_case()
+    name, values = next(iter(getattr(case, part).items()))
+    values = values.clone()
+    values[3] = value
+    with pytest.raises(ValueError, match=rf"Field '{name}' is not finite at 1 points, the first of them point 3"):
+        case_files.pack(replace(case, **{part: {**getattr(case, part), name: values}}))
+
+
+def test_fields_that_are_not_finite_are_not_read():
+    content = io.BytesIO(case_files.pack(some_case()))
+    with h5py.File(content, "r+") as file:
+        values = file["VTKHDF/PointData/distance"][...]
+        values[0] = np.nan
+        file["VTKHDF/PointData/distance"][...] = values
+    with pytest.raises(case_files.CaseFileError, match="'distance' holds values that are not finite"):
+        unpacked(content.getvalue())
+
+
+def test_a_batch_and_colliding_names_are_refused():
+    with pytest.raises(ValueError, match="batch of 2"):
+        case_files.pack(batch([some_case(), some_case()]))
+    case = some_case()
+    with pytest.raises(ValueError, match="Two fields of the case are called 'p'"):
+        case_files.pack(replace(case, features={"p": case.initial["p"]}))
+    with pytest.raises(ValueError, match="'a/b'"):
+        case_files.pack(replace(case, features={"a/b": case.initial["p"]}))
+
+
+@pytest.mark.parametrize("times", [[1.0], [1.0, 1.0], [2.0, 1.0], [-1.0, 1.0], [1.0, float("nan")]])
+def test_times_that_do_not_fit_the_targets_are_refused(times):
+    with pytest.raises(ValueError, match=r"The t(imes|argets) of case 'some'"):
+        case_files.pack(some_case(), times)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 500, 3000, -1])
+def test_a_truncated_file_is_named(keep):
+    with pytest.raises(case_files.CaseFileError, match=r"some.vtkhdf is no complete case file .*generate it again"):
+        unpacked(case_files.pack(some_case())[:keep])
+
+
+def test_a_file_of_another_program_is_named(tmp_path):
+    some_case().mesh.save(tmp_path / "mesh.vtkhdf")
+    with pytest.raises(case_files.CaseFileError, match=r"mesh.vtkhdf is an HDF5 file, but no case of pennpde"):
+        case_files.read_case(tmp_path / "mesh.vtkhdf")
+    assert not case_files.is_case_file(tmp_path / "mesh.vtkhdf")
+
+
+def test_a_file_of_a_newer_pennpde_says_so(monkeypatch):
+    monkeypatch.setattr(case_files, "FORMAT_VERSION", 99)
+    content = case_files.pack(some_case())
+    monkeypatch.undo()
+    with pytest.raises(case_files.CaseFileError, match=r"format 99.*install a newer pennpde"):
+        unpacked(content)
+
+
+@pytest.mark.parametrize("array", ["Connectivity", "Offsets", "Types", "Points"])
+def test_numbers_that_point_outside_of_their_arrays_are_refused(array):
+    content = io.BytesIO(case_files.pack(some_case()))
+    with h5py.File(content, "r+") as file:
+        values = file[f"VTKHDF/{array}"][...]
+        values[-1] = 10**5 if array != "Types" else 200
+        file[f"VTKHDF/{array}"][...] = values if array != "Points" else np.full_like(values, np.nan)
+    with pytest.raises(case_files.CaseFileError, match="take a good copy"):
+        unpacked(content.getvalue())
+
+
+@given(place=st.integers(0, 10**6), byte=st.integers(1, 255))
+@settings(deadline=None, max_examples=40)
+def test_a_changed_byte_gives_a_case_or_an_error_of_ours(place, byte):
+    content = bytearray(_SMALL)
+    content[place % len(content)] ^= byte
+    with contextlib.suppress(case_files.CaseFileError):  # any other error, or a crash, fails
+        unpacked(bytes(content))
+
+
+_SMALL = case_files.pack(Case(box("quad", 2), initial={"T": 0.5}))
+
+
+# In viewers
+
+
+def frames_of(path):
+    """What VTK's own reader gives at each time."""
+    import pyvista
+    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
+    from vtkmodules.vtkIOHDF import vtkHDFReader
+
+    reader = vtkHDFReader()
+    reader.SetFileName(str(path))
+    reader.UpdateInformation()
+    times = reader.GetOutputInformation(0).Get(vtkStreamingDemandDrivenPipeline.TIME_STEPS()) or [None]
+    for time in times:
+        if time is None:
+            reader.Update()
+        else:
+            reader.UpdateTimeStep(time)
+        yield time, pyvista.wrap(reader.GetOutputDataObject(0)).copy()
+
+
+@pytest.mark.parametrize("kind", ["mixed_plane", "polygon", "mixed_solid"])
+def test_vtk_shows_the_fields_of_every_time(kind, tmp_path):
+    case = some_case(kind)
+    (tmp_path / "case.vtkhdf").write_bytes(case_files.pack(case, [0.5, 2.0]))
+    frames = dict(frames_of(tmp_path / "case.vtkhdf"))
+    assert list(frames) == [0.0, 0.5, 2.0]
+    space = case.space
+    for number, grid in enumerate(frames.values()):
+        assert np.array_equal(grid.points[:, :space], case.mesh.points.numpy())
+        assert np.array_equal(grid.celltypes, case.mesh.cell_types)
+        for name in ("u", "p"):
+            values = case.initial[name] if number == 0 else case.targets[name][..., number - 1]
+            found = grid[name]
+            assert found.shape == ((len(values), 3) if name == "u" else (len(values),))
+            assert np.array_equal(found[:, :space] if name == "u" else found, values.numpy())
+        assert np.array_equal(grid["distance"], case.features["distance"].numpy())
+        assert np.array_equal(np.flatnonzero(grid["patch:inlet"]), case.mesh.patch("inlet").points)
+
+
+def test_vtk_shows_the_truth_at_time_zero_where_there_is_one(tmp_path):
+    case = some_case()
+    (tmp_path / "case.vtkhdf").write_bytes(case_files.pack(case, [0.0, 1.0]))
+    frames = dict(frames_of(tmp_path / "case.vtkhdf"))
+    assert np.array_equal(frames[0.0]["p"], case.targets["p"][:, 0].numpy())
+    assert np.array_equal(frames[1.0]["p"], case.targets["p"][:, 1].numpy())
+
+
+@pytest.mark.parametrize("kind", PLANE_TYPES)
+def test_pyvista_and_mesh_read_open_a_case_file(kind, tmp_path):
+    import pyvista
+
+    case = some_case(kind)
+    path = tmp_path / "case.vtkhdf"
+    path.write_bytes(case_files.pack(case))
+    assert pyvista.read(path)["u"].shape == (case.number_of_points, 3)
+    mesh = Mesh.read(path)
+    assert np.array_equal(mesh.points, case.mesh.points)
+    assert set(mesh.patches) == set(case.mesh.patches)
+
+
+# A folder
+
+
+def test_read_gives_the_cases_of_a_split_or_all(folder):
+    assert [case.name for case in storage.read(folder, "train")] == ["one", "two"]
+    assert [case.name for case in storage.read(folder, "test")] == ["three"]
+    assert sorted(case.name for case in storage.read(folder)) == ["one", "three", "two"]
+    assert_same_case(storage.read(folder, "test")[0], some_case(name="three", seed=2))
+
+
+def test_cases_on_the_same_mesh_share_it(folder):
+    one, two = storage.read(folder, "train")
+    assert one.mesh is two.mesh
+
+
+def test_reading_needs_neither_vtk_nor_matplotlib(folder):
+    statements = (
+        "import sys; from pennpde.datasets import storage; storage.read(sys.argv[1])\n"
+        "print({'vtk', 'vtkmodules', 'pyvista', 'matplotlib', 'dask', 'pydantic'} & set(sys.modules))"
+    )
+    finished = subprocess.run([sys.executable, "-c", statements, folder], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "set()"
+
+
+def test_an_unknown_split_names_those_that_exist(folder):
+    with pytest.raises(KeyError, match="no split 'tset'; it has train, test"):
+        storage.read(folder, "tset")
+
+
+def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
+    with pytest.raises(DatasetError, match=r"is no dataset: it has no manifest.json. Make one with `penn generate"):
+        storage.read(tmp_path)
+    with pytest.raises(DatasetError, match="is no dataset"):
+        storage.read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "is no manifest of a dataset"),
+        ('{"format": "pennpde dataset", "version": 99}', "version 99.*install a newer pennpde"),
+        ('{"format": "pennpde dataset", "version": 1}', "is no manifest of version 1"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_named(folder, content, words):
+    (folder / "manifest.json").write_text(content)
+    with pytest.raises(DatasetError, match=rf"manifest.json .*{words}"):
+        storage.read(folder)
+
+
+def test_a_manifest_reaches_into_no_other_folder(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["cases"]["one"]["file"] = "../secret.vtkhdf"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match=r"'../secret.vtkhdf'; it must be in the same folder"):
+        storage.read(folder)
+
+
+def test_a_truncated_file_is_named_with_the_hash_that_it_should_have(folder):
+    expected = json.loads((folder / "manifest.json").read_text())["cases"]["two"]["sha256"]
+    path = folder / "two.vtkhdf"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DatasetError, match=rf"two.vtkhdf is damaged: it has \d+ bytes .*{expected}.*penn generate"):
+        storage.read(folder, "train")
+    assert storage.read(folder, "test")
+
+
+def test_a_changed_file_and_a_missing_one_are_named(folder):
+    path = folder / "two.vtkhdf"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"two.vtkhdf is damaged: it changed; its sha256 is"):
+        storage.read(folder, "train")
+    path.unlink()
+    with pytest.raises(DatasetError, match=r"two.vtkhdf is missing, but manifest.json lists it"):
+        storage.read(folder, "train")
+
+
+def test_a_split_that_is_not_complete_is_not_read_silently(folder):
+    manifest = storage.read_manifest(folder)
+    storage.write_manifest(folder, replace(manifest, splits={"train": ["one", "two", "four"]}))
+    with pytest.raises(DatasetError, match=r"1 of the 3 cases of split 'train' are still to be made.*'four'"):
+        storage.read(folder, "train")
+    storage.write_manifest(
+        folder, replace(manifest, splits={"train": ["one", "four"]}, failed={"four": {"error": "diverged"}})
+    )
+    with pytest.warns(UserWarning, match="could not be generated and are left out: four"):
+        assert [case.name for case in storage.read(folder, "train")] == ["one"]
+
+
+def test_names_that_cannot_be_files_and_names_given_twice_are_refused(tmp_path):
+    for name in ("", "a/b", "..", ".hidden", "a b"):
+        with pytest.raises(ValueError, match="A case cannot be called"):
+            storage.write(tmp_path, [some_case(name=name)])
+    with pytest.raises(ValueError, match="Two cases are called 'same'"):
+        storage.write(tmp_path, [some_case(name="same"), some_case(name="same")])
+    with pytest.raises(ValueError, match="Split 'test' names \\['other'\\]"):
+        storage.write(tmp_path, [some_case(name="one")], {"test": ["other"]})
+
+
+# Faults
+
+
+def test_a_writer_killed_before_the_end_leaves_what_was_there(tmp_path):
+    path = tmp_path / "case.vtkhdf"
+    storage.write_atomically(path, b"before")
+
+    def die_in_the_end():
+        # The worst moment: all is written, and nothing is on the disk for sure.
+        os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        storage.write_atomically(path, b"after" * 1000)
+
+    with forked(die_in_the_end) as process:
+        assert os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT).si_status == signal.SIGKILL
+    assert path.read_bytes() == b"before"
+    assert len(list(tmp_path.iterdir())) == 2
+    storage.remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_what_was_there_and_says_what_to_do(tmp_path, monkeypatch):
+    path = tmp_path / "case.vtkhdf"
+    storage.write_atomically(path, b"before")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*case.vtkhdf.*make room .*start again") as caught:
+        storage.write_atomically(path, b"after")
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
