@@ -9,8 +9,8 @@ from pennpde.cli.conventions import Output
 
 EXAMPLES = [
     "penn evaluate flow data/flow",
-    "penn evaluate runs/flow data/flow --split test --transformed --json > records/flow_moved.json",
-    "penn evaluate flow data/flow --threads 4 --precision float64 --pictures pictures",
+    "penn evaluate runs/flow data/flow --transformed --json",
+    "penn evaluate flow data/flow --precision float64 --pictures pictures",
 ]
 
 

@@ -8,8 +8,8 @@ import typer
 from pennpde.cli.conventions import Output
 
 EXAMPLES = [
-    "penn report records/*.json --out docs/results.md",
-    "penn report records --out results.md --pictures pictures --data data/flow --case b_0.10_0.70",
+    "penn report records --out results.md",
+    "penn report flow.json --pictures pictures --case b_0.10_0.70",
 ]
 
 

@@ -10,17 +10,15 @@ import typer
 from pennpde.cli.conventions import Output
 
 EXAMPLES = [
-    "penn train experiments/flow.toml --row penn --data data/flow --out runs/flow",
-    "penn train experiments/flow.toml --row penn --data data/flow --out runs/flow --resume --pause-after 9",
-    "penn train experiments/flow.toml --row n8_r4 --data data/flow --out runs/small --minutes 2 --seed 1",
+    "penn train experiments/flow.toml --data data/flow --out runs/flow",
+    "penn train experiments/flow.toml --data data/flow --out runs/flow --resume",
+    "penn train experiments/flow.toml --row C --data data/flow --out runs/C",
 ]
 
 
 def run(
     output: Output,
-    experiment: Annotated[
-        Path, typer.Argument(help="TOML file of an experiment.", exists=True, dir_okay=False, show_default=False)
-    ],
+    experiment: Annotated[Path, typer.Argument(help="TOML file of an experiment.", show_default=False)],
     data: Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)],
     out: Annotated[
         Path, typer.Option(help="Folder for the network, the state and the log of the training.", show_default=False)
