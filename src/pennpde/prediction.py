@@ -159,9 +159,13 @@ def complete_flow(case: Case) -> Case:
             raise ValueError("The flow has no walls: the velocity is prescribed as zero at single points only.")
         distance = walls.distance_to(["no-slip wall"])
         case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
-    if _is_uniform(case.initial["u"][~case.dirichlet["u"].mask]):
-        case = replace(case, initial={**case.initial, "u": potential_flow(case)})
-    return case
+    velocity, pressure = case.initial["u"], case.initial["p"]
+    # The same everywhere is a first guess, as OpenFOAM's cases have it, and no flow.
+    if _is_uniform(velocity[~case.dirichlet["u"].mask]):
+        velocity = potential_flow(case)
+    if _is_uniform(pressure[~case.dirichlet["p"].mask]):
+        pressure = torch.full_like(pressure, inlet_units(case, 1.0, 1.0).pressure_level)
+    return replace(case, initial={**case.initial, "u": velocity, "p": pressure})
 
 
 def complete_transport(case: Case) -> Case:
@@ -192,6 +196,5 @@ def _check(model: PENN, case: Case) -> None:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
 
 
-def _is_uniform(velocity: Tensor) -> bool:
-    """Whether a start is the same everywhere: a first guess, as OpenFOAM's cases have it, not a flow."""
-    return len(velocity) == 0 or bool((velocity == velocity[0]).all())
+def _is_uniform(values: Tensor) -> bool:
+    return len(values) == 0 or bool((values == values[0]).all())
