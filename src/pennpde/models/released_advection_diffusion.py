@@ -14,6 +14,7 @@ from pennpde.layers import MLP, Encoder
 from pennpde.models.released_cases import Slab, released_operators
 from pennpde.models.released_layers import (
     SWITCHES,
+    EncodedCondition,
     FoldedMLP,
     GatedMLP,
     Inputs,
@@ -133,18 +134,18 @@ class ReleasedAdvectionDiffusion(nn.Module):
         material = self.material(geometry)
         velocity = self.velocity_encoder.folded()(inputs.velocity.T[..., None])
         prescribed = inputs.prescribed["T"]
-        bounded: Callable[[Tensor], Tensor] = _unchanged
+        condition = EncodedCondition.nothing(geometry)
         if self.switches.dirichlet_in_solver == "encoded":
-            bounded = prescribed.encoded(self.temperature_encoder).apply
+            condition = prescribed.encoded(self.temperature_encoder)
         elif self.switches.dirichlet_in_solver == "physical":
-            bounded = prescribed.encoded(lambda values: values[:, None]).apply
+            condition = prescribed.encoded(lambda values: values[:, None])
 
         mix_temperature, diffuse, advect = FoldedMLP(self.temperature), self.laplacian.folded(), self.gradient.folded()
 
         def operator(state: Float[Tensor, "points width"]) -> Float[Tensor, "points width"]:
             """The numbers are the steps of RELEASED.md, 9."""
             # 1. Temperature from the state and the geometry. Row A passes through the physical temperature.
-            temperature = bounded(mix_temperature(state * geometry))
+            temperature = condition.apply(mix_temperature(state * geometry))
             if self.switches.dirichlet_in_solver == "physical":
                 temperature = self.temperature_after(temperature)
             # 2. Diffusion and advection share the gradient.
@@ -159,7 +160,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
         fields = []
         for _ in TIMES:
             state = self._advance(operator, state, inputs.sizes)
-            encoded = bounded(state) if self.switches.dirichlet_before_decoding else state
+            encoded = condition.apply(state) if self.switches.dirichlet_before_decoding else state
             field = self._decode(encoded)
             fields.append(prescribed.apply(field) if self.switches.dirichlet_after_decoding else field)
         return {"T": torch.stack(fields, dim=1)}
@@ -182,7 +183,3 @@ class ReleasedAdvectionDiffusion(nn.Module):
             return self.temperature_decoder(encoded)[..., 0]
         assert isinstance(self.temperature_encoder, Encoder)
         return self.temperature_encoder.decode(encoded)
-
-
-def _unchanged(values: Tensor) -> Tensor:
-    return values

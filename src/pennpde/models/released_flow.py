@@ -14,6 +14,8 @@ from pennpde.layers import MLP, Encoder
 from pennpde.models.released_cases import Slab, released_operators
 from pennpde.models.released_layers import (
     SWITCHES,
+    EncodedCondition,
+    FoldedIsoGCN,
     FoldedMLP,
     GatedMLP,
     GraphConvolution,
@@ -25,7 +27,6 @@ from pennpde.models.released_layers import (
     State,
     contract_gradient,
     contract_with,
-    difference,
     divergence,
     gradient_of_scalar,
     gradient_of_vector,
@@ -205,7 +206,8 @@ class ReleasedFlow(nn.Module):
 
             def residual(state: State) -> State:
                 change = self._operator(state, constants)
-                return {name: difference(state[name], start[name], change[name]) for name in state}
+                gone = {name: torch.sub(state[name], each, out=over(each)) for name, each in change.items()}
+                return {name: torch.sub(each, start[name], out=over(each)) for name, each in gone.items()}
 
             state = ReleasedSolver(self.iterations, divergence=1e9)(residual, start, inputs.sizes)
         return {name: self._decode(name, values, inputs, constants) for name, values in state.items()}
@@ -221,7 +223,7 @@ class ReleasedFlow(nn.Module):
 
     def _decode(self, name: str, values: Tensor, inputs: Inputs, constants: _Constants) -> Tensor:
         if self.switches.dirichlet_before_decoding:
-            values = constants.conditions[name](values)
+            values = constants.conditions[name].apply(values)
         if self.switches.dirichlet_in_solver == "physical":
             field = values[..., 0]
         elif self.switches.decoder == "mlp":
@@ -243,12 +245,14 @@ class ReleasedFlow(nn.Module):
         geometry = self.geometry_encoder(inputs.geometry)
         gradient = self.geometry_gradient.folded()(gradient_of_scalar(operators, geometry), geometry)
         physical = self.switches.dirichlet_in_solver == "physical"
-        conditions: dict[str, Callable[[Tensor], Tensor]] = {"u": _unchanged, "p": _unchanged}
+        conditions = {}
         for name, prescribed in inputs.prescribed.items():
             if physical:
-                conditions[name] = prescribed.encoded(lambda values: values[:, None]).apply
+                conditions[name] = prescribed.encoded(lambda values: values[:, None])
             elif self.switches.dirichlet_in_solver == "encoded":
-                conditions[name] = prescribed.encoded(self._encoder(name)).apply
+                conditions[name] = prescribed.encoded(self._encoder(name))
+            else:
+                conditions[name] = EncodedCondition.nothing(geometry)
         return _Constants(
             operators=operators,
             sizes=inputs.sizes,
@@ -256,13 +260,13 @@ class ReleasedFlow(nn.Module):
             conditions=conditions,
             velocity=self.velocity.folded(gradient),
             laplacian=self.laplacian.folded(),
-            jacobian_coefficient=FoldedMLP(self.jacobian.coefficient),
-            intermediate=self.intermediate.folded(),
+            jacobian=self.jacobian.folded(),
+            intermediate_gate=FoldedMLP(self.intermediate.gate),
             divergence=self.divergence.folded(),
             # The authors put the geometry before the pressure, except in row A, where it comes second.
             pressure=FoldedMLP(self.pressure, geometry, constant_first=not physical),
             poisson=self.poisson.folded(),
-            pressure_coefficient=FoldedMLP(self.pressure_gradient.coefficient),
+            pressure_gradient=self.pressure_gradient.folded(),
         )
 
     def _operator(self, state: State, constants: _Constants) -> dict[str, Tensor]:
@@ -275,31 +279,29 @@ class ReleasedFlow(nn.Module):
         physical = self.switches.dirichlet_in_solver == "physical"
 
         # 1. Velocity from the state and the geometry. Row A sets the condition before, on the physical state.
-        encoded = self.velocity_encoder(constants.conditions["u"](state["u"])) if physical else state["u"]
+        condition = constants.conditions["u"]
+        encoded = self.velocity_encoder(condition.apply(state["u"])) if physical else state["u"]
         velocity = constants.velocity(encoded * constants.geometry)
-        if not physical:
-            velocity = constants.conditions["u"](velocity)
+        velocity = velocity if physical else condition.apply_over(velocity)
 
         # 2. "Laplacian" and "advection" share the gradient and the invariant of the velocity.
         gradient = gradient_of_vector(operators, velocity)
         size = squared_norm(velocity)
         forces = constants.laplacian(contract_gradient(operators, gradient), size)
         # The coefficient does not depend on the contracted axis, so it is applied after the contraction.
-        mixed = mix_components(gradient, self.jacobian.mixing)
-        advection = contract_with(mixed, velocity)
-        forces = torch.addcmul(forces, constants.jacobian_coefficient(size), advection, out=over(forces))
+        advection = contract_with(mix_components(gradient, self.jacobian.mixing), velocity)
+        forces = torch.addcmul(forces, constants.jacobian.coefficient(size), advection, out=over(forces))
 
         # 3. and 4. Intermediate velocity, and its divergence as the source of the pressure.
-        change = constants.intermediate(forces)
-        intermediate = torch.add(velocity, change, out=over(change))
+        intermediate = torch.addcmul(velocity, constants.intermediate_gate(squared_norm(forces)), forces)
         source = constants.divergence(divergence(operators, intermediate), squared_norm(intermediate))
         source = self.source(source, operators)
 
         # 5. to 7. Pressure, and its gradient.
-        pressure = constants.conditions["p"](self._pressure(state["p"], source, constants))
+        pressure = constants.conditions["p"].apply_over(self._pressure(state["p"], source, constants))
         # Mixing commutes with the gradient, and the pressure is smaller than its gradient.
         slope = gradient_of_scalar(operators, self.pressure_gradient.mixing(pressure))
-        forces = torch.addcmul(forces, constants.pressure_coefficient(pressure), slope, out=over(forces))
+        forces = torch.addcmul(forces, constants.pressure_gradient.coefficient(pressure), slope, out=over(forces))
 
         # 8. The increment of the velocity is smoothed; the pressure is a state of the outer solver too.
         change = self.smoothing(forces, operators)
@@ -310,7 +312,7 @@ class ReleasedFlow(nn.Module):
 
     def _pressure(self, state: Tensor, source: Float[Tensor, "points width"], constants: _Constants) -> Tensor:
         """The inner solver. The authors solve P - P0 - (lap P + source) = 0, where the paper has lap P = source."""
-        operators, bounded = constants.operators, constants.conditions["p"]
+        operators, bounded = constants.operators, constants.conditions["p"].apply
         if self.switches.dirichlet_in_solver == "physical":
             start = state
 
@@ -325,8 +327,10 @@ class ReleasedFlow(nn.Module):
 
             def residual(current: State) -> State:
                 values = bounded(current["p"])
-                change = constants.poisson(laplacian(operators, values), values)
-                return {"p": difference(current["p"], fixed, change)}
+                gone = current["p"] - fixed
+                mixed = self.poisson.mixing(laplacian(operators, values))
+                coefficient = constants.poisson.coefficient(values)
+                return {"p": torch.addcmul(gone, coefficient, mixed, value=-1, out=over(gone))}
 
         if self.switches.solver == "simple":
             pressure = start
@@ -337,25 +341,17 @@ class ReleasedFlow(nn.Module):
         return ReleasedSolver(POISSON_ITERATIONS, divergence=100.0)(residual, {"p": start}, constants.sizes)["p"]
 
 
-Layer = Callable[[Tensor, Tensor], Tensor]
-
-
 @dataclass(frozen=True, eq=False)
 class _Constants:
     operators: Operators
     sizes: tuple[int, ...]
     geometry: Float[Tensor, "points width"]
-    conditions: Mapping[str, Callable[[Tensor], Tensor]]
-    """The Dirichlet layer of each unknown; the identity for the rows without one."""
+    conditions: Mapping[str, EncodedCondition]
     velocity: Callable[[Tensor], Tensor]
-    laplacian: Layer
-    jacobian_coefficient: FoldedMLP
-    intermediate: Callable[[Tensor], Tensor]
-    divergence: Layer
+    laplacian: FoldedIsoGCN
+    jacobian: FoldedIsoGCN
+    intermediate_gate: FoldedMLP
+    divergence: FoldedIsoGCN
     pressure: FoldedMLP
-    poisson: Layer
-    pressure_coefficient: FoldedMLP
-
-
-def _unchanged(values: Tensor) -> Tensor:
-    return values
+    poisson: FoldedIsoGCN
+    pressure_gradient: FoldedIsoGCN
