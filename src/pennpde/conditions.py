@@ -141,7 +141,7 @@ class Case:
         assert self.cached_operators is not None
         return self.cached_operators
 
-    @torch.compiler.disable  # a compiled network would trace into SciPy
+    @torch.compiler.disable()  # a compiled network would trace into SciPy
     def _assembled_operators(self) -> dict[str, Operators]:
         like = next(iter(self.initial.values()))
         points = self.mesh.points
