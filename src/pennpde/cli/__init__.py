@@ -41,7 +41,7 @@ from typer.core import TyperGroup
 from pennpde import __version__
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = ("demo", "predict", "generate", "train", "evaluate", "report", "info")
+SUBCOMMANDS = ("demo", "predict", "generate", "train", "evaluate", "report", "info", "view")
 
 
 class _Subcommands(TyperGroup):

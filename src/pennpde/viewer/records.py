@@ -6,6 +6,7 @@ import base64
 import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -16,8 +17,7 @@ from torch import Tensor
 from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, triangles
 
-_HERE = Path(__file__).parent
-SCRIPT = _HERE / "field_view.js"
+WEB = Path(__file__).parent / "web"
 
 
 def record_of(
@@ -72,13 +72,13 @@ def write_page(
     path: Path | str, record: Mapping[str, Any], title: str, subtitle: str, certificate: Sequence[str]
 ) -> None:
     """One HTML file with the fields inside, to look at, to zoom, to probe; it loads nothing from anywhere."""
-    page = Template((_HERE / "page.html").read_text(encoding="utf-8"))
+    page = Template((WEB / "page.html").read_text(encoding="utf-8"))
     # "</" inside a script would end it.
     text = page.substitute(
         title=html.escape(title),
         subtitle=html.escape(subtitle),
         certificate=html.escape("\n".join(line.strip() for line in certificate)),
-        script=SCRIPT.read_text(encoding="utf-8"),
+        script=(WEB / "field_view.js").read_text(encoding="utf-8"),
         record=json.dumps(record).replace("</", "<\\/"),
     )
     Path(path).write_text(text, encoding="utf-8")
@@ -133,6 +133,7 @@ def _cell_edges(mesh: Mesh) -> np.ndarray:
     return np.unique(edges, axis=0)
 
 
+@cache
 def _colour_table(name: str) -> str:
     from matplotlib import colormaps
 

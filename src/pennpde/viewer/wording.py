@@ -68,7 +68,7 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
                 f"Prescribed {name}",
                 "exact" if exact else f"{error:.1e}",
                 "good" if exact else "bad",
-                "largest deviation from a prescribed value",
+                "largest deviation",
             )
         )
     if certificate.flux is not None:
@@ -125,3 +125,17 @@ def errors(outcome: Outcome) -> list[dict[str, Any]]:
         share = 100 * float(metrics.relative_l2(prediction, target.to(prediction), outcome.case.mesh.point_volumes))
         rows.append(_row(f"Error of {name}", f"{share:.3g} %", note=f"of its size; mean square {float(square):.2e}"))
     return rows
+
+
+def durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+    """What took how long, as shares of the whole."""
+    names = {"prepare": "Potential flow", "operators": "Operators", "network": "Network", "certificate": "Certificate"}
+    whole = seconds.get("altogether", sum(seconds.values())) or 1.0
+    return [
+        {
+            "label": names.get(name, name.capitalize()),
+            "value": f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s",
+            "share": round(100 * value / whole, 1),
+        }
+        for name, value in seconds.items()
+    ]

@@ -146,6 +146,11 @@ class Workbench:
             raise ValueError(f"{name} is a {type(model).__name__}, not a PENN: it solves no boundary value problem.")
         return cls(model, name, data)
 
+    def warm_up(self) -> None:
+        """Predict something small: the first prediction also loads libraries, which is nobody's time but the start's."""
+        outcome = predict(self.model, flow_through(coarse_mesh("a_0.00", cells_per_length=4), 1.0, VISCOSITY))
+        record_of(outcome.case.mesh, outcome.fields)
+
     def cases(self) -> list[dict[str, str]]:
         """The cases of the dataset: those of the test set first, which no network was trained on."""
         if self.manifest is None:

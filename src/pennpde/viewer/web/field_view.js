@@ -1,5 +1,6 @@
 // A field on a plane mesh in a canvas: colours by WebGL, cells, streamlines, a value under the pointer, zoom and pan.
-// No library: the same file serves the self-contained page that `penn demo` writes and the page of `penn view`.
+// No library: the same file serves the self-contained page that `penn demo` writes and the page of `penn view`, where
+// pieces of the boundary can be pointed at, too.
 (function () {
   "use strict";
 
@@ -15,6 +16,9 @@
     void main() {
       gl_FragColor = line.a > 0.0 ? line : texture2D(colours, vec2(clamp(shade, 0.002, 0.998), 0.5));
     }`;
+
+  const ROLES = { wall: "#8a94a6", inlet: "#1f9d6b", outlet: "#e07a1f" };
+  const LEGEND = 52;  // pixels below the picture
 
   function decode(text, Type) {
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
@@ -64,7 +68,10 @@
   class FieldView {
     constructor(container, options = {}) {
       this.container = container;
-      this.options = Object.assign({ field: null, cells: false, streamlines: false, dark: false }, options);
+      // roles: of the boundary's segments; marked: the one under the pointer elsewhere; hold: keep the colours' limits.
+      this.options = Object.assign(
+        { field: null, cells: false, streamlines: false, dark: false, roles: [], marked: -1, hold: false, pick: null },
+        options);
       container.style.position = "relative";
       this.canvas = this.layer("canvas");
       this.overlay = this.layer("canvas");
@@ -72,14 +79,21 @@
       this.tip = this.layer("div");
       Object.assign(this.tip.style, {
         width: "auto", height: "auto", pointerEvents: "none", display: "none", padding: "3px 8px", borderRadius: "4px",
-        background: "rgba(20,24,32,.85)", color: "white", font: "12px system-ui, sans-serif", whiteSpace: "pre",
+        background: "rgba(20,24,32,.85)", color: "white", font: "12px ui-monospace, monospace", whiteSpace: "pre",
       });
       this.gl = this.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
       this.zoom = 1; this.centre = null;
       if (!this.gl) { this.fail("This browser has no WebGL, which the picture needs."); return; }
       this.prepare();
       this.listen();
-      if (window.ResizeObserver) new ResizeObserver(() => this.draw()).observe(container);
+      this.observer = new ResizeObserver(() => this.draw());
+      this.observer.observe(container);
+    }
+
+    close() {
+      if (this.observer) this.observer.disconnect();
+      const lost = this.gl && this.gl.getExtension("WEBGL_lose_context");
+      if (lost) lost.loseContext();  // a browser gives away but a few
     }
 
     layer(kind) {
@@ -112,8 +126,9 @@
       this.texture = gl.createTexture();
     }
 
-    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, unit?}}, velocity: [nameX, nameY],
-    //          colours: {name: 256 x RGB}}; arrays are base64 of little-endian float32, uint32, uint8.
+    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, velocity?}}, velocity: [nameX, nameY]
+    // or null, colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32,
+    // uint8. Without fields the mesh alone is drawn.
     show(record) {
       if (!this.gl) return;
       const gl = this.gl;
@@ -132,47 +147,85 @@
         this.locator = new Locator(this.points, this.triangles, box);
         gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
         gl.bufferData(gl.ARRAY_BUFFER, this.points, gl.STATIC_DRAW);
-        for (const name of ["triangles", "edges"]) {
-          gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers[name]);
-          gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this[name], gl.STATIC_DRAW);
-        }
+        gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.edges);
+        gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this.edges, gl.STATIC_DRAW);
       }
       this.values = {};
       for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
-      this.lines = null;
-      if (!this.options.field || !(this.options.field in this.values)) this.options.field = Object.keys(this.values)[0];
+      this.segments = (record.segments || []).map((edges) => decode(edges, Uint32Array));
+      this.lines = {};
+      this.uploaded = null;
       this.draw();
     }
 
-    set(options) { Object.assign(this.options, options); this.draw(); }
+    field() {
+      const names = Object.keys(this.values);
+      return names.includes(this.options.field) ? this.options.field : names[0];
+    }
+
+    velocity() {
+      const own = this.field() && this.record.fields[this.field()].velocity;
+      return own || this.record.velocity;
+    }
+
+    // Values and triangles of the field on the graphics card. Where a value is not finite there is nothing to see.
+    upload(field) {
+      if (this.uploaded === field) return;
+      this.uploaded = field;
+      const gl = this.gl;
+      const values = field ? this.values[field] : new Float32Array(this.points.length / 2);
+      let shown = this.triangles;
+      if (!values.every(Number.isFinite)) {
+        const corners = [];
+        for (let t = 0; t < shown.length; t += 3)
+          if ([0, 1, 2].every((k) => Number.isFinite(values[shown[t + k]]))) corners.push(...shown.slice(t, t + 3));
+        shown = Uint32Array.from(corners);
+      }
+      this.shown = shown.length;
+      gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.values);
+      gl.bufferData(gl.ARRAY_BUFFER, values, gl.DYNAMIC_DRAW);
+      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
+      gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, shown, gl.DYNAMIC_DRAW);
+    }
+
+    set(options) {
+      if ("hold" in options && options.hold !== this.options.hold) this.held = {};
+      Object.assign(this.options, options);
+      this.draw();
+    }
 
     reset() { this.zoom = 1; this.centre = null; this.draw(); }
 
     limits() {
-      const field = this.record.fields[this.options.field];
-      if (field.limits) return field.limits;
-      const values = this.values[this.options.field];
-      let [low, high] = [Infinity, -Infinity];
-      for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
-      return [low, high];
+      const name = this.field();
+      if (this.options.hold && this.held && this.held[name]) return this.held[name];
+      let limits = this.record.fields[name].limits;
+      if (!limits) {
+        limits = [Infinity, -Infinity];
+        for (const value of this.values[name])
+          if (Number.isFinite(value)) limits = [Math.min(limits[0], value), Math.max(limits[1], value)];
+      }
+      if (this.options.hold) (this.held = this.held || {})[name] = limits;
+      return limits;
     }
 
     frame() {
       const [width, height] = [this.container.clientWidth || 1, this.container.clientHeight || 1];
-      const span = Math.max((this.box[2] - this.box[0]) / width, (this.box[3] - this.box[1]) / (height - 64)) * 1.06;
-      const pixel = span / this.zoom;
+      const room = Math.max(1, height - LEGEND - 12);
+      const whole = Math.max((this.box[2] - this.box[0]) / width, (this.box[3] - this.box[1]) / room) * 1.06;
+      const pixel = whole / this.zoom;
       const centre = this.centre || [(this.box[0] + this.box[2]) / 2, (this.box[1] + this.box[3]) / 2];
       return { width, height, pixel, centre };
     }
 
     toMesh(x, y) {
       const { width, height, pixel, centre } = this.frame();
-      return [centre[0] + (x - width / 2) * pixel, centre[1] - (y - (height - 48) / 2) * pixel];
+      return [centre[0] + (x - width / 2) * pixel, centre[1] - (y - (height - LEGEND) / 2) * pixel];
     }
 
     toScreen(x, y) {
       const { width, height, pixel, centre } = this.frame();
-      return [(x - centre[0]) / pixel + width / 2, -(y - centre[1]) / pixel + (height - 48) / 2];
+      return [(x - centre[0]) / pixel + width / 2, -(y - centre[1]) / pixel + (height - LEGEND) / 2];
     }
 
     draw() {
@@ -187,28 +240,27 @@
       gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
       const scale = [2 / (pixel * width), 2 / (pixel * height)];
       gl.uniform2f(this.at.scale, ...scale);
-      gl.uniform2f(this.at.shift, -centre[0] * scale[0], -centre[1] * scale[1] + 48 / height);
-      const limits = this.limits();
+      gl.uniform2f(this.at.shift, -centre[0] * scale[0], -centre[1] * scale[1] + LEGEND / height);
+      const field = this.field();
+      const limits = field ? this.limits() : [0, 1];
       gl.uniform2f(this.at.limits, ...limits);
-      const colours = decode(this.record.colours[this.record.fields[this.options.field].colours], Uint8Array);
-      gl.bindTexture(gl.TEXTURE_2D, this.texture);
-      gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
-      gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGB, colours.length / 3, 1, 0, gl.RGB, gl.UNSIGNED_BYTE, colours);
-      for (const [name, value] of [["MIN_FILTER", "LINEAR"], ["MAG_FILTER", "LINEAR"], ["WRAP_S", "CLAMP_TO_EDGE"],
-        ["WRAP_T", "CLAMP_TO_EDGE"]]) gl.texParameteri(gl.TEXTURE_2D, gl["TEXTURE_" + name], gl[value]);
+      const colours = field && decode(this.record.colours[this.record.fields[field].colours], Uint8Array);
+      if (field) this.paint(colours);
+      this.upload(field);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
       gl.enableVertexAttribArray(this.at.position);
       gl.vertexAttribPointer(this.at.position, 2, gl.FLOAT, false, 0, 0);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.values);
-      gl.bufferData(gl.ARRAY_BUFFER, this.values[this.options.field], gl.DYNAMIC_DRAW);
       gl.enableVertexAttribArray(this.at.value);
       gl.vertexAttribPointer(this.at.value, 1, gl.FLOAT, false, 0, 0);
-      gl.uniform4f(this.at.line, 0, 0, 0, 0);
+      const plain = this.options.dark ? [0.17, 0.2, 0.26, 1] : [0.9, 0.92, 0.95, 1];
+      gl.uniform4f(this.at.line, ...(field ? [0, 0, 0, 0] : plain));
       gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
-      gl.drawElements(gl.TRIANGLES, this.triangles.length, gl.UNSIGNED_INT, 0);
-      if (this.options.cells) {
+      gl.drawElements(gl.TRIANGLES, this.shown, gl.UNSIGNED_INT, 0);
+      if (this.options.cells || !field) {
         gl.enable(gl.BLEND); gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
-        gl.uniform4f(this.at.line, 0.05, 0.07, 0.1, 0.35);
+        const ink = !field && this.options.dark ? [0.75, 0.8, 0.9, 0.35] : [0.05, 0.07, 0.1, 0.35];
+        gl.uniform4f(this.at.line, ...ink);
         gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.edges);
         gl.drawElements(gl.LINES, this.edges.length, gl.UNSIGNED_INT, 0);
         gl.disable(gl.BLEND);
@@ -216,34 +268,89 @@
       this.drawOverlay(ratio, width, height, limits, colours);
     }
 
+    paint(colours) {
+      const gl = this.gl;
+      gl.bindTexture(gl.TEXTURE_2D, this.texture);
+      gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
+      gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGB, colours.length / 3, 1, 0, gl.RGB, gl.UNSIGNED_BYTE, colours);
+      for (const [name, value] of [["MIN_FILTER", "LINEAR"], ["MAG_FILTER", "LINEAR"], ["WRAP_S", "CLAMP_TO_EDGE"],
+        ["WRAP_T", "CLAMP_TO_EDGE"]]) gl.texParameteri(gl.TEXTURE_2D, gl["TEXTURE_" + name], gl[value]);
+    }
+
     drawOverlay(ratio, width, height, limits, colours) {
       const pen = this.overlay.getContext("2d");
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
       pen.clearRect(0, 0, width, height);
-      if (this.options.streamlines && this.record.velocity) {
-        this.lines = this.lines || this.traceAll();
+      const velocity = this.velocity();
+      if (this.options.streamlines && velocity) {
+        this.lines[velocity] = this.lines[velocity] || this.traceAll(velocity);
         pen.strokeStyle = "rgba(255,255,255,.75)"; pen.lineWidth = 1.1;
-        for (const line of this.lines) {
+        for (const line of this.lines[velocity]) {
           pen.beginPath();
           line.forEach((place, index) => pen[index ? "lineTo" : "moveTo"](...this.toScreen(...place)));
           pen.stroke();
           if (line.length > 12) this.arrow(pen, line[line.length >> 1], line[(line.length >> 1) + 1]);
         }
       }
-      const ink = this.options.dark ? "#e6e9ef" : "#222833";
-      const [left, top, long] = [width * 0.2, height - 40, width * 0.6];
+      this.segments.forEach((edges, index) => this.drawSegment(pen, edges, index));
+      if (colours) this.drawLegend(pen, width, height, limits, colours);
+    }
+
+    drawSegment(pen, edges, index) {
+      const marked = index === this.options.marked;
+      pen.beginPath();
+      for (let k = 0; k < edges.length; k += 2)
+        for (const end of [0, 1]) {
+          const point = 2 * edges[k + end];
+          pen[end ? "lineTo" : "moveTo"](...this.toScreen(this.points[point], this.points[point + 1]));
+        }
+      pen.lineCap = "round";
+      if (marked) { pen.strokeStyle = this.options.dark ? "white" : "#10141c"; pen.lineWidth = 9; pen.stroke(); }
+      pen.strokeStyle = ROLES[this.options.roles[index]] || ROLES.wall;
+      pen.lineWidth = marked ? 5 : 3.5;
+      pen.stroke();
+    }
+
+    drawLegend(pen, width, height, limits, colours) {
+      const long = Math.min(width * 0.6, 520);
+      const [left, top] = [(width - long) / 2, height - 36];
       for (let i = 0; i < long; i++) {
         const k = 3 * Math.min(colours.length / 3 - 1, Math.floor((i / long) * (colours.length / 3)));
         pen.fillStyle = `rgb(${colours[k]},${colours[k + 1]},${colours[k + 2]})`;
-        pen.fillRect(left + i, top, 1.5, 10);
+        pen.fillRect(left + i, top, 1.5, 9);
       }
-      pen.fillStyle = ink; pen.font = "12px system-ui, sans-serif"; pen.textBaseline = "top";
-      for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-        pen.textAlign = "center";
-        pen.fillText(format(limits[0] + share * (limits[1] - limits[0])), left + share * long, top + 14);
-      }
+      pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
+      pen.font = "12px system-ui, sans-serif"; pen.textBaseline = "top"; pen.textAlign = "center";
+      const steps = long > 300 ? 4 : 2;
+      for (let k = 0; k <= steps; k++)
+        pen.fillText(format(limits[0] + (k / steps) * (limits[1] - limits[0])), left + (k / steps) * long, top + 13);
       pen.textAlign = "right"; pen.textBaseline = "middle";
-      pen.fillText(this.options.field, left - 28, top + 5);
+      pen.fillText(this.field(), left - 26, top + 5);
+    }
+
+    // The picture as it stands, on the background of the page, as a PNG.
+    picture(background) {
+      const whole = document.createElement("canvas");
+      whole.width = this.canvas.width; whole.height = this.canvas.height;
+      const pen = whole.getContext("2d");
+      pen.fillStyle = background; pen.fillRect(0, 0, whole.width, whole.height);
+      for (const layer of [this.canvas, this.overlay]) pen.drawImage(layer, 0, 0);
+      return new Promise((done) => whole.toBlob(done, "image/png"));
+    }
+
+    nearestSegment(x, y) {
+      let [nearest, index] = [12, -1];  // pixels within which a pointer means a line
+      this.segments.forEach((edges, own) => {
+        for (let k = 0; k < edges.length; k += 2) {
+          const [ax, ay] = this.toScreen(this.points[2 * edges[k]], this.points[2 * edges[k] + 1]);
+          const [bx, by] = this.toScreen(this.points[2 * edges[k + 1]], this.points[2 * edges[k + 1] + 1]);
+          const [dx, dy] = [bx - ax, by - ay];
+          const along = Math.min(1, Math.max(0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy || 1)));
+          const distance = Math.hypot(x - ax - along * dx, y - ay - along * dy);
+          if (distance < nearest) [nearest, index] = [distance, own];
+        }
+      });
+      return index;
     }
 
     arrow(pen, from, to) {
@@ -263,41 +370,72 @@
         (sum, corner, k) => sum + found.weights[k] * this.values[name][corner], 0));
     }
 
-    traceAll() {
-      // Seeds on a lattice; a square that a line has passed takes no further line, so lines keep their distance.
+    traceAll(velocity) {
+      // Seeds on a lattice; a square that a line has passed takes no further seed, and a line ends where it comes within
+      // half a square of another, so that lines keep their distance and are as long as that allows.
       const [x0, y0, x1, y1] = this.box;
-      const gap = Math.sqrt(((x1 - x0) * (y1 - y0)) / 700);
-      const taken = new Set();
-      const key = (x, y) => Math.floor((x - x0) / gap) + ":" + Math.floor((y - y0) / gap);
+      const gap = Math.sqrt(((x1 - x0) * (y1 - y0)) / 550);
+      const squares = (size) => (x, y) => Math.floor((x - x0) / size) + ":" + Math.floor((y - y0) / size);
+      const [seed, fine] = [squares(gap), squares(gap / 2)];
+      const [seeded, taken] = [new Set(), new Set()];
+      const slowest = 1e-3 * this.fastest(velocity);
       const lines = [];
       for (let y = y0 + gap / 2; y < y1; y += gap)
         for (let x = x0 + gap / 2; x < x1; x += gap) {
-          if (taken.has(key(x, y))) continue;
-          const line = [...this.trace(x, y, -1, gap, taken, key).reverse(), ...this.trace(x, y, 1, gap, taken, key).slice(1)];
-          for (const place of line) taken.add(key(...place));
-          if (line.length > 8) lines.push(line);
+          if (seeded.has(seed(x, y))) continue;
+          const [before, after] = [-1, 1].map((way) => this.trace(velocity, x, y, way * gap, slowest, taken, fine));
+          const line = [...before.reverse(), ...after.slice(1)];
+          if (line.length <= 12) continue;
+          for (const place of line) { seeded.add(seed(...place)); taken.add(fine(...place)); }
+          lines.push(line);
         }
       return lines;
     }
 
-    trace(x, y, direction, gap, taken, key) {
+    fastest(velocity) {
+      const [u, v] = velocity.map((name) => this.values[name]);
+      let largest = 0;
+      for (let k = 0; k < u.length; k++) largest = Math.max(largest, Math.hypot(u[k], v[k]) || 0);
+      return largest;
+    }
+
+    trace(velocity, x, y, gap, slowest, taken, key) {
       const line = [[x, y]];
       const own = new Set([key(x, y)]);
       for (let step = 0; step < 400; step++) {
-        const here = this.at_point(this.record.velocity, x, y);
+        const here = this.at_point(velocity, x, y);
         if (!here) break;
         const speed = Math.hypot(...here);
-        if (speed < 1e-3) break;
-        const half = (direction * gap * 0.1) / speed;
-        const middle = this.at_point(this.record.velocity, x + half * here[0], y + half * here[1]);
+        if (!(speed > slowest)) break;
+        const half = (gap * 0.1) / speed;
+        const middle = this.at_point(velocity, x + half * here[0], y + half * here[1]);
         if (!middle) break;
         const middleSpeed = Math.hypot(...middle) || 1;
-        x += (direction * gap * 0.2 * middle[0]) / middleSpeed; y += (direction * gap * 0.2 * middle[1]) / middleSpeed;
+        x += (gap * 0.2 * middle[0]) / middleSpeed; y += (gap * 0.2 * middle[1]) / middleSpeed;
         const square = key(x, y);
         if (!own.has(square)) { if (taken.has(square)) break; own.add(square); }
         line.push([x, y]);
       }
       return line;
+    }
+
+    probe(x, y) {
+      const near = this.options.pick ? this.nearestSegment(x, y) : -1;
+      this.overlay.style.cursor = near >= 0 ? "pointer" : "crosshair";
+      const [mx, my] = this.toMesh(x, y);
+      // Of truth and error only what belongs to the field in view: a dozen numbers are too many to read.
+      const set = (name) => (/^(truth|error) /.exec(name) || [""])[0];
+      const names = Object.keys(this.values).filter((name) => set(name) === set(this.field()));
+      const values = this.at_point(names, mx, my);
+      this.tip.style.display = values ? "block" : "none";
+      if (!values) return;
+      const lines = [["x", mx], ["y", my], ...names.map((name, k) => [name, values[k]])];
+      const width = Math.max(...lines.map(([name]) => name.length));
+      this.tip.textContent = lines.map(([name, value]) => `${name.padEnd(width + 2)}${format(value)}`).join("\n");
+      const right = x + 16 + this.tip.offsetWidth < this.container.clientWidth;
+      this.tip.style.left = (right ? x + 16 : x - 16 - this.tip.offsetWidth) + "px";
+      const lowest = this.container.clientHeight - this.tip.offsetHeight - 4;
+      this.tip.style.top = Math.max(4, Math.min(y - 20, lowest)) + "px";
     }
 
     listen() {
@@ -310,28 +448,28 @@
         if (!this.record) return;
         const [x, y] = place(event);
         if (grabbed) {
+          if (Math.hypot(x - grabbed.x, y - grabbed.y) > 4) grabbed.moved = true;
+          if (!grabbed.moved) return;
           const { pixel } = this.frame();
           this.centre = [grabbed.centre[0] - (x - grabbed.x) * pixel, grabbed.centre[1] + (y - grabbed.y) * pixel];
           this.draw();
           return;
         }
-        const [mx, my] = this.toMesh(x, y);
-        const names = Object.keys(this.values);
-        const values = this.at_point(names, mx, my);
-        this.tip.style.display = values ? "block" : "none";
-        if (!values) return;
-        this.tip.textContent = [`x ${format(mx)}  y ${format(my)}`, ...names.map((n, k) => `${n}  ${format(values[k])}`)].join("\n");
-        this.tip.style.left = Math.min(x + 14, this.container.clientWidth - 130) + "px";
-        this.tip.style.top = Math.max(4, y - 20) + "px";
+        this.probe(x, y);
       });
       this.overlay.addEventListener("pointerleave", () => { this.tip.style.display = "none"; });
       this.overlay.addEventListener("pointerdown", (event) => {
         if (!this.record) return;
         const [x, y] = place(event);
-        grabbed = { x, y, centre: this.frame().centre };
+        grabbed = { x, y, centre: this.frame().centre, moved: false };
         this.overlay.setPointerCapture(event.pointerId);
       });
-      this.overlay.addEventListener("pointerup", () => { grabbed = null; });
+      this.overlay.addEventListener("pointerup", () => {
+        const index = grabbed && !grabbed.moved ? this.nearestSegment(grabbed.x, grabbed.y) : -1;
+        grabbed = null;
+        if (index >= 0 && this.options.pick) this.options.pick(index);
+      });
+      this.overlay.addEventListener("pointercancel", () => { grabbed = null; });
       this.overlay.addEventListener("dblclick", () => this.reset());
       this.overlay.addEventListener("wheel", (event) => {
         if (!this.record) return;
@@ -348,6 +486,7 @@
   }
 
   function format(value) {
+    if (!Number.isFinite(value)) return "not finite";
     if (value === 0) return "0";
     const size = Math.abs(value);
     return size >= 1e4 || size < 1e-3 ? value.toExponential(2) : value.toPrecision(3);
