@@ -8,6 +8,7 @@ network: cases side by side, as `conditions.batch` makes them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -93,7 +94,7 @@ def prepared(
     elif wanted is None and max(sizes) * len(sizes) > _WASTE.get(device.type, 1.5) * sum(sizes):
         reason = f"meshes of {min(sizes)} to {max(sizes)} points would waste too much in one shape"
     else:
-        reason = disagreement(model, cases, dtype, device)
+        reason = disagreement(model, cases)
         if reason and wanted:
             raise ValueError(f"stacked=True, but the network does not take cases filled up to one shape: {reason}.")
     if reason is None:
@@ -102,23 +103,24 @@ def prepared(
     return Blocks.of(cases, dtype, device)
 
 
-def disagreement(model: nn.Module, cases: Sequence[Case], dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why a network gives something else for filled-up cases than for cases by themselves; None if it does not."""
+def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
+    """Why a network gives something else for filled-up cases than for cases by themselves; None if it does not.
+
+    Tried on the CPU, whatever the network is to be trained on: it is a matter of its structure.
+    """
     ordered = sorted(cases, key=lambda case: case.number_of_points)
     probe = [ordered[-1], ordered[0]]  # the small one last, filled up to the large one
-    numbers = torch.arange(len(probe), device=device)
-    training = model.training
-    model.eval()
+    numbers, device = torch.arange(len(probe)), torch.device("cpu")
+    copied = copy.deepcopy(model).to(device).eval()
+    dtype = next(copied.parameters()).dtype
     try:
         with torch.no_grad():
             together, _ = Blocks.of(probe, dtype, device).draw(numbers)
-            alone = model(together)
+            alone = copied(together)
             filled, weights = Stacked.of(probe, dtype, device).draw(numbers)
-            stacked = model(filled)
+            stacked = copied(filled)
     except Exception as error:  # whatever a user's network raises, block by block may still work
         return f"{type(error).__name__}: {error}".rstrip(".")
-    finally:
-        model.train(training)
     real = weights > 0
     for name in alone:
         values, found = alone[name].detach(), stacked[name].detach()[real]

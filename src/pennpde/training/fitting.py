@@ -161,7 +161,6 @@ class _Run:
         self.history: tuple[Mapping[str, Any], ...] = ()
 
         dtype = next(model.parameters()).dtype
-        self._try_out = lambda: disagreement(model, train, dtype, processes.device)
         batches = prepared(model, [*train, *validation], dtype, processes.device, settings.stacked, self.tell)
         self.steps = Steps(
             model, batches, loss or scaled_squared_error(self.scales), settings, processes, self.targets, self.tell
@@ -240,7 +239,7 @@ class _Run:
         if self.course.best is not None:
             self.steps.load_weights(self.best_weights)
         # Untrained, a network may hide that it minds the points which fill cases up; trained, it does not.
-        if isinstance(self.steps.batches, Stacked) and self.taken and (reason := self._try_out()):
+        if isinstance(self.steps.batches, Stacked) and self.taken and (reason := disagreement(self.model, self.train)):
             log.warning(f"training ran on cases filled up to one shape, but {reason}; train with stacked=False")
         self.model.zero_grad(set_to_none=True)
         self.model.eval()

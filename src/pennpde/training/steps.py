@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -57,14 +58,14 @@ class Steps:
         if not self.parameters:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
         device = processes.device
-        on_gpu = device.type == "cuda"
+        on_gpu = can_capture(device)
         self.optimizer = torch.optim.Adam(
             self.parameters,
             # A rate in a tensor can change between replays of a graph.
             lr=torch.zeros((), device=device) if on_gpu else 0.0,
             betas=settings.betas,
             fused=device.type in ("cpu", "cuda"),
-            capturable=on_gpu,
+            capturable=device.type == "cuda",
         )
         # Gradients and moments exist from the start, so that loading and resetting them is always a copy in place.
         for parameter in self.parameters:
@@ -72,8 +73,8 @@ class Steps:
         self.optimizer.step()
         self.reset_optimizer()
 
-        self._step_graphs: tuple[torch.cuda.CUDAGraph, ...] = ()
-        self._test_graph: torch.cuda.CUDAGraph | None = None
+        self._step_graphs: tuple[Graph, ...] = ()
+        self._test_graph: Graph | None = None
         self._compiles = on_gpu and settings.compiled and bool(getattr(model, "compiled_methods", ()))
         if on_gpu:
             self._capture_all(tell)
@@ -207,7 +208,6 @@ class Steps:
                 break
             except Exception as error:  # a network of a user may do anything; eager steps still work
                 self._step_graphs, self._test_graph = (), None
-                torch.cuda.synchronize()
                 reason = (str(error).splitlines() or [""])[0]
                 what = "compiled steps" if compiles else "steps"
                 tell(f"{what} could not be captured: {type(error).__name__}: {reason}")
@@ -233,7 +233,7 @@ class Steps:
             errors=torch.zeros(len(self.targets), batch, device=device),
         )
 
-    def _captured_steps(self) -> tuple[torch.cuda.CUDAGraph, ...]:
+    def _captured_steps(self) -> tuple[Graph, ...]:
         static = self._static
         static.rates.zero_()  # the steps before the capture must not train
 
@@ -255,16 +255,16 @@ class Steps:
         self.model.train()
         with self._compiled_methods():
             if self.processes.count == 1:
-                return (_capture(both, begin),)
+                return (capture(both, begin),)
             # Gradients are exchanged between the two graphs: a collective inside one would tie it to its communicator.
-            first = _capture(forward_and_backward, begin)
-            return first, _capture(update, begin)
+            first = capture(forward_and_backward, begin)
+            return first, capture(update, begin)
 
-    def _captured_test(self) -> torch.cuda.CUDAGraph:
+    def _captured_test(self) -> Graph:
         static = self._static
         self.model.eval()
         # Without compiled methods: they would be compiled once more for inference, which takes longer than it saves.
-        return _capture(lambda: static.errors.copy_(self._errors_of(static.tested)), lambda: None)
+        return capture(lambda: static.errors.copy_(self._errors_of(static.tested)), lambda: None)
 
     def _replay(self) -> None:
         self._step_graphs[0].replay()
@@ -296,7 +296,18 @@ class Steps:
         return parts
 
 
-def _capture(work: Callable[[], object], begin: Callable[[], object]) -> torch.cuda.CUDAGraph:
+class Graph(Protocol):
+    """Work that was captured once; `replay` does it again with whatever its tensors hold by then."""
+
+    def replay(self) -> None: ...
+
+
+def can_capture(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+def capture(work: Callable[[], object], begin: Callable[[], object]) -> Graph:
+    """Do the work some times, each after `begin`, and then capture it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
