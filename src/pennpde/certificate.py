@@ -183,7 +183,7 @@ def boundary_flux(velocity: Float[Tensor, "points space"], case: Case) -> Flux:
     """Flux of a velocity through the exterior facets of a case."""
     mean, _ = facet_velocity(velocity, case.mesh, case.dirichlet["u"].mask)
     through = (mean * case.mesh.facet_areas).sum(dim=1)
-    return Flux(float(-through[through < 0].sum()), float(through[through > 0].sum()))
+    return Flux(float(through[through < 0].abs().sum()), float(through[through > 0].sum()))
 
 
 def _normal_derivative_error(values: Tensor, case: Case, name: str, operators: Operators) -> tuple[float, float]:

@@ -122,7 +122,8 @@ def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
         return Cells(np.zeros(0, np.int64), np.zeros(1, np.int64), types)
     arrays = grid.GetCells()
     offsets = np.array(pyvista.convert_array(arrays.GetOffsetsArray()), dtype=np.int64)
-    connectivity = np.array(pyvista.convert_array(arrays.GetConnectivityArray()), dtype=np.int64)
+    # VTK counts in `long long`; np.array(..., dtype=np.int64) would leave that as it is, a type of its own.
+    connectivity = np.array(pyvista.convert_array(arrays.GetConnectivityArray())).astype(np.int64)
     plane = np.isin(types, PLANE)
     left_out = np.isin(types, POINTS_AND_LINES)
     if (~plane & ~left_out).any():

@@ -52,32 +52,40 @@ class Outcome:
         }
 
     def mesh(self) -> Mesh:
-        """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each by its time.
+        """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
 
         A file has no axis of times beside that of components: four times of a scalar would look like a tensor.
         """
         series = {
-            f"{name}_{moment:.6g}": values[..., place]
+            f"{name}_{place + 1}": values[..., place]
             for name, values in self.fields.items()
             if values.ndim > self.case.initial[name].ndim
-            for place, moment in enumerate(self.times)
+            for place in range(len(self.times))
         }
         return self.case.mesh.with_fields(self.last | series)
 
 
-def predict(model: PENN, case: Case, ranges: Ranges | None = None, units: Units | None = None) -> Outcome:
+def predict(
+    model: PENN,
+    case: Case,
+    ranges: Ranges | None = None,
+    *,
+    length: float | None = None,
+    speed: float | None = None,
+) -> Outcome:
     """Predict with a network on any case it can take.
 
     Args:
         model: A trained network.
         case: Mesh, conditions and parameters.
         ranges: What the network was trained on; the certificate warns outside of it.
-        units: What counts as one; by default, see `units_of`.
+        length: What counts as one; by default, see `units_of`.
+        speed: Likewise.
     """
     begin = time.perf_counter()
     _check(model, case)
     case = completed(case)
-    units = units or units_of(case)
+    units = units_of(case, length, speed)
     scaled = units.dimensionless(case) if units is not None else case
     prepared = time.perf_counter()
     parameter = next(model.parameters())

@@ -1,5 +1,6 @@
 """`penn demo`."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,31 +9,82 @@ import typer
 from pennpde.cli.conventions import Output
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from pennpde.mesh import Mesh
 
-EXAMPLES = ["penn demo", "penn demo --out /tmp/demo --json"]
+EXAMPLES = ["penn demo", "penn demo --out /tmp/demo --json", "penn demo --operators"]
 
 _RADIUS = 0.5
 _HALF_WIDTH = 2.0
+# Between the steps that the network was trained on, whose ramps are 0, 0.1, ... 1 long, on a finer mesh of its own.
+_STEP, _CELLS_PER_LENGTH, _SEED = "a_0.37", 27.0, 37
 
 
 def run(
     output: Output,
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the fields.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for pictures, fields and page.")] = Path("demo"),
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Show the differential operators alone, without a network.")
+    ] = False,
 ) -> dict[str, Any]:
+    """Predict the flow over a step that the network has never seen: fields, picture, page, certificate.
+
+    Nothing is needed but the network that comes with penn: the mesh is made, the potential flow to start from is
+    computed, and what the prediction keeps of mass and conditions is measured.
+    """
+    from pennpde.checkpoints import shipped
+
+    if operators or "flow" not in shipped():
+        return _operators(output, out)
+    return _flow(output, out)
+
+
+def _flow(output: Output, out: Path) -> dict[str, Any]:
+    from pennpde.checkpoints import config_of, load_pretrained
+    from pennpde.cli.predict import write_files
+    from pennpde.datasets.flow import coarse_mesh, flow_case
+    from pennpde.network import PENN
+    from pennpde.prediction import predict
+
+    network = load_pretrained("flow")
+    assert isinstance(network, PENN)
+    config = config_of(network)
+    start = time.perf_counter()
+    case = flow_case(coarse_mesh(_STEP, _SEED, _CELLS_PER_LENGTH), _STEP)
+    outcome = predict(network, case, config.training_range if config else None)
+    seconds = time.perf_counter() - start
+    written = write_files(outcome, "Flow over a step, predicted", out / "flow.vtu", out / "flow.png", out / "flow.html")
+    output.say(
+        f"Flow over a step with a ramp of 0.37 inlet widths, {case.number_of_points} points, at time "
+        f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "
+        "flow and certificate",
+        *outcome.certificate.lines(),
+        f"Fields:  {written[0]} (opens in ParaView)",
+        f"Picture: {written[1]}",
+        f"Page:    {written[2]} (open it in a browser: zoom, probe, change the field)",
+    )
+    return {
+        "points": case.number_of_points,
+        "seconds": seconds,
+        "network_seconds": outcome.seconds["network"],
+        "certificate": outcome.certificate.as_dict(),
+        "fields": written[0],
+        "picture": written[1],
+        "page": written[2],
+    }
+
+
+def _operators(output: Output, out: Path) -> dict[str, Any]:
     """Differentiate on a mesh: the flow past a cylinder from its potential, with a picture.
 
     The velocity is the gradient of a potential that is known at the points alone. With the condition of the
     cylinder (no flow through its surface) in the operator, the gradient meets it; without, it does not.
     """
-    import time
-
     import torch
 
     from pennpde.operators import Operators
+    from pennpde.pictures import DIVERGING, ERROR, Panel, draw
 
     mesh = _mesh_around_a_cylinder()
     potential, exact = _potential_flow(mesh.points)
@@ -60,7 +112,12 @@ def run(
     }
     out.mkdir(parents=True, exist_ok=True)
     mesh.with_fields({"potential": potential, "velocity": velocity, "error": error}).save(out / "operators.vtu")
-    _draw(mesh, potential, velocity, error, out / "operators.png")
+    panels = [
+        Panel("potential", mesh, potential, DIVERGING),
+        Panel("speed |∇φ|", mesh, velocity.norm(dim=-1), streamlines=velocity),
+        Panel("error", mesh, error, ERROR),
+    ]
+    draw(out / "operators.png", [panels])
     output.say(
         f"Flow past a cylinder: gradient of its potential at {mesh.number_of_points} points in {seconds:.2f} s",
         f"  mean error, where the inflow speed is 1             {record['mean_error']:.1e}",
@@ -106,34 +163,3 @@ def _potential_flow(points: "Tensor") -> tuple["Tensor", "Tensor"]:
         dim=-1,
     )
     return potential, velocity
-
-
-def _draw(mesh: "Mesh", potential: "Tensor", velocity: "Tensor", error: "Tensor", path: Path) -> None:
-    # Matplotlib rather than PyVista: it draws without a display, OpenGL or any system library.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    x, y = mesh.points.numpy().T
-    triangles = _triangles(mesh)
-    speed = velocity.norm(dim=-1)
-    panels = (("potential", potential, "RdBu_r"), ("speed |∇φ|", speed, "viridis"), ("error", error, "magma"))
-    figure = Figure(figsize=(15, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, (title, field, colours) in zip(figure.subplots(1, 3), panels, strict=True):
-        drawn = axes.tripcolor(x, y, triangles, field.numpy(), shading="gouraud", cmap=colours)
-        figure.colorbar(drawn, ax=axes, shrink=0.9)
-        axes.set_title(title)
-        axes.set_aspect("equal")
-        axes.set_axis_off()
-        if field is speed:
-            some = slice(None, None, 7)
-            u, v = velocity.numpy()[some].T
-            axes.quiver(x[some], y[some], u, v, color="white", scale=45, width=0.003)
-    figure.savefig(path, dpi=110)
-
-
-def _triangles(mesh: "Mesh") -> "np.ndarray":
-    import numpy as np
-
-    quads = mesh.connectivity.reshape(-1, 4)
-    return np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]])

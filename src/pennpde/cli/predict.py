@@ -1,5 +1,8 @@
 """`penn predict`."""
 
+import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +15,13 @@ if TYPE_CHECKING:
     from pennpde.prediction import Outcome
 
 EXAMPLES = [
-    "penn predict duct.vtu --case duct.toml --model flow --out result.vtu",
-    "penn predict pitzDaily --model flow --out result.vtu --png result.png",
-    "penn predict pitzDaily --model flow --write-time 0.01 --strict",
-    "penn predict plate.vtu --case plate.toml --model advection-diffusion --out plate.vtkhdf --json",
+    "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
+    "penn predict pitzDaily --model flow --out flow.vtu --png flow.png",
+    "penn predict pitzDaily --write-time 0.01 --strict",
+    "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
-_SUFFIXES = (".vtu", ".vtk", ".vtkhdf")
+FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf"), (".png", ".pdf", ".svg"), (".html",)
 
 
 def run(
@@ -36,113 +39,202 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Where the fields go: .vtu, .vtk or .vtkhdf.", show_default=False)
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw a picture, too.", show_default=False)] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw a picture: .png, .pdf or .svg.", show_default=False)] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page to look at in the browser: .html.", show_default=False)
+    ] = None,
     write_time: Annotated[
         str | None,
         typer.Option(help="Write the fields into the OpenFOAM case, as the folder of this time.", show_default=False),
     ] = None,
     length: Annotated[
-        float | None, typer.Option(help="Length that counts as one; default: width of the inlet.", show_default=False)
+        float | None, typer.Option(help="Length that counts as one; of a flow the width of its inlet.")
     ] = None,
-    speed: Annotated[
-        float | None, typer.Option(help="Speed that counts as one; default: that of the inlet.", show_default=False)
-    ] = None,
+    speed: Annotated[float | None, typer.Option(help="Speed that counts as one; of a flow that of its inlet.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on any warning of the certificate.")] = False,
 ) -> dict[str, Any]:
     """Predict the fields of your case with a trained network.
 
     Every prediction comes with a certificate: what was measured of conditions, mass, solver and training range.
     """
-    is_case_folder = input_path.is_dir()
-    _check_targets(input_path, case, out, write_time, is_case_folder)
+    _check_input(input_path, case)
+    _check_targets(input_path, out, png, html, write_time)
 
     from pennpde.checkpoints import config_of, load_pretrained
     from pennpde.network import PENN
     from pennpde.prediction import predict
-    from pennpde.similarity import Units, inlet_units
+    from pennpde.ranges import checked
 
     network = load_pretrained(model)
     if not isinstance(network, PENN):
         raise ValueError(f"{model} is a {type(network).__name__}, not a PENN: it solves no boundary value problem")
-    problem = _read(input_path, case, is_case_folder)
-    units = None
-    if length is not None or speed is not None:
-        own = Units(1.0, 1.0) if length is not None and speed is not None else inlet_units(problem)
-        units = Units(own.length if length is None else length, own.speed if speed is None else speed)
     config = config_of(network)
-    outcome = predict(network, problem, config.training_range if config else None, units)
-    warnings = outcome.certificate.warnings
-    if strict and warnings:
-        raise ValueError("the certificate has warnings, and --strict forbids them:\n  " + "\n  ".join(warnings))
-    written = _write(outcome, input_path, out, png, write_time)
-    record = {
+    ranges = checked(config.training_range, f"The training range in the configuration of {model}") if config else None
+    problem = _read(input_path, case, network)
+    if (png or html) and problem.space != 2:
+        option = "--png" if png else "--html"
+        raise ValueError(f"{option} draws plane cases alone; this one is in space. Write --out and open it in ParaView")
+    outcome = predict(network, problem, ranges, length=length, speed=speed)
+    certificate = outcome.certificate
+    if not all(values.isfinite().all() for values in outcome.fields.values()):
+        raise ValueError(
+            "the network gave values that are not finite, so nothing was written; its certificate:\n"
+            + "\n".join(certificate.lines())
+        )
+    if strict and certificate.warnings:
+        raise ValueError(
+            "the certificate has warnings, and --strict forbids them; nothing was written:\n  "
+            + "\n  ".join(certificate.warnings)
+        )
+    written = write_files(outcome, input_path.stem, out, png, html)
+    if write_time is not None:
+        written.append(_write_time(input_path, write_time, outcome))
+    output.say(
+        f"{model} on {problem.number_of_points} points: {outcome.seconds['network']:.2f} s for the network, "
+        f"{sum(outcome.seconds.values()) - outcome.seconds['network']:.2f} s for operators and certificate; the state "
+        f"{outcome.time:.4g} time units after the start",
+        *certificate.lines(),
+        *(f"Written: {path}" for path in written),
+    )
+    return {
         "input": str(input_path),
         "model": model,
         "points": problem.number_of_points,
         "seconds": outcome.seconds,
-        "time": outcome.time,
-        "certificate": outcome.certificate.as_dict(),
+        "times": outcome.times,
+        "certificate": certificate.as_dict(),
         "written": written,
     }
-    after = "" if outcome.time is None else f", {outcome.time:.4g} time units after the start"
-    output.say(
-        f"{model} on {problem.number_of_points} points: {outcome.seconds['network']:.2f} s for the network, "
-        f"{outcome.seconds['prepare'] + outcome.seconds['operators']:.2f} s to prepare{after}",
-        *outcome.certificate.lines(),
-        *(f"Written: {path}" for path in written),
-    )
-    return record
 
 
-def _check_targets(input_path: Path, case: Path | None, out: Path | None, write_time: str | None, folder: bool) -> None:
-    """Every wrong combination is found before any work is done."""
-    if not input_path.exists():
-        raise FileNotFoundError(f"there is no {input_path}; give a mesh file or the folder of an OpenFOAM case")
-    if folder and case is not None:
-        raise typer.BadParameter("an OpenFOAM case has its own conditions; leave --case out", param_hint="--case")
-    if not folder and case is None:
-        raise typer.BadParameter(
-            f"{input_path} is a mesh; give its conditions with --case FILE.toml", param_hint="--case"
-        )
-    if write_time is not None and not folder:
-        raise typer.BadParameter("only an OpenFOAM case can take a time folder", param_hint="--write-time")
-    if out is not None and out.suffix not in _SUFFIXES:
-        raise typer.BadParameter(f"{out} must end in one of {', '.join(_SUFFIXES)}", param_hint="--out")
-
-
-def _read(input_path: Path, case: Path | None, folder: bool) -> "Case":
-    if folder:
-        from pennpde.openfoam import read_case
-
-        return read_case(input_path)
-    from pennpde.mesh import Mesh
-    from pennpde.problem_files import read_problem
-
-    assert case is not None
-    return read_problem(case, Mesh.read(input_path))
-
-
-def _write(
-    outcome: "Outcome", input_path: Path, out: Path | None, png: Path | None, write_time: str | None
-) -> list[str]:
+def write_files(outcome: "Outcome", title: str, out: Path | None, png: Path | None, html: Path | None) -> list[str]:
+    """Write the files that were asked for, each complete or not at all, and name them."""
+    mesh, fields = outcome.case.mesh, outcome.last
     written = []
     if out is not None:
-        outcome.mesh().save(out)
-        written.append(str(out))
-    if write_time is not None:
-        from pennpde.openfoam import write_time as write_time_folder
-
-        written.append(str(write_time_folder(input_path, write_time, outcome.case.mesh, outcome.fields)))
+        written.append(_whole(out, outcome.mesh().save))
     if png is not None:
         from pennpde.pictures import Panel, draw, flow_panels
 
-        mesh, fields = outcome.case.mesh, outcome.fields
         if fields.keys() >= {"u", "p"}:
             panels = flow_panels(mesh, fields)
         else:
             panels = [
-                Panel(name, mesh, values if values.ndim == 1 else values[:, -1]) for name, values in fields.items()
+                Panel(name, mesh, values if values.ndim == 1 else values.norm(dim=1)) for name, values in fields.items()
             ]
-        draw(png, [panels])
-        written.append(str(png))
+        written.append(_whole(png, lambda path: draw(path, [panels])))
+    if html is not None:
+        from pennpde.viewer.records import record_of, write_page
+
+        subtitle = (
+            f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; the state "
+            f"{outcome.time:.4g} time units after the start"
+        )
+        lines = outcome.certificate.lines()
+        written.append(_whole(html, lambda path: write_page(path, record_of(mesh, fields), title, subtitle, lines)))
     return written
+
+
+def _whole(path: Path, write: Callable[[Path], None]) -> str:
+    """Write a file under another name and rename it when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        temporary.touch()  # VTK would not raise where it cannot write, but complain on the terminal
+        write(temporary)
+        if not temporary.is_file() or temporary.stat().st_size == 0:
+            raise OSError(f"{path} could not be written; is the disk full?")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return str(path)
+
+
+def _check_input(input_path: Path, case: Path | None) -> None:
+    if not input_path.exists():
+        raise FileNotFoundError(f"there is no {input_path}; give a mesh file or the folder of an OpenFOAM case")
+    if input_path.is_dir() and case is not None:
+        raise typer.BadParameter("an OpenFOAM case has its own conditions; leave --case out", param_hint="--case")
+    if not input_path.is_dir() and case is None:
+        raise typer.BadParameter(
+            f"{input_path} is a mesh; give its conditions with --case FILE.toml", param_hint="--case"
+        )
+    if case is not None and not case.is_file():
+        raise FileNotFoundError(f"there is no case file {case}")
+
+
+def _check_targets(
+    input_path: Path, out: Path | None, png: Path | None, html: Path | None, write_time: str | None
+) -> None:
+    """Every target that could not be written is found before any work is done."""
+    for option, path, suffixes in (("--out", out, FIELDS), ("--png", png, PICTURES), ("--html", html, PAGES)):
+        if path is not None and path.suffix not in suffixes:
+            raise typer.BadParameter(f"{path} must end in one of {', '.join(suffixes)}", param_hint=option)
+        if path is not None and path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder", param_hint=option)
+        if path is not None and path.exists() and path.samefile(input_path):
+            raise typer.BadParameter(f"{path} is the input; choose another name", param_hint=option)
+    if write_time is None:
+        return
+    if not input_path.is_dir():
+        raise typer.BadParameter("only an OpenFOAM case can take a time folder", param_hint="--write-time")
+    try:
+        time = float(write_time)
+    except ValueError:
+        time = math.nan
+    if not (math.isfinite(time) and time >= 0) or write_time.strip() != write_time or "_" in write_time:
+        raise typer.BadParameter(f"{write_time!r} is no time, such as 4 or 0.01", param_hint="--write-time")
+    if (input_path / write_time).exists():
+        raise FileExistsError(f"{input_path / write_time} is there already; choose another time, or remove it")
+    if not (input_path / "constant" / "polyMesh").is_dir() and (input_path / "processor0").is_dir():
+        raise FileNotFoundError(
+            f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
+            "reconstructParMesh -constant first, or use --out"
+        )
+
+
+def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
+    if case is not None:
+        from pennpde.mesh import Mesh
+        from pennpde.problem_files import read_problem
+
+        return read_problem(case, Mesh.read(input_path))
+    from pennpde.openfoam import read_case
+    from pennpde.openfoam.pressure_reference import with_pressure_reference
+
+    unknowns = set(network.equation.unknowns)
+    if unknowns == {"u", "p"}:
+        return with_pressure_reference(read_case(input_path), input_path)
+    if unknowns == {"T"}:
+        return _with_velocity(read_case(input_path, {"T": "T"}), input_path)
+    raise ValueError(
+        f"the network solves for {', '.join(sorted(unknowns))}; of an OpenFOAM case flows (u, p) and temperatures (T) "
+        "are read. Give a mesh file and --case"
+    )
+
+
+def _with_velocity(case: "Case", folder: Path) -> "Case":
+    """The case with the velocity that carries its temperature: that of the field U, the same everywhere."""
+    from dataclasses import replace
+
+    import torch
+
+    from pennpde.openfoam import Uniform, read_field, time_folders
+
+    for time in time_folders(folder):
+        if (time / "U").is_file() or (time / "U.gz").is_file():
+            break
+    else:
+        raise FileNotFoundError(f"{folder} has no field U: the velocity that carries T")
+    internal = read_field(time / "U", folder).internal
+    if not isinstance(internal, Uniform):
+        raise ValueError(f"{time / 'U'} is not the same everywhere; the network was trained with one velocity")
+    velocity = torch.as_tensor(internal.value, dtype=torch.float64)[: case.space]
+    return replace(case, parameters={**case.parameters, "velocity": velocity})
+
+
+def _write_time(folder: Path, time: str, outcome: "Outcome") -> str:
+    from pennpde.openfoam import write_time
+
+    names = {"u": "U", "p": "p", "T": "T"}
+    return str(write_time(folder, time, outcome.case.mesh, outcome.last, {name: names[name] for name in outcome.last}))

@@ -1,0 +1,66 @@
+"""`penn demo`: what a newcomer runs first."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import penn, store
+
+from pennpde import checkpoints
+from pennpde.datasets.flow import coarse_mesh, flow_case
+from pennpde.mesh import Mesh
+from pennpde.ranges import spanned
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch) -> Path:
+    """As if a flow network came with the package."""
+    ranges = spanned([flow_case(coarse_mesh(name, cells_per_length=5)) for name in ("a_0.30", "a_0.40")])
+    store(tmp_path / "weights" / "flow", ranges=ranges)
+    monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path / "weights")
+    return tmp_path
+
+
+def test_the_demo_predicts_a_flow_and_shows_it_three_ways(shipped):
+    finished = penn("demo", "--out", shipped / "demo", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads(finished.stdout)
+    assert sorted(path.name for path in (shipped / "demo").iterdir()) == ["flow.html", "flow.png", "flow.vtu"]
+    assert Path(record["picture"]).read_bytes().startswith(b"\x89PNG")
+    page = Path(record["page"]).read_text()
+    assert "<html" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")  # self-contained: it loads nothing
+    assert "https://" not in page
+    mesh = Mesh.read(record["fields"])
+    assert mesh.number_of_points == record["points"]
+    assert mesh.fields["u"].shape == (record["points"], 2)
+    assert mesh.fields["p"].isfinite().all()
+    assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
+    assert record["seconds"] < 10
+
+
+def test_the_step_of_the_demo_lies_between_training_cases_on_a_finer_mesh(shipped):
+    record = json.loads(penn("demo", "--out", shipped / "demo", "--json").stdout)
+    compared = record["certificate"]["compared"]
+    low, high = compared["domain size"]["trained_on"]
+    assert low < compared["domain size"]["value"] < high
+    assert compared["mean cell size"]["value"] < compared["mean cell size"]["trained_on"][0]
+    assert compared["Reynolds number"]["inside"]
+
+
+def test_the_demo_tells_people_certificate_time_and_files(shipped):
+    text = penn("demo", "--out", shipped / "demo").stdout
+    for words in ("s for the network", "largest error on prescribed u", "flow.vtu", "flow.png", "flow.html"):
+        assert words in text
+
+
+@pytest.mark.parametrize("options", [["--operators"], []], ids=["asked for", "no network shipped"])
+def test_the_operators_alone_are_shown_where_asked_for_or_no_network_is_there(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path / "none")
+    finished = penn("demo", "--out", tmp_path, "--json", *options)
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads(finished.stdout)
+    assert Path(record["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert Path(record["fields"]).stat().st_size > 0
+    assert record["mean_error"] < 2e-3  # 9e-4, most of it at the corners of the circle's grid
+    assert record["flow_through"] < 0.2 * record["flow_through_without_condition"]  # w = 10 gives 0.1

@@ -1,0 +1,269 @@
+"""`penn predict`: from a mesh file or an OpenFOAM case to fields with a certificate."""
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from commands import penn, store
+from foam_cases import write_brick, write_conditions, write_dictionary
+from problems import rectangle
+
+from pennpde import checkpoints, openfoam
+from pennpde.datasets.flow import coarse_mesh, extruded, flow_case
+from pennpde.mesh import Mesh
+from pennpde.prediction import predict
+from pennpde.ranges import spanned
+
+DUCT = """
+[patches]
+inlet = "x == 0"
+outlet = "x == 3"
+wall = "rest"
+[dirichlet.u]
+inlet = [1.0, 0.0]
+wall = 0.0
+[dirichlet.p]
+outlet = 0.0
+[neumann.u]
+outlet = 0.0
+[neumann.p]
+inlet = 0.0
+wall = 0.0
+[parameters]
+viscosity = 1e-3
+"""
+PLATE = """
+[patches]
+hot = "x == 0"
+[dirichlet.T]
+hot = 353.15
+[neumann]
+T = 0.0
+[initial]
+T = 293.15
+[parameters]
+velocity = [0.6, 0.0]
+diffusivity = 0.3
+"""
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory) -> Path:
+    """A duct and a plate with their case files, and networks for both."""
+    folder = tmp_path_factory.mktemp("predict")
+    mesh = coarse_mesh("a_0.37", cells_per_length=4)
+    Mesh.from_arrays(mesh.points, mesh.connectivity.reshape(-1, 4)).save(folder / "duct.vtu")
+    (folder / "duct.toml").write_text(DUCT)
+    rectangle((6, 6)).save(folder / "plate.vtu")
+    (folder / "plate.toml").write_text(PLATE)
+    store(folder / "flow", ranges=spanned([flow_case(mesh)]))
+    store(folder / "heat", "advection-diffusion")
+    return folder
+
+
+def predict_duct(folder: Path, *options: object):
+    return penn("predict", folder / "duct.vtu", "--case", folder / "duct.toml", "--model", folder / "flow", *options)
+
+
+def test_a_mesh_and_a_case_file_give_the_fields_of_the_python_interface(workplace, tmp_path):
+    finished = predict_duct(workplace, "--out", tmp_path / "flow.vtu", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    mesh = coarse_mesh("a_0.37", cells_per_length=4)
+    expected = predict(checkpoints.load(workplace / "flow"), flow_case(mesh)).fields
+    found = Mesh.read(tmp_path / "flow.vtu").fields
+    torch.testing.assert_close(found["u"], expected["u"], rtol=0, atol=1e-5)  # single precision
+    torch.testing.assert_close(found["p"], expected["p"], rtol=0, atol=1e-5)
+    record = json.loads(finished.stdout)
+    assert record["written"] == [str(tmp_path / "flow.vtu")]
+    assert record["times"] == [4.0]
+    certificate = record["certificate"]
+    assert certificate["dirichlet"] == {"u": 0, "p": 0}
+    assert certificate["flux"].keys() == {"inward", "outward", "imbalance"}
+    assert all(each["inside"] for each in certificate["compared"].values())
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk", ".vtkhdf"])
+def test_fields_are_written_in_every_format_and_nothing_else(workplace, tmp_path, suffix):
+    finished = predict_duct(workplace, "--out", tmp_path / "new" / f"flow{suffix}", "--quiet")
+    assert (finished.exit_code, finished.stdout) == (0, "")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [f"flow{suffix}"]
+    assert set(Mesh.read(tmp_path / "new" / f"flow{suffix}").fields) == {"u", "p"}
+
+
+def test_a_picture_and_a_page_are_drawn(workplace, tmp_path):
+    finished = predict_duct(workplace, "--png", tmp_path / "flow.png", "--html", tmp_path / "flow.html")
+    assert finished.exit_code == 0, finished.stderr
+    assert (tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "flow.html").read_text()
+    assert "largest error on prescribed u" in page
+    assert "duct" in page
+
+
+def test_people_read_the_certificate_and_where_the_files_are(workplace, tmp_path):
+    text = predict_duct(workplace, "--out", tmp_path / "flow.vtu").stdout
+    assert "largest error on prescribed u   0.0e+00" in text
+    assert f"Written: {tmp_path / 'flow.vtu'}" in text
+
+
+def test_a_warning_of_the_certificate_is_an_error_where_asked_for(workplace, tmp_path):
+    ranges = {"Reynolds number": [10.0, 500.0]}
+    strange = store(tmp_path / "strange", ranges=ranges)
+    arguments = ["predict", workplace / "duct.vtu", "--case", workplace / "duct.toml", "--model", strange]
+    lenient = penn(*arguments, "--json", "--out", tmp_path / "flow.vtu")
+    assert lenient.exit_code == 0
+    warnings = json.loads(lenient.stdout)["certificate"]["warnings"]
+    assert "Reynolds number is 1000; the network was trained on 10 to 500." in warnings
+    strict = penn(*arguments, "--strict", "--out", tmp_path / "strict.vtu")
+    assert (strict.exit_code, strict.stdout) == (1, "")
+    assert "Reynolds number is 1000" in strict.stderr
+    assert not (tmp_path / "strict.vtu").exists()
+
+
+def test_a_prediction_that_is_not_finite_writes_nothing(workplace, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    broken = shutil.copytree(workplace / "flow", tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    weights["equation.advection"] = torch.full_like(weights["equation.advection"], float("nan"))
+    save_file(weights, broken / "model.safetensors")
+    config = json.loads((broken / "config.json").read_text()) | {"weights_sha256": ""}
+    (broken / "config.json").write_text(json.dumps(config))
+    finished = penn(
+        *("predict", workplace / "duct.vtu", "--case", workplace / "duct.toml", "--model", broken),
+        *("--out", tmp_path / "flow.vtu", "--json"),
+    )
+    assert (finished.exit_code, finished.stdout) == (1, "")
+    assert "not finite" in finished.stderr
+    assert "do not use these fields" in finished.stderr
+    assert not (tmp_path / "flow.vtu").exists()
+
+
+def test_a_reference_length_changes_what_the_network_sees(workplace):
+    records = [json.loads(predict_duct(workplace, "--json", *more).stdout) for more in ([], ["--length", "2"])]
+    numbers = [record["certificate"]["compared"]["domain size"]["value"] for record in records]
+    assert numbers[1] == pytest.approx(numbers[0] / 2)
+    assert records[1]["times"] == [8.0]
+
+
+def test_a_temperature_is_predicted_time_by_time(workplace, tmp_path):
+    finished = penn(
+        *("predict", workplace / "plate.vtu", "--case", workplace / "plate.toml", "--model", workplace / "heat"),
+        *("--out", tmp_path / "plate.vtkhdf", "--png", tmp_path / "plate.png", "--json"),
+    )
+    assert finished.exit_code == 0, finished.stderr
+    fields = Mesh.read(tmp_path / "plate.vtkhdf").fields
+    assert sorted(fields) == ["T", "T_1", "T_2", "T_3", "T_4"]
+    assert (fields["T"][:7] == 353.15).all()  # x = 0
+    with h5py.File(tmp_path / "plate.vtkhdf") as file:
+        assert "VTKHDF" in file
+
+
+# OpenFOAM's cases, written without OpenFOAM
+
+
+def foam_channel(folder: Path, plane: bool = True, **options: object) -> Path:
+    types = {"front": "empty", "back": "empty"} if plane else {}
+    case = write_brick(folder, (4, 3, 1) if plane else (3, 2, 2), types=types, **options)
+    inlet = {"left": "type fixedValue; value uniform (2 0 0);"}
+    write_conditions(case, "U", "uniform (0 0 0)", {'".*"': "type noSlip;", "right": "type zeroGradient;"} | inlet)
+    outlet = {"right": "type fixedValue; value uniform 0;"}
+    write_conditions(case, "p", "uniform 0", {'".*"': "type zeroGradient;"} | outlet)
+    return case
+
+
+@pytest.mark.parametrize("plane", [True, False])
+def test_an_openfoam_case_goes_in_and_comes_out_as_file_and_time_folder(workplace, tmp_path, plane):
+    case = foam_channel(tmp_path / "channel", plane, binary=not plane)
+    finished = penn(
+        *("predict", case, "--model", workplace / "flow", "--out", tmp_path / "flow.vtu", "--write-time", "0.5"),
+        "--json",
+    )
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads(finished.stdout)
+    assert record["written"] == [str(tmp_path / "flow.vtu"), str(case / "0.5")]
+    mesh = Mesh.read(tmp_path / "flow.vtu")
+    velocity = openfoam.read_field(case / "0.5" / "U", case).values(mesh.number_of_cells)
+    corners = mesh.connectivity[: mesh.offsets[1]]
+    np.testing.assert_allclose(velocity[0, : mesh.space], mesh.fields["u"].numpy()[corners].mean(axis=0), atol=1e-12)
+    assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
+    # Width 1 (of the side of a unit cube 1, too) and speed 2.
+    assert record["times"] == [2.0]
+    again = penn("predict", case, "--model", workplace / "flow", "--write-time", "0.5")
+    assert again.exit_code == 1
+    assert "0.5 is there already" in again.stderr
+
+
+def test_a_case_of_temperature_takes_its_velocity_from_the_field_u(workplace, tmp_path):
+    case = write_brick(tmp_path / "plate", (4, 3, 1), types={"front": "empty", "back": "empty"})
+    write_conditions(
+        case, "T", "uniform 20", {'".*"': "type zeroGradient;", "left": "type fixedValue; value uniform 80;"}
+    )
+    write_conditions(case, "U", "uniform (0.5 0 0)", {'".*"': "type zeroGradient;"})
+    write_dictionary(case / "constant" / "transportProperties", {"DT": "[0 2 -1 0 0 0 0] 0.3"})
+    finished = penn("predict", case, "--model", workplace / "heat", "--write-time", "1", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    assert openfoam.read_field(case / "1" / "T", case).values(12).max() > 20
+    write_conditions(case, "U", "nonuniform List<vector> 1((1 0 0))", {'".*"': "type zeroGradient;"})
+    refused = penn("predict", case, "--model", workplace / "heat")
+    assert refused.exit_code == 1
+    assert "not the same everywhere" in refused.stderr
+
+
+def cavity(folder: Path, reference: str) -> Path:
+    case = write_brick(folder, (4, 4, 1), types={"front": "empty", "back": "empty"})
+    write_conditions(
+        case, "U", "uniform (0 0 0)", {'".*"': "type noSlip;", "top": "type fixedValue; value uniform (1 0 0);"}
+    )
+    write_conditions(case, "p", "uniform 0", {'".*"': "type zeroGradient;"})
+    write_dictionary(case / "system" / "fvSolution", {"PISO": {"nCorrectors": 2} | json.loads(reference or "{}")})
+    return case
+
+
+@pytest.mark.parametrize("reference", ['{"pRefCell": 0, "pRefValue": 3}', '{"pRefPoint": "(0 0 0)", "pRefValue": 3}'])
+def test_a_closed_case_takes_its_pressure_from_the_reference_and_is_told_to_be_unlike_training(
+    workplace, tmp_path, reference
+):
+    case = cavity(tmp_path / "cavity", reference)
+    finished = penn("predict", case, "--model", workplace / "flow", "--out", tmp_path / "cavity.vtu", "--json")
+    assert finished.exit_code == 0, finished.stderr
+    mesh = Mesh.read(tmp_path / "cavity.vtu")
+    # Next to the corner cell's centre, all of its corners are equally near.
+    near = mesh.points.norm(dim=1) < 0.4
+    assert (mesh.fields["p"][near] == 3).sum() == 1
+    warnings = json.loads(finished.stdout)["certificate"]["warnings"]
+    assert any(warning.startswith("Inflow over that of an even inlet is 0;") for warning in warnings), warnings
+    strict = penn("predict", case, "--model", workplace / "flow", "--strict")
+    assert strict.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("", "names no reference"),
+        ('{"pRefCell": 99}', "one of the cells 0 to 15, found 99"),
+        ('{"pRefCell": 0, "pRefValue": "high"}', "pRefValue must be a number"),
+        ('{"pRefPoint": "(0 0)"}', "pRefPoint must be a vector"),
+    ],
+)
+def test_a_closed_case_without_a_sound_reference_is_refused(workplace, tmp_path, reference, words):
+    finished = penn("predict", cavity(tmp_path / "cavity", reference), "--model", workplace / "flow")
+    assert finished.exit_code == 1
+    assert words in finished.stderr
+
+
+def test_a_page_of_a_case_in_space_is_refused_before_predicting(workplace, tmp_path):
+    thick = extruded(coarse_mesh("a_0.50", cells_per_length=3))
+    thick.save(tmp_path / "thick.vtu")
+    text = DUCT.replace("[1.0, 0.0]", "[1.0, 0.0, 0.0]").replace('wall = "rest"\n', "")
+    (tmp_path / "thick.toml").write_text(text)
+    finished = penn(
+        *("predict", tmp_path / "thick.vtu", "--case", tmp_path / "thick.toml", "--model", workplace / "flow"),
+        *("--html", tmp_path / "flow.html"),
+    )
+    assert finished.exit_code == 1
+    assert "draws plane cases alone" in finished.stderr
+    assert not (tmp_path / "flow.html").exists()

@@ -1,0 +1,27 @@
+"""`penn` in this process, and networks to run it with: small, untrained, stored as trained ones are."""
+
+from pathlib import Path
+
+import torch
+from click.testing import Result
+from typer.testing import CliRunner
+
+from pennpde import checkpoints
+from pennpde.checkpoints import Config
+from pennpde.cli import application
+from pennpde.models import registry
+
+FLOW = {"width": 4, "iterations": 2, "pressure_iterations": 2}
+HEAT = {"width": 4, "iterations": 2, "hidden": 8}
+
+
+def penn(*arguments: object) -> Result:
+    return CliRunner().invoke(application, list(map(str, arguments)), prog_name="penn")
+
+
+def store(folder: Path, network: str = "flow", ranges: dict | None = None, **arguments: object) -> Path:
+    """A network of random weights in a folder."""
+    settings = {"flow": FLOW, "advection-diffusion": HEAT}.get(network, {}) | arguments
+    torch.manual_seed(0)
+    model = registry.build(network, settings)
+    return checkpoints.save(model, folder, Config(network, settings, training_range=ranges or {}))
