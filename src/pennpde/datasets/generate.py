@@ -11,6 +11,7 @@ import logging
 import os
 import time
 import traceback
+import uuid
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pennpde import __version__, openfoam
-from pennpde.datasets.recipes import OtherRunsError, Product, Recipe
+from pennpde.datasets.recipes import OtherRunsError, Product, Recipe, Report
 from pennpde.datasets.storage import (
     MANIFEST,
     DatasetError,
@@ -35,7 +36,6 @@ from pennpde.datasets.storage import (
 )
 
 ATTEMPTS = 3
-_TOPIC = "penn-progress"
 _LOG_LINES = 40
 
 
@@ -265,10 +265,10 @@ class Failure:
 Outcome = list[Product] | Failure
 
 
-def attempt(recipe: Recipe, task: tuple[str, ...], report: Callable[[float], None] | None = None) -> Outcome:
-    """Make the cases of a task; this is what runs on a worker."""
+def attempt(recipe: Recipe, task: tuple[str, ...], report: Report) -> Outcome:
+    """Make the cases of a task."""
     try:
-        return list(recipe.make(task, report or _report_to_client(task)))
+        return list(recipe.make(task, report))
     except (openfoam.InstallationError, OtherRunsError) as error:
         return Failure(str(error), stops_all=True)
     except Exception as error:  # a worker must survive whatever a solver does
@@ -280,7 +280,8 @@ def attempt(recipe: Recipe, task: tuple[str, ...], report: Callable[[float], Non
 _LOG_FOLLOWS = "\nThe end of its log:"
 
 
-def _report_to_client(task: tuple[str, ...]) -> Callable[[float], None]:
+def attempt_on_worker(recipe: Recipe, task: tuple[str, ...], topic: str) -> Outcome:
+    """The same on a worker of Dask, which tells the client about progress at most once a second."""
     from distributed import get_worker
 
     worker, last = get_worker(), time.monotonic()
@@ -289,9 +290,9 @@ def _report_to_client(task: tuple[str, ...]) -> Callable[[float], None]:
         nonlocal last
         if time.monotonic() - last > 1.0:
             last = time.monotonic()
-            worker.log_event(_TOPIC, {"task": list(task), "share": share})
+            worker.log_event(topic, {"task": list(task), "share": share})
 
-    return report
+    return attempt(recipe, task, report)
 
 
 class _Watch:
@@ -351,16 +352,19 @@ class _Dask(_Pool):
         from distributed import as_completed
 
         self.client, self.recipe = client, recipe
+        # Others may be using the same scheduler, for the same cases.
+        self.topic = f"penn-{uuid.uuid4().hex}"
         self.futures = as_completed([])
         self.tasks: dict[str, tuple[str, ...]] = {}
 
         def hear(event: tuple[Any, Mapping[str, Any]]) -> None:
             watch.under_way(tuple(event[1]["task"]), event[1]["share"])
 
-        client.subscribe_topic(_TOPIC, hear)
+        client.subscribe_topic(self.topic, hear)
 
     def submit(self, task: tuple[str, ...]) -> None:
-        future = self.client.submit(attempt, self.recipe, task, key=f"penn-{task[0]}-{len(self.tasks)}", pure=False)
+        key = f"{self.topic}-{task[0]}-{len(self.tasks)}"
+        future = self.client.submit(attempt_on_worker, self.recipe, task, self.topic, key=key, pure=False)
         self.tasks[future.key] = task
         self.futures.add(future)
 
