@@ -65,6 +65,8 @@ def test_rows_without_entries_give_zero():
     matrix = scipy.sparse.csr_matrix(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 0.0]]))
     result = SparseMatrix.from_scipy(matrix) @ torch.ones(2, 1, dtype=torch.float64)
     assert result[:, 0].tolist() == [0.0, 2.0, 0.0]
+    empty = SparseMatrix.from_scipy(scipy.sparse.csr_matrix((3, 2)))
+    assert torch.equal(empty @ torch.ones(2, 4, dtype=torch.float64), torch.zeros(3, 4, dtype=torch.float64))
 
 
 def test_strided_and_expanded_fields_are_taken_as_they_are():

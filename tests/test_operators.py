@@ -449,6 +449,7 @@ def test_operators_compile_whole_with_their_backward():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # inductor's own
 def test_operators_compile_to_machine_code():
     mesh = walled("quad", 5, jitter=0.1)
     operators = Operators.on(mesh, ["left"], dtype=torch.float32)

@@ -43,9 +43,17 @@ def _sparse_product(
     on_gpu = _triton_product() if dense.device.type == "cuda" else None
     if on_gpu is not None:
         return on_gpu(row_starts, columns, values, dense.contiguous(), rows)
+    return _multiply(row_starts, columns, values, dense)
+
+
+def _multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    size = row_starts.shape[0] - 1, dense.shape[0]
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
-    matrix = torch.sparse_csr_tensor(row_starts, columns, values, (rows, dense.shape[0]), check_invariants=False)
-    return torch.mm(matrix, dense.contiguous())
+    matrix = torch.sparse_csr_tensor(row_starts, columns, values, size, check_invariants=False)
+    # torch.mm fills a result with zeros and then makes another; one number, expanded, needs no memory. On a large mesh
+    # fresh memory takes as long as the product.
+    nothing = dense.new_zeros(1, 1).expand(size[0], dense.shape[1])
+    return torch.addmm(nothing, matrix, dense.contiguous(), beta=0)
 
 
 @_sparse_product.register_fake
@@ -241,10 +249,7 @@ def _uniform_product(
         return on_gpu(columns, values, dense.contiguous())
     rows, length = columns.shape
     starts = torch.arange(0, rows * length + 1, length, dtype=columns.dtype, device=columns.device)
-    matrix = torch.sparse_csr_tensor(
-        starts, columns.reshape(-1), values.reshape(-1), (rows, dense.shape[0]), check_invariants=False
-    )
-    return torch.mm(matrix, dense)
+    return _multiply(starts, columns.reshape(-1), values.reshape(-1), dense)
 
 
 @_uniform_product.register_fake
