@@ -30,7 +30,11 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_the_mathematics_imports_where_vtk_and_pydantic_are_not_installed():
     present = [f"pennpde.{name}" for name in MATHEMATICS if find_spec(f"pennpde.{name}")]
     # None in sys.modules makes an import raise, as if the package were missing.
-    _in_a_new_process(f"import sys; sys.modules.update(dict.fromkeys({HEAVY})); import {', '.join(present)}")
+    loaded = _in_a_new_process(
+        f"import sys; sys.modules.update(dict.fromkeys({HEAVY})); import {', '.join(present)}\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    assert loaded == "False", "torch's compiler, which takes as long to import as all of torch, is loaded too early"
 
 
 def test_every_public_name_is_loaded_at_first_use():

@@ -137,11 +137,14 @@ class Case:
     def operators(self) -> Mapping[str, Operators]:
         """The differential operators of each unknown, with its own Neumann boundary; assembled once."""
         if self.cached_operators is None:
-            object.__setattr__(self, "cached_operators", self._assembled_operators())
+            assemble = self._assembled_operators
+            if torch.compiler.is_compiling():
+                # Not as a decorator: it would load the compiler, a second and a half, wherever a case is used.
+                assemble = torch.compiler.disable()(assemble)  # it would trace into SciPy
+            object.__setattr__(self, "cached_operators", assemble())
         assert self.cached_operators is not None
         return self.cached_operators
 
-    @torch.compiler.disable()  # a compiled network would trace into SciPy
     def _assembled_operators(self) -> dict[str, Operators]:
         like = next(iter(self.initial.values()))
         points = self.mesh.points
