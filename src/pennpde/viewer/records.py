@@ -56,10 +56,9 @@ def with_comparison(
         limits = _limits(values, _colours_of(name))
         entries[name] = _entry(ours[name], _colours_of(name), limits)
         entries[f"truth {name}"] = _entry(values, _colours_of(name), limits)
-        if velocity:
-            entries[f"truth {name}"]["velocity"] = [f"truth {part}" for part in velocity]
+        entries[f"truth {name}"]["velocity"] = velocity and [f"truth {part}" for part in velocity]
     for name in theirs:
-        entries[f"error {name}"] = _entry(np.abs(difference[name]), ERROR)
+        entries[f"error {name}"] = _entry(np.abs(difference[name]), ERROR) | {"velocity": None}
     return {**record, "fields": entries}
 
 

@@ -79,7 +79,7 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
                 "Inflow, outflow",
                 f"{flux.inward:.4g}, {flux.outward:.4g}",
                 "good" if balanced else "bad",
-                f"they differ by {100 * flux.imbalance:.2g} %",
+                f"they differ by {_percent(flux.imbalance)}",
             )
         )
     if certificate.divergence is not None:
@@ -92,7 +92,7 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
             )
         )
     rows += [
-        _row(f"Normal derivative of {name}", f"{error:.1e}", note="root mean square of its deviation")
+        _row(f"Normal derivative of {name}", f"{error:.1e}", note="root mean square error")
         for name, error in certificate.neumann.items()
     ]
     history = [value for each in certificate.residuals for value in each]
@@ -103,7 +103,19 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
             "Solver residual", f"{history[0]:.1e} → {history[-1]:.1e}", level, f"{len(history)} iterations, {how}"
         )
         rows.append({**row, "history": _line(history)})
+    if certificate.compared:
+        inside = sum(each.inside for each in certificate.compared)
+        whole = len(certificate.compared)
+        rows.append(
+            _row("Training range", f"{inside} of {whole}", "good" if inside == whole else "bad", "numbers within it")
+        )
+    else:
+        rows.append(_row("Training range", "unknown", note="the network does not tell it"))
     return rows
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def _line(values: Sequence[float]) -> str:
@@ -122,14 +134,14 @@ def errors(outcome: Outcome) -> list[dict[str, Any]]:
     for name, target in outcome.case.targets.items():
         prediction = outcome.fields[name]
         square = metrics.mean_squared_error(prediction, target.to(prediction), prediction.ndim - 1)
-        share = 100 * float(metrics.relative_l2(prediction, target.to(prediction), outcome.case.mesh.point_volumes))
-        rows.append(_row(f"Error of {name}", f"{share:.3g} %", note=f"of its size; mean square {float(square):.2e}"))
+        share = float(metrics.relative_l2(prediction, target.to(prediction), outcome.case.mesh.point_volumes))
+        rows.append(_row(f"Error of {name}", _percent(share), note=f"of its size; mean square {float(square):.2e}"))
     return rows
 
 
 def durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
     """What took how long, as shares of the whole."""
-    names = {"prepare": "Potential flow", "operators": "Operators", "network": "Network", "certificate": "Certificate"}
+    names = {"prepare": "Preparation", "operators": "Operators", "network": "Network", "certificate": "Certificate"}
     whole = seconds.get("altogether", sum(seconds.values())) or 1.0
     return [
         {

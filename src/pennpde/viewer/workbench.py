@@ -147,7 +147,7 @@ class Workbench:
         return cls(model, name, data)
 
     def warm_up(self) -> None:
-        """Predict something small: the first prediction also loads libraries, which is nobody's time but the start's."""
+        """Predict something small: the first prediction also loads libraries, which is none of its time."""
         outcome = predict(self.model, flow_through(coarse_mesh("a_0.00", cells_per_length=4), 1.0, VISCOSITY))
         record_of(outcome.case.mesh, outcome.fields)
 

@@ -120,15 +120,15 @@
       for (const name of ["scale", "shift", "limits", "colours", "line"])
         this.at[name] = gl.getUniformLocation(program, name);
       this.buffers = Object.fromEntries(
-        ["points", "values", "triangles", "edges"].map((name) => [name, gl.createBuffer()]));
+        ["points", "values", "triangles", "finite", "edges"].map((name) => [name, gl.createBuffer()]));
       // Meshes of more than 65,536 points need 32-bit indices, an extension that every browser has.
       gl.getExtension("OES_element_index_uint");
       this.texture = gl.createTexture();
     }
 
-    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, velocity?}}, velocity: [nameX, nameY]
-    // or null, colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32,
-    // uint8. Without fields the mesh alone is drawn.
+    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, velocity?}}, velocity,
+    // colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32, uint8; a
+    // velocity is the names of its two components, or null. Without fields the mesh alone is drawn.
     show(record) {
       if (!this.gl) return;
       const gl = this.gl;
@@ -147,8 +147,10 @@
         this.locator = new Locator(this.points, this.triangles, box);
         gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
         gl.bufferData(gl.ARRAY_BUFFER, this.points, gl.STATIC_DRAW);
-        gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.edges);
-        gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this.edges, gl.STATIC_DRAW);
+        for (const name of ["triangles", "edges"]) {
+          gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers[name]);
+          gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this[name], gl.STATIC_DRAW);
+        }
       }
       this.values = {};
       for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
@@ -165,27 +167,28 @@
 
     velocity() {
       const own = this.field() && this.record.fields[this.field()].velocity;
-      return own || this.record.velocity;
+      return own === undefined ? this.record.velocity : own;  // null: streamlines would mean nothing
     }
 
-    // Values and triangles of the field on the graphics card. Where a value is not finite there is nothing to see.
+    // The values of the field on the graphics card, and those triangles at whose corners they are finite.
     upload(field) {
       if (this.uploaded === field) return;
       this.uploaded = field;
       const gl = this.gl;
       const values = field ? this.values[field] : new Float32Array(this.points.length / 2);
-      let shown = this.triangles;
+      this.finite = this.triangles;
       if (!values.every(Number.isFinite)) {
         const corners = [];
-        for (let t = 0; t < shown.length; t += 3)
-          if ([0, 1, 2].every((k) => Number.isFinite(values[shown[t + k]]))) corners.push(...shown.slice(t, t + 3));
-        shown = Uint32Array.from(corners);
+        for (let t = 0; t < this.triangles.length; t += 3) {
+          const three = this.triangles.slice(t, t + 3);
+          if (three.every((corner) => Number.isFinite(values[corner]))) corners.push(...three);
+        }
+        this.finite = Uint32Array.from(corners);
       }
-      this.shown = shown.length;
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.values);
       gl.bufferData(gl.ARRAY_BUFFER, values, gl.DYNAMIC_DRAW);
-      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
-      gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, shown, gl.DYNAMIC_DRAW);
+      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.finite);
+      gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this.finite, gl.DYNAMIC_DRAW);
     }
 
     set(options) {
@@ -253,10 +256,16 @@
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.values);
       gl.enableVertexAttribArray(this.at.value);
       gl.vertexAttribPointer(this.at.value, 1, gl.FLOAT, false, 0, 0);
-      const plain = this.options.dark ? [0.17, 0.2, 0.26, 1] : [0.9, 0.92, 0.95, 1];
-      gl.uniform4f(this.at.line, ...(field ? [0, 0, 0, 0] : plain));
-      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
-      gl.drawElements(gl.TRIANGLES, this.shown, gl.UNSIGNED_INT, 0);
+      if (!field || this.finite.length < this.triangles.length) {
+        gl.uniform4f(this.at.line, ...(this.options.dark ? [0.17, 0.2, 0.26, 1] : [0.9, 0.92, 0.95, 1]));
+        gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
+        gl.drawElements(gl.TRIANGLES, this.triangles.length, gl.UNSIGNED_INT, 0);
+      }
+      if (field) {
+        gl.uniform4f(this.at.line, 0, 0, 0, 0);
+        gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.finite);
+        gl.drawElements(gl.TRIANGLES, this.finite.length, gl.UNSIGNED_INT, 0);
+      }
       if (this.options.cells || !field) {
         gl.enable(gl.BLEND); gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
         const ink = !field && this.options.dark ? [0.75, 0.8, 0.9, 0.35] : [0.05, 0.07, 0.1, 0.35];
@@ -371,8 +380,8 @@
     }
 
     traceAll(velocity) {
-      // Seeds on a lattice; a square that a line has passed takes no further seed, and a line ends where it comes within
-      // half a square of another, so that lines keep their distance and are as long as that allows.
+      // Seeds on a lattice; a square that a line has passed takes no further seed, and a line ends where it comes
+      // within half a square of another, so that lines keep their distance and are as long as that allows.
       const [x0, y0, x1, y1] = this.box;
       const gap = Math.sqrt(((x1 - x0) * (y1 - y0)) / 550);
       const squares = (size) => (x, y) => Math.floor((x - x0) / size) + ":" + Math.floor((y - y0) / size);
