@@ -6,7 +6,6 @@ and a step whose gradient is not finite changes nothing instead of raising.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,8 +67,7 @@ class Steps:
             capturable=device.type == "cuda",
         )
         # Gradients and moments exist from the start, so that loading and resetting them is always a copy in place.
-        for parameter in self.parameters:
-            parameter.grad = torch.zeros_like(parameter)
+        self.gradient = _one_gradient(self.parameters)
         self.optimizer.step()
         self.reset_optimizer()
 
@@ -154,27 +152,23 @@ class Steps:
         return loss.detach()
 
     def _average_gradients(self) -> None:
-        if self.processes.count == 1:
-            return
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        mean = self.processes.mean(torch.cat([gradient.flatten() for gradient in gradients]))
-        for gradient, part in zip(gradients, mean.split([each.numel() for each in gradients]), strict=True):
-            gradient.copy_(part.view_as(gradient))
+        if self.processes.count > 1:
+            self.gradient.copy_(self.processes.mean(self.gradient))
 
     def _update(self, rate: float | Tensor) -> None:
-        # Infinity as the limit clips nothing, but makes all of a gradient NaN whose norm is not finite.
-        limit = math.inf if self.settings.clip is None else self.settings.clip
-        nn.utils.clip_grad_norm_(self.parameters, limit)
-        for parameter in self.parameters:
-            assert parameter.grad is not None
-            parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
+        if self.settings.clip is not None:
+            norm = torch.linalg.vector_norm(self.gradient)
+            self.gradient.mul_((self.settings.clip / (norm + 1e-6)).clamp(max=1.0))
+        # A sum is not finite where any of its terms is not: then the whole gradient is left out.
+        finite = torch.isfinite(self.gradient.sum())
+        self.gradient.copy_(torch.where(finite, self.gradient, 0.0))
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=False)
+        self.gradient.zero_()
 
     def _test(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
         if self._test_graph is None:
@@ -214,7 +208,7 @@ class Steps:
             finally:
                 self.load_weights(before)
                 self.reset_optimizer()
-                self.optimizer.zero_grad(set_to_none=False)
+                self.gradient.zero_()
 
     @cached_property
     def _static(self) -> _Static:
@@ -296,6 +290,20 @@ class Steps:
         return parts
 
 
+def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers"]:
+    """One vector whose parts are the parameters' gradients: it is clipped, exchanged and reset at one go."""
+    first = parameters[0]
+    if other := next((each for each in parameters if (each.dtype, each.device) != (first.dtype, first.device)), None):
+        raise ValueError(
+            f"The network has parameters in {first.dtype} on {first.device} and in {other.dtype} on {other.device}; "
+            "training takes one precision on one device."
+        )
+    whole = first.new_zeros(sum(each.numel() for each in parameters))
+    for parameter, part in zip(parameters, whole.split([each.numel() for each in parameters]), strict=True):
+        parameter.grad = part.view_as(parameter)
+    return whole
+
+
 class Graph(Protocol):
     """Work that was captured once; `replay` does it again with whatever its tensors hold by then."""
 
@@ -320,5 +328,6 @@ def capture(work: Callable[[], object], begin: Callable[[], object]) -> Graph:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
+    graph.replay()  # the first one uploads the graph
     torch.cuda.synchronize()
     return graph
