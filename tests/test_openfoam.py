@@ -296,6 +296,18 @@ def test_a_list_of_values_is_averaged_to_the_points(tmp_path):
         openfoam.read_case(bad)
 
 
+def test_what_is_uniform_stays_so_to_the_last_bit(tmp_path):
+    velocity = "uniform (0.1 0.7 -1e-7)"
+    folder = flow_case(tmp_path, {"left": f"type fixedValue; value {velocity};"}, shape=(3, 5, 7), shear=0.3)
+    write_conditions(
+        folder, "U", velocity, {'".*"': "type zeroGradient;", "left": f"type fixedValue; value {velocity};"}
+    )
+    case = openfoam.read_case(folder)
+    expected = torch.tensor([[0.1, 0.7, -1e-7]], dtype=torch.float64)
+    assert torch.equal(case.dirichlet["u"].values[case.dirichlet["u"].mask].unique(dim=0), expected)
+    assert torch.equal(case.initial["u"].unique(dim=0), expected)
+
+
 def test_a_case_between_empty_patches_becomes_plane(tmp_path):
     folder = write_brick(tmp_path / "case", (4, 3, 1), types={"front": "empty", "back": "empty"}, height=0.1)
     plane = {"left": "type fixedValue; value uniform (1 0 0);", '"(right|top|bottom)"': "type zeroGradient;"}
@@ -511,6 +523,11 @@ def test_a_courant_number_without_bound_is_divergence(program, courant):
 def test_a_floating_point_exception_is_divergence(program, script):
     with pytest.raises(openfoam.DivergenceError, match="floating-point"):
         openfoam.run(program("solver", script), "solver")
+
+
+def test_a_short_log_that_says_that_exceptions_are_trapped_is_none(program):
+    folder = program("solver", "echo 'trapFpe: Floating point exception trapping enabled (FOAM_SIGFPE).'")
+    openfoam.run(folder, "solver")
 
 
 def test_a_failure_shows_the_end_of_the_log(program):

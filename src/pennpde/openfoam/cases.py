@@ -433,10 +433,13 @@ class _FieldReader:
 
 
 def _means(index: np.ndarray, values: np.ndarray, weights: np.ndarray, number: int) -> np.ndarray:
-    total = np.bincount(index, weights, number)
+    total = np.bincount(index, weights, number)[:, None]
     flat = values.reshape(len(values), -1)
-    sums = np.stack([np.bincount(index, weights * column, number) for column in flat.T], axis=1)
-    return (sums / np.where(total > 0, total, 1.0)[:, None]).reshape(number, *values.shape[1:])
+    # Deviations from one of the values: where all are the same, so is their mean, to the last bit.
+    origin = flat[:1]
+    sums = np.stack([np.bincount(index, weights * column, number) for column in (flat - origin).T], axis=1)
+    means = np.where(total > 0, origin + sums / np.where(total > 0, total, 1.0), 0.0)
+    return means.reshape(number, *values.shape[1:])
 
 
 def _entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any]:

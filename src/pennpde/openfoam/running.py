@@ -106,6 +106,8 @@ class Progress:
 
 _TIME = re.compile(r"^Time = ([0-9.eE+-]+)s?$")
 _COURANT = re.compile(r"^Courant Number mean: (\S+) max: (\S+)")
+# Not the line of the banner that says that such exceptions are trapped.
+_FLOATING_POINT = re.compile(r"sigFpe|Floating point exception(?! trapping)")
 _RESIDUAL = re.compile(r"Solving for (\w+), Initial residual = ([^\s,]+)")
 
 
@@ -183,7 +185,7 @@ def run(
             "smaller time step, or look at the initial velocity.",
             said,
         )
-    if process.returncode == -signal.SIGFPE or "sigFpe" in said or "Floating point exception" in said:
+    if process.returncode == -signal.SIGFPE or _FLOATING_POINT.search(said):
         raise DivergenceError(
             f"{program} in {folder} diverged: floating-point exception at time {progress.time:g}. Take a smaller time "
             "step, or look at the initial velocity.",
