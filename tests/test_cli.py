@@ -91,7 +91,7 @@ def test_the_help_of_a_subcommand_has_examples_that_parse(name, monkeypatch):
     assert module.EXAMPLES
     for example in module.EXAMPLES:
         assert example in text
-        program, subcommand, *arguments = shlex.split(example)
+        program, subcommand, *arguments = shlex.split(example, comments=True)
         assert (program, subcommand) == ("penn", name)
         as_command(name, module).make_context(name, arguments)
 
