@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from pennpde.conditions import Case
@@ -19,6 +19,7 @@ from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 
 _TRIANGLE, _QUAD = 5, 9
+_HEXAHEDRON, _WEDGE = 12, 13
 
 # Assembly takes longer than a prediction, and a mesh never changes.
 _SLABS: WeakKeyDictionary[Mesh, dict[float, Mesh]] = WeakKeyDictionary()
@@ -41,7 +42,7 @@ class Slab:
             known[thickness] = _extruded(case.mesh, thickness)
         return cls(known[thickness], 2)
 
-    def lift(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "slab_points *slab_axes"]:
+    def lift(self, values: Shaped[Tensor, "points *axes"]) -> Shaped[Tensor, "slab_points *slab_axes"]:
         """A scalar or vector field of the case on the slab."""
         if self.copies == 1:
             return values
@@ -73,13 +74,14 @@ def released_operators(
         device: Where the result goes.
     """
     known = _OPERATORS.setdefault(mesh, {})
-    exact = (scale, thin_faces)
-    if exact not in known:
-        normals = mesh.normals if thin_faces else mesh.normals_of_facets(_lateral_facets(mesh))
-        known[exact] = Operators.from_normals(mesh.points, mesh.edges, normals).scaled(1 / scale).composed()
-    wanted = (*exact, dtype, device)
-    if wanted not in known:
-        known[wanted] = known[exact].to(dtype, device)
+    exact, wanted = (scale, thin_faces), (scale, thin_faces, dtype, device)
+    # What is kept must serve training too, even if the first to ask for it was a prediction in inference mode.
+    with torch.inference_mode(mode=False), torch.no_grad():
+        if exact not in known:
+            normals = mesh.normals if thin_faces else mesh.normals_of_facets(_lateral_facets(mesh))
+            known[exact] = Operators.from_normals(mesh.points, mesh.edges, normals).scaled(1 / scale).composed()
+        if wanted not in known:
+            known[wanted] = known[exact].to(dtype, device)
     return known[wanted]
 
 
@@ -100,10 +102,14 @@ def _extruded(mesh: Mesh, thickness: float) -> Mesh:
         )
     height = torch.tensor([0.0, thickness], dtype=mesh.points.dtype).repeat(mesh.number_of_points)
     points = torch.cat([mesh.points.detach().repeat_interleave(2, dim=0), height[:, None]], dim=1)
-    cells = {}
-    for plane, size, name in ((_TRIANGLE, 3, "wedge"), (_QUAD, 4, "hexahedron")):
+    connectivity, sizes, types = [], [], []
+    for plane, size, solid in ((_TRIANGLE, 3, _WEDGE), (_QUAD, 4, _HEXAHEDRON)):
         starts = mesh.offsets[:-1][mesh.cell_types == plane]
-        if len(starts):
-            below = 2 * mesh.connectivity[starts[:, None] + np.arange(size)]
-            cells[name] = np.concatenate([below, below + 1], axis=1)
-    return Mesh.from_arrays(points, cells)
+        below = 2 * mesh.connectivity[starts[:, None] + np.arange(size)]
+        connectivity.append(np.concatenate([below, below + 1], axis=1).ravel())
+        sizes.append(np.full(len(starts), 2 * size))
+        types.append(np.full(len(starts), solid, dtype=np.uint8))
+    # The plane mesh was checked and runs counter-clockwise, so its slab is sound. To check it again would refuse
+    # batches, whose parts are not connected.
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+    return Mesh(points, np.concatenate(connectivity), offsets, np.concatenate(types))
