@@ -71,6 +71,23 @@ def test_without_diffusion_the_untrained_network_stays_bounded():
     assert float(front.max()) < 1.5
 
 
+def test_temperature_is_differentiable_by_the_parameters_even_at_rest():
+    velocity = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    diffusivity = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    case = heated_plate(cells=(4, 4))
+    case = Case(
+        case.mesh,
+        initial={"T": 0.0},
+        dirichlet={"T": {"inlet": 1.0}},
+        neumann={"T": 0.0},
+        parameters={"velocity": velocity, "diffusivity": diffusivity},
+    )
+    advection_diffusion_network(8, steps=2).double()(case)["T"].sum().backward()
+    assert float(velocity.grad[0]) > 0  # flow away from the inlet carries heat in
+    assert float(velocity.grad[1].abs()) < 1e-9 * float(velocity.grad[0])  # across, nothing changes in the sum
+    assert float(diffusivity.grad) > 0
+
+
 def test_the_distance_from_the_inlet_is_found_where_the_case_does_not_give_it():
     case = heated_plate(cells=(6, 5))
     bare = Case(

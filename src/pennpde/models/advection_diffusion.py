@@ -74,7 +74,7 @@ class AdvectionDiffusion(Equation):
         distance = inlet_distance(case.case)[:, None]
         levels = torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], dim=1)
         velocity, diffusivity = case.parameter("velocity", levels), case.parameter("diffusivity", levels)
-        speed = velocity.square().sum(dim=1, keepdim=True).sqrt()
+        speed = torch.linalg.vector_norm(velocity, dim=1, keepdim=True)  # its derivative at rest is zero, not infinite
         # The velocity enters as invariants: its size, and how it points away from the inlet.
         along = (velocity[:, :, None] * case.operators["T"].grad(levels)).sum(dim=1)
         numbers = torch.cat([diffusivity, speed], dim=1).expand(levels.shape[0], 2)
