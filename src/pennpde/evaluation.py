@@ -56,7 +56,7 @@ class CaseRecord:
     @property
     def type(self) -> str:
         """The template of a duct: "b" of "b_0.10_0.70"; empty where a name does not begin so."""
-        found = re.match(r"([a-z]+)_\d", self.name)
+        found = re.match(r"([a-z])_\d", self.name)
         return found[1] if found else ""
 
 
