@@ -66,6 +66,8 @@ def run(
             changes=changes,
         )
     result = trained.result
+    if not result.is_main:  # of several processes one speaks
+        raise typer.Exit
     errors = ", ".join(f"{name} {error:.3e}" for name, error in result.best_errors.items())
     ended = {
         "budget": "The budget is used up",
