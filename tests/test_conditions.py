@@ -18,6 +18,11 @@ from pennpde.operators import Operators
 double = torch.float64
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time():
+    torch.manual_seed(0)
+
+
 def square(kind: str = "quad", cells_along: int = 4, jitter: float = 0.1, seed: int = 0) -> Mesh:
     """The unit square (or cube) with its sides along x as patches, and the rest as another."""
     mesh = box(kind, cells_along, jitter, seed)

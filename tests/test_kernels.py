@@ -11,6 +11,11 @@ from torch.testing import assert_close
 from pennpde.kernels import SparseMatrix, _sparse_product, _stack, index_tensor
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time():
+    torch.manual_seed(0)
+
+
 def random_matrix(rows=7, columns=5, seed=0, dtype=np.float64) -> scipy.sparse.csr_matrix:
     generator = np.random.default_rng(seed)
     matrix = scipy.sparse.random_array((rows, columns), density=0.4, rng=generator, data_sampler=generator.normal)
