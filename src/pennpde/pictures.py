@@ -96,7 +96,7 @@ def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:
 
 def _draw_panel(axes: Axes, panel: Panel):
     values = panel.values.detach().cpu().numpy()
-    low, high = panel.limits or _limits(values, panel.colours)
+    low, high = panel.limits or limits_of(values, panel.colours)
     drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=panel.colours, vmin=low, vmax=high)
     if panel.outline:
         _draw_cells(axes, panel.mesh)
@@ -115,12 +115,13 @@ def _surface(mesh: Mesh) -> Triangulation:
     return Triangulation(positions[:, 0], positions[:, 1], triangles(mesh))
 
 
-def _limits(values: np.ndarray, colours: str) -> tuple[float, float]:
+def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
+    """The range of the colours: almost all of the field, around zero for the diverging map."""
+    # Percentiles, because pressure and speed peak at re-entrant corners and would bleach the rest.
     if colours == DIVERGING:
-        # A percentile, because pressure peaks at re-entrant corners and would bleach the rest.
         largest = float(np.percentile(np.abs(values), 99.5)) or 1.0
         return -largest, largest
-    return float(values.min()), float(values.max())
+    return float(values.min()), float(np.percentile(values, 99.9))
 
 
 def _draw_cells(axes: Axes, mesh: Mesh) -> None:
@@ -138,5 +139,8 @@ def _draw_streamlines(axes: Axes, mesh: Mesh, velocity: Float[np.ndarray, "point
     low, high = positions.min(axis=0), positions.max(axis=0)
     count = np.maximum((160 * (high - low) / (high - low).max()).astype(int), 20)
     x, y = (np.linspace(low[k], high[k], count[k]) for k in (0, 1))
-    gridded = [LinearTriInterpolator(_surface(mesh), velocity[:, k])(*np.meshgrid(x, y)) for k in (0, 1)]
+    try:
+        gridded = [LinearTriInterpolator(_surface(mesh), velocity[:, k])(*np.meshgrid(x, y)) for k in (0, 1)]
+    except RuntimeError:
+        return  # the triangles of a polygon that is not convex overlap, and Matplotlib cannot search in them
     axes.streamplot(x, y, *gridded, color=(1, 1, 1, 0.75), linewidth=0.6, arrowsize=0.6, density=(1.4, 1.0))

@@ -32,6 +32,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from reprlib import repr as shown  # short, however large the value is
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ from pennpde.selections import parse_selection
 _SECTIONS = ("patches", "dirichlet", "neumann", "slip", "initial", "parameters")
 _KINDS = ("box", "half_space", "array")
 _MOST_BYTES = 1_000_000
+_LARGEST = 1e100
+"""Beyond it squares overflow; integers of TOML have no end at all."""
 
 
 def read_problem(path: Path | str, mesh: Mesh) -> Case:
@@ -54,6 +57,8 @@ def read_problem(path: Path | str, mesh: Mesh) -> Case:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}.") from None
+    except (RecursionError, ValueError) as error:  # nested without end, or a number of thousands of digits
+        raise ValueError(f"{path} cannot be read: {error}.") from None
     return problem_from(given, mesh, where=str(path))
 
 
@@ -64,7 +69,7 @@ def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem
     sections = {name: given.get(name, {}) for name in _SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, Mapping):
-            raise ValueError(f"[{name}] of {where} is {section!r}; it must be a table.")
+            raise ValueError(f"[{name}] of {where} is {shown(section)}; it must be a table.")
     mesh = _with_patches(mesh, sections["patches"], where)
     unknowns = [name for kind in ("initial", "dirichlet", "neumann", "slip") for name in sections[kind]]
     if not unknowns:
@@ -105,7 +110,7 @@ def _with_patches(mesh: Mesh, patches: Mapping[str, Any], where: str) -> Mesh:
             mesh = _with_patch_of_kind(mesh, name, given, label)
         else:
             raise ValueError(
-                f'{label} is {given!r}; write a comparison such as "x == 0", a table with one of '
+                f'{label} is {shown(given)}; write a comparison such as "x == 0", a table with one of '
                 f'{list(_KINDS)}, or "rest".'
             )
     if len(rest) > 1:
@@ -131,24 +136,32 @@ def _with_patch_of_kind(mesh: Mesh, name: str, given: Mapping[str, Any], label: 
     if kinds[0] == "array":
         array = given["array"]
         if not isinstance(array, str) or array not in mesh.fields:
-            raise ValueError(f"{label} asks for the array {array!r}; the mesh file has {sorted(mesh.fields)}.")
+            raise ValueError(f"{label} asks for the array {shown(array)}; the mesh file has {sorted(mesh.fields)}.")
         values = mesh.fields[array].reshape(mesh.number_of_points, -1)[:, 0].numpy()
         wanted = given.get("equals")
         if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | float)):
-            raise ValueError(f"{label} equals {wanted!r}; give a number.")
+            raise ValueError(f"{label} equals {shown(wanted)}; give a number.")
         chosen = values != 0 if wanted is None else np.isclose(values, wanted)
         return _named(mesh, name, chosen, label)
     if kinds[0] == "box":
         low, high = _corners(given["box"], mesh.space, label)
-        return _named(mesh, name, lambda x: ((x >= low) & (x <= high)).all(axis=1), label)
+        return _named(mesh, name, lambda x: ((x >= low - _near(x)) & (x <= high + _near(x))).all(axis=1), label)
     half_space = given["half_space"]
     if not isinstance(half_space, Mapping) or half_space.keys() != {"point", "normal"}:
-        raise ValueError(f"{label} has half_space {half_space!r}; it needs `point` and `normal`.")
+        raise ValueError(f"{label} has half_space {shown(half_space)}; it needs `point` and `normal`.")
     point = _vector(half_space["point"], mesh.space, f"{label}, point")
     normal = _vector(half_space["normal"], mesh.space, f"{label}, normal")
-    if not np.any(normal):
+    steepest = np.abs(normal).max()
+    if steepest == 0:
         raise ValueError(f"{label} has a normal of length zero.")
-    return _named(mesh, name, lambda x: (x - point) @ normal >= -1e-9 * np.linalg.norm(normal), label)
+    normal = normal / steepest  # so that its length neither overflows nor vanishes
+    normal /= np.linalg.norm(normal)
+    return _named(mesh, name, lambda x: (x - point) @ normal >= -_near(x), label)
+
+
+def _near(x: np.ndarray) -> float:
+    """What counts as on a plane: a millionth of the mesh's size, as in selections."""
+    return 1e-6 * float(np.ptp(x, axis=0).max())
 
 
 def _named(mesh: Mesh, name: str, chosen: Any, label: str) -> Mesh:
@@ -160,7 +173,7 @@ def _named(mesh: Mesh, name: str, chosen: Any, label: str) -> Mesh:
 
 def _corners(given: Any, space: int, label: str) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-        raise ValueError(f"{label} has box {given!r}; give two corners, as [[0, 0], [1, 1]].")
+        raise ValueError(f"{label} has box {shown(given)}; give two corners, as [[0, 0], [1, 1]].")
     first, second = (_vector(corner, space, f"{label}, corner") for corner in given)
     return np.minimum(first, second), np.maximum(first, second)
 
@@ -168,15 +181,16 @@ def _corners(given: Any, space: int, label: str) -> tuple[np.ndarray, np.ndarray
 def _vector(given: Any, space: int, label: str) -> np.ndarray:
     value = _number_or_vector(given, label)
     if not isinstance(value, list) or len(value) != space:
-        raise ValueError(f"{label} is {given!r}; the mesh has {space} dimensions, so give {space} numbers.")
+        raise ValueError(f"{label} is {shown(given)}; the mesh has {space} dimensions, so give {space} numbers.")
     return np.array(value)
 
 
 def _number_or_vector(given: Any, label: str) -> float | list[float]:
     items = given if isinstance(given, list) else [given]
     for item in items:
-        if isinstance(item, bool) or not isinstance(item, int | float) or not np.isfinite(item):
-            raise ValueError(f"{label} is {given!r}; give a finite number or a list of them.")
+        number = isinstance(item, int | float) and not isinstance(item, bool)
+        if not number or not -_LARGEST <= item <= _LARGEST:
+            raise ValueError(f"{label} is {shown(given)}; give a finite number or a list of them.")
     return [float(item) for item in items] if isinstance(given, list) else float(given)
 
 
@@ -184,7 +198,7 @@ def _value(given: Any, mesh: Mesh, label: str) -> Any:
     """A number, a vector, or an array of the mesh file by its name."""
     if isinstance(given, str):
         if given not in mesh.fields:
-            raise ValueError(f"{label} names the array {given!r}; the mesh file has {sorted(mesh.fields)}.")
+            raise ValueError(f"{label} names the array {shown(given)}; the mesh file has {sorted(mesh.fields)}.")
         return mesh.fields[given].double()[..., : mesh.space] if mesh.fields[given].ndim > 1 else mesh.fields[given]
     return _number_or_vector(given, label)
 
@@ -192,7 +206,7 @@ def _value(given: Any, mesh: Mesh, label: str) -> Any:
 def _by_patch(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> dict[str, Any]:
     given = sections[kind][name]
     if not isinstance(given, Mapping):
-        raise ValueError(f"[{kind}] {name} of {where} is {given!r}; give the values by patch: [{kind}.{name}].")
+        raise ValueError(f"[{kind}] {name} of {where} is {shown(given)}; give the values by patch: [{kind}.{name}].")
     return {patch: _value(value, mesh, f"[{kind}.{name}] {patch} of {where}") for patch, value in given.items()}
 
 
@@ -205,7 +219,7 @@ def _neumann(name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> 
 
 def _names(given: Any, label: str) -> list[str]:
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ValueError(f"{label} is {given!r}; give a list of patches.")
+        raise ValueError(f"{label} is {shown(given)}; give a list of patches.")
     return given
 
 

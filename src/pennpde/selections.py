@@ -58,6 +58,7 @@ class _Parser:
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
+                position += len(text[position:]) - len(text[position:].lstrip())
                 raise ValueError(
                     f"Cannot read {text[position : position + 12]!r} at character {position + 1} of the selection "
                     f"{self.text!r}. Write comparisons such as 'x < 0.5', joined by and, or, not."
@@ -156,4 +157,7 @@ class _Parser:
         except ValueError:
             self.position -= 1
             raise self._error(f"{token!r} where a coordinate (x, y, z, r) or a number should be") from None
+        if not np.isfinite(number):
+            self.position -= 1
+            raise self._error(f"the number {token}, which is too large,")
         return lambda x: np.full(len(x), number)

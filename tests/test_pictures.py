@@ -1,0 +1,78 @@
+"""Pictures of fields: they are drawn, whatever the cells, and the colours mean what they should."""
+
+import numpy as np
+import pytest
+import torch
+from meshes import PLANE_TYPES, box
+from problems import rectangle
+
+from pennpde.mesh import Mesh
+from pennpde.pictures import DIVERGING, Panel, draw, flow_panels, limits_of, triangles
+
+L_SHAPE = np.array([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [2, 2]], float)
+
+
+def flow_on(mesh: Mesh) -> dict[str, torch.Tensor]:
+    x, y = mesh.points.T
+    return {"u": torch.stack([1 + y, 0.3 * torch.sin(3 * x)], dim=1), "p": x - y}
+
+
+@pytest.mark.parametrize("kind", PLANE_TYPES)
+def test_triangles_fill_the_mesh(kind):
+    mesh = box(kind, 4)
+    corners = mesh.points.numpy()[triangles(mesh)]
+    first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    areas = 0.5 * (first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0])
+    assert areas.sum() == pytest.approx(1.0)
+    assert (areas > -1e-12).all()
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
+def test_a_flow_is_drawn_in_every_format(tmp_path, suffix):
+    mesh = box("mixed_plane", 4)
+    path = tmp_path / "new" / f"flow{suffix}"
+    draw(path, [flow_panels(mesh, flow_on(mesh), "prediction")], title="a duct")
+    start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix]
+    assert path.read_bytes().startswith(start)
+
+
+def test_rows_of_different_length_cells_and_limits_are_drawn(tmp_path):
+    mesh = rectangle((8, 2), (40.0, 0.5))
+    fields = flow_on(mesh)
+    panel = Panel("p", mesh, fields["p"], DIVERGING, limits=(-1.0, 1.0), outline=True)
+    draw(tmp_path / "rows.png", [[panel, panel], [panel]])
+    assert (tmp_path / "rows.png").stat().st_size > 1000
+
+
+def test_a_field_that_is_the_same_everywhere_and_still_water_are_drawn(tmp_path):
+    mesh = rectangle((4, 4))
+    still = {"u": torch.zeros(25, 2, dtype=torch.float64), "p": torch.zeros(25, dtype=torch.float64)}
+    draw(tmp_path / "still.png", [flow_panels(mesh, still)])
+    assert (tmp_path / "still.png").stat().st_size > 1000
+
+
+def test_a_polygon_that_is_not_convex_is_drawn(tmp_path):
+    """Streamlines are left out where Matplotlib cannot interpolate; the field is not."""
+    corner = Mesh.from_arrays(L_SHAPE, {"polygon": [[0, 1, 2, 3, 4, 5]], "triangle": [[2, 6, 4]]})
+    draw(tmp_path / "corner.png", [flow_panels(corner, flow_on(corner))])
+    assert (tmp_path / "corner.png").stat().st_size > 1000
+
+
+def test_a_body_cannot_be_drawn_flat(tmp_path):
+    mesh = box("hexahedron", 2)
+    with pytest.raises(ValueError, match="Only a plane mesh"):
+        draw(tmp_path / "body.png", [[Panel("x", mesh, mesh.points[:, 0])]])
+    assert not (tmp_path / "body.png").exists()
+
+
+def test_one_wild_value_does_not_bleach_the_rest():
+    values = np.concatenate([np.linspace(-1, 1, 2000), [500.0]])
+    low, high = limits_of(values, DIVERGING)
+    assert low == -high
+    assert high < 1.1
+    assert limits_of(np.abs(values), "viridis")[1] < 1.1
+
+
+def test_limits_of_a_constant_are_finite():
+    assert limits_of(np.zeros(5), DIVERGING) == (-1.0, 1.0)
+    assert limits_of(np.full(5, 3.0), "viridis") == (3.0, 3.0)
