@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,10 +55,10 @@ class Reader:
                     raise ValueError(f"{path.name} was given up: it takes more than {self.patience:.0f} s to read.")
                 kind, content = pipe.recv()
             except (EOFError, OSError):
-                self._end()
+                self._replace()
                 raise ValueError(f"{path.name} is damaged so badly that reading it crashed.") from None
             except BaseException:
-                self._end()
+                self._replace()
                 raise
         if kind == "error":
             raise ValueError(content)
@@ -77,6 +78,10 @@ class Reader:
             self._process.start()
             theirs.close()
         return self._pipe
+
+    def _replace(self) -> None:
+        self._end()
+        self._pipe_to_process()
 
     def _end(self) -> None:
         if self._process is not None:
@@ -109,9 +114,15 @@ def _serve(pipe: Connection) -> None:
             except SystemExit:  # meshio's way to say that it cannot read a file
                 answer = "error", f"{path.name} cannot be read: it is damaged or of another kind than its name says."
             except Exception as error:
-                reason = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-                answer = "error", f"{path.name} cannot be read: {reason or type(error).__name__}"
+                answer = "error", f"{path.name} cannot be read: {_reason(error, path)}"
             pipe.send(answer)
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """What went wrong, without the folder that only we know, and without the place in VTK's source."""
+    reason = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    reason = re.sub(r"ERROR: In \S+, line \d+\s+\([^)]*\): ", "", reason).replace(str(path), f" {path.name}")
+    return " ".join(reason.split()) or type(error).__name__
 
 
 def _read(path: Path) -> Mesh:
