@@ -71,7 +71,7 @@ class Operators:
     def on(
         cls,
         mesh: Mesh,
-        neumann: Sequence[str] | None = None,
+        neumann: str | Sequence[str] | None = None,
         *,
         neumann_weight: float = NEUMANN_WEIGHT,
         singular: Literal["error", "pseudoinverse"] = "error",
@@ -81,7 +81,7 @@ class Operators:
         """Assemble the operators of a mesh.
 
         Args:
-            mesh: The mesh. Where `mesh.points` requires gradients, so do the operators' values.
+            mesh: The mesh. Where `mesh.points` requires gradients, so do the operators' values, also by the normals.
             neumann: Names of the patches on which the unknown's normal derivative is prescribed; None: nowhere, which
                 is IsoGCN.
             neumann_weight: The strength w of the Neumann condition against one neighbour.
@@ -284,7 +284,8 @@ class Operators:
         """The same operators with the Laplacian multiplied out.
 
         In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
-        162. It pays where a Laplacian is taken alone and often, as in a Poisson loop.
+        162. It pays where a Laplacian is taken alone and often, as in a Poisson loop. Gradients no longer reach the
+        positions of points through it.
         """
         if self.composed_laplacian is not None:
             return self
