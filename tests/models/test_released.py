@@ -15,7 +15,8 @@ from pennpde.datasets.flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.models import released
 from pennpde.models.released_flow import VELOCITY_SCALE
-from pennpde.models.released_layers import ReleasedSolver, contract_gradient, gradient_of_vector
+from pennpde.models.released_layers import contract_gradient, gradient_of_vector
+from pennpde.models.released_solver import ReleasedSolver
 from pennpde.operators import Operators
 from pennpde.testing import assert_equivariant
 
@@ -170,7 +171,7 @@ def test_dirichlet_values_hold_in_the_rows_that_promise_them(kind: str):
 
 
 def test_row_a_of_the_flow_is_what_its_description_says():
-    # The one row of the flow without reference arrays: compared with a forward written down from RELEASED.md, 12.
+    # The one row of the flow without reference arrays: compared with a forward written down from its description.
     case = small_flow_case()
     network = made(released.ReleasedFlow, "A", iterations=3)
     inputs = network.inputs(case)
@@ -402,6 +403,13 @@ def test_inference_gives_what_training_sees(dtype: torch.dtype):
     tolerance = 1e-4 if dtype == torch.float32 else 1e-11
     for name, values in trained.items():
         torch.testing.assert_close(fast[name], values.detach(), rtol=tolerance, atol=tolerance)
+
+
+def test_training_goes_on_where_a_prediction_assembled_the_operators():
+    network, case = made(released.ReleasedAdvectionDiffusion, "PENN", iterations=2), heated_plate(cells=(5, 5))
+    with torch.inference_mode():
+        network(case)
+    network(case)["T"].sum().backward()
 
 
 @pytest.mark.parametrize("kind", KINDS)

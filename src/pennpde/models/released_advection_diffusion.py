@@ -1,4 +1,15 @@
-"""The authors' network for advection-diffusion with all its ablations (RELEASED.md, 9 and 12)."""
+"""The authors' network for advection-diffusion with all its ablations.
+
+The temperature is encoded as h, geometry with diffusivity and speed as g, the velocity as v; dir is the Dirichlet layer
+with encoded values, I an IsoGCN layer on the derivative it names. For each output time the solver looks for the fixed
+point h = h0 + change(h):
+
+    1.  t = dir(MLP(h * g))
+    2.  diffusion = MLP(g) * I_lap(t),  advection = v . I_grad(t)
+    3.  change = tanh((diffusion + advection) W + b)
+
+and dir and the pseudoinverse of the encoder give the temperature. `Switches` lists what rows A to G change.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +32,10 @@ from pennpde.models.released_layers import (
     IsoGCN,
     Kind,
     Prescribed,
-    ReleasedSolver,
-    State,
     divergence,
     gradient_of_scalar,
 )
+from pennpde.models.released_solver import ReleasedSolver, State
 
 OPERATOR_SCALE = 99.9117394321183
 """Mostly the thickness: the derivative across a slab 0.01 thick has 100 on its diagonal."""
@@ -143,7 +153,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
         mix_temperature, diffuse, advect = FoldedMLP(self.temperature), self.laplacian.folded(), self.gradient.folded()
 
         def operator(state: Float[Tensor, "points width"]) -> Float[Tensor, "points width"]:
-            """The numbers are the steps of RELEASED.md, 9."""
+            """The numbers are the steps above."""
             # 1. Temperature from the state and the geometry. Row A passes through the physical temperature.
             temperature = condition.apply(mix_temperature(state * geometry))
             if self.switches.dirichlet_in_solver == "physical":

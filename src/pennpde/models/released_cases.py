@@ -1,4 +1,4 @@
-"""From a case to the meshes and operators of the released networks (RELEASED.md, 1 to 4).
+"""From a case to the meshes and operators of the released networks.
 
 The authors solve plane problems on meshes of space that are one cell thick, put normals on *every* boundary point,
 Dirichlet boundaries included, and use the same matrices for every unknown. So none of `case.operators` will do.

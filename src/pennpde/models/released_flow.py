@@ -1,4 +1,21 @@
-"""The authors' network for incompressible flow with all its ablations (RELEASED.md, 8 and 12)."""
+"""The authors' network for incompressible flow with all its ablations.
+
+Velocity and pressure are encoded as u and p, the distance to the wall as g; dir is the Dirichlet layer with encoded
+values, E an equivariant MLP, I an IsoGCN layer on the derivative it names, A the normalised adjacency. The change of
+(u, p) whose fixed point the solver looks for, h = h0 + change(h), is
+
+    1.  U = dir(E[u * g, I_grad(g)])
+    2.  lap = I_contract(grad U),  adv = U . I_grad(U)       (over the component of U, not over that of the gradient)
+    3.  V = U + E(lap + adv)
+    4.  source = GCN(I_div(V))
+    5.  P0 = MLP[g, p]
+    6.  P from 5 inner iterations on P = P0 + source + I_lap(dir(P))
+    7.  P = dir(P)
+    8.  change of u = A (lap + adv + I_grad(P)) W,  change of p = P
+
+and at the end dir and the pseudoinverses of the encoders give the fields. Rows A to G of the ablation table change the
+steps as the comments say; `Switches` lists them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +40,6 @@ from pennpde.models.released_layers import (
     IsoGCN,
     Kind,
     Prescribed,
-    ReleasedSolver,
-    State,
     contract_gradient,
     contract_with,
     divergence,
@@ -35,6 +50,7 @@ from pennpde.models.released_layers import (
     over,
     squared_norm,
 )
+from pennpde.models.released_solver import ReleasedSolver, State
 from pennpde.operators import Operators
 
 VELOCITY_SCALE = 0.35204985011434536
@@ -270,7 +286,7 @@ class ReleasedFlow(nn.Module):
         )
 
     def _operator(self, state: State, constants: _Constants) -> dict[str, Tensor]:
-        """One evaluation of the outer operator; the numbers are the steps of RELEASED.md, 8.
+        """One evaluation of the outer operator; the numbers are the steps above.
 
         Two "wrong" terms are theirs: the Laplacian is grad(div U), and the advection is U_c d_k U_c = grad |U|^2 / 2,
         because both contract the last axis. Time step, viscosity and signs are left to the weights.

@@ -1,4 +1,4 @@
-"""The two networks of the authors' gradient experiment (RELEASED.md, 10)."""
+"""The two networks of the authors' gradient experiment."""
 
 from __future__ import annotations
 

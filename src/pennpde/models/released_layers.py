@@ -1,19 +1,19 @@
-"""What the authors' networks share: their layers, their solver, their switches and their inputs (RELEASED.md, 3 to 7).
+"""What the authors' networks share: their layers, their switches and their inputs.
 
-Their code departs from the paper, and from ours, in details that decide the numbers: the order of indices, step sizes
-that are never negative, a Dirichlet layer inside the operator. Those details live here and in the `released_*` modules;
-what they have in common with us (operators, MLPs, encoder with pseudoinverse) comes from `layers` and `operators`.
+Their code departs from the paper, and from ours, in details that decide the numbers: the order of indices, squared
+norms, a Dirichlet layer inside the operator. Those details live here and in the other `released_*` modules; what they
+have in common with us (operators, MLPs, encoder with pseudoinverse) comes from `layers` and `operators`.
 
 Axes: inside these networks a vector is [space, points, channels], its components first. A scalar then multiplies it
-without an axis to be inserted, and both that product and the norm run along memory; with points first they take four
-times as long on a CPU, and they are half of the work.
+without an axis to be inserted, and that product and the norm run along memory: with points first they take four times
+as long on a CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,12 +26,10 @@ from pennpde.operators import Operators
 Kind = Literal["PENN", "A", "B", "C", "D", "E", "F", "G"]
 """A row of the ablation tables."""
 
-State = Mapping[str, Tensor]
-
 
 @dataclass(frozen=True)
 class Switches:
-    """One row of the ablation tables, as the authors' settings files implement it (RELEASED.md, 12)."""
+    """One row of the ablation tables, as the authors' settings files implement it."""
 
     decoder: Literal["pseudoinverse", "mlp"] = "pseudoinverse"
     dirichlet_in_solver: Literal["encoded", "physical", "none"] = "encoded"
@@ -46,6 +44,7 @@ class Switches:
 
 SWITCHES: Mapping[Kind, Switches] = {
     "PENN": Switches(),
+    # Row A of the flow has physical states, and so no decoder at all.
     "A": Switches("mlp", "physical", dirichlet_before_decoding=False, dirichlet_after_decoding=True),
     "B": Switches("mlp", "none", dirichlet_before_decoding=False, dirichlet_after_decoding=True),
     "C": Switches(solver="simple"),
@@ -110,7 +109,7 @@ class EncodedCondition:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What a released network takes: fields and operators in the authors' scales (RELEASED.md, 4 and 5)."""
+    """What a released network takes: fields and operators in the authors' scales."""
 
     operators: Operators
     """G / sigma, the same for all unknowns."""
@@ -236,10 +235,9 @@ class GatedMLP(nn.Module):
     def folded(
         self, constant: Float[Tensor, "space points fixed"] | None = None
     ) -> Callable[[Float[Tensor, "space points channels"]], Float[Tensor, "space points out"]]:
-        """The layer as a function of the first channels of its input; `constant` are the others."""
+        """The layer, between different widths, as a function of the first channels; `constant` are the others."""
         gate = FoldedMLP(self.gate, None if constant is None else squared_norm(constant))
-        if self.linear is None:
-            return lambda vector: gate(squared_norm(vector)) * vector
+        assert self.linear is not None, "between equal widths there is nothing but the gate"
         weight, share = split_linear(self.linear, constant)
 
         def layer(vector: Tensor) -> Tensor:
@@ -381,99 +379,3 @@ def product(matrix: SparseMatrix, dense: Float[Tensor, "columns channels"]) -> F
             dense.contiguous(), matrix.columns, matrix.row_starts, False, 0, False, matrix.values, True
         )[0]
     return matrix @ dense
-
-
-@dataclass(frozen=True)
-class ReleasedSolver:
-    """The authors' Barzilai–Borwein iteration (RELEASED.md, 7).
-
-    It differs from ours: the step size is never negative, 1e-5 is added to its denominator, the Dirichlet layer is no
-    part of it, and it stops early where the state hardly moves or, by `divergence`, moves too far.
-    """
-
-    iterations: int
-    divergence: float
-    shared_step_size: bool = False
-    """One step size for a whole batch, as in the authors' training. By default every case has its own."""
-
-    def __call__(self, residual: Callable[[State], State], start: State, sizes: tuple[int, ...]) -> State:
-        """Follow the residual from `start`, with one step size for each case (`sizes` points) and unknown."""
-        cases = _Cases(() if self.shared_step_size else sizes)
-        state, steps = dict(start), dict[str, Any]()
-        previous: State = {}
-        active: Any = True
-        for iteration in range(self.iterations):
-            current = residual(state)
-            moved: Any = 0.0
-            for name, values in state.items():
-                now = current[name]
-                if iteration == 0:
-                    # The authors evaluate the residual twice at the start; equal states and residuals give a step of 1.
-                    steps[name] = cases.ones(now)
-                else:
-                    steps[name] = active * _step_size(steps[name], previous[name], now, cases)
-                moved = moved + steps[name] * cases.norm(now) / (cases.norm(values) + 1e-5)
-                state[name] = cases.step(values, now, steps[name])
-            previous = current
-            active = (moved >= 1e-5) & (moved <= self.divergence) & active
-            if not _any(active):
-                break
-        return state
-
-
-def _step_size(last_step: Any, previous: Tensor, current: Tensor, cases: _Cases) -> Any:
-    """|<dh, dR> / (<dR, dR> + 1e-5)| with dh = -last_step * previous residual, which need not be stored."""
-    change = current - previous
-    below = cases.dot(change, change)
-    step = abs(last_step * cases.dot(previous, change) / (below + 1e-5))
-    # Where nothing changed by more than 1e-8 anywhere, the authors take a full step. So small a change has a tiny sum
-    # of squares, which is known already; only then is the largest change worth looking for.
-    still = below <= 1e-16 * change.numel()
-    if _any(still):
-        still = still & (cases.largest(change) <= 1e-8) & (last_step * cases.largest(previous) <= 1e-8)
-        step = step + still * (1.0 - step)
-    return step
-
-
-@dataclass(frozen=True)
-class _Cases:
-    """Numbers of each case of a batch (of all points together, without sizes) from fields [*space, points, channels].
-
-    They are tensors [cases], and for a single case without gradients plain numbers: PyTorch handles a thousand points
-    in the time that it takes for a tensor of one.
-    """
-
-    sizes: tuple[int, ...]
-
-    def dot(self, a: Tensor, b: Tensor) -> Any:
-        if len(self.sizes) < 2:
-            return self._number(torch.dot(a.reshape(-1), b.reshape(-1)))
-        return torch.stack([part.sum() for part in (a * b).split(self.sizes, dim=-2)])
-
-    def norm(self, values: Tensor) -> Any:
-        return self.dot(values.detach(), values.detach()) ** 0.5
-
-    def largest(self, values: Tensor) -> Any:
-        if len(self.sizes) < 2:
-            return self._number(values.detach().abs().amax())
-        return torch.stack([part.detach().abs().amax() for part in values.split(self.sizes, dim=-2)])
-
-    def ones(self, like: Tensor) -> Any:
-        return self._number(like.new_ones(())) if len(self.sizes) < 2 else like.new_ones(len(self.sizes))
-
-    def step(self, values: Tensor, direction: Tensor, sizes: Any) -> Tensor:
-        """The state after a step of this size in each case."""
-        if not isinstance(sizes, Tensor):
-            return torch.sub(values, direction, alpha=sizes)
-        if len(self.sizes) > 1:
-            counts = torch.tensor(self.sizes, device=values.device)
-            sizes = sizes.repeat_interleave(counts, output_size=values.shape[-2])
-        return torch.addcmul(values, direction, sizes[:, None], value=-1)
-
-    @staticmethod
-    def _number(value: Tensor) -> Any:
-        return value.reshape(1) if torch.is_grad_enabled() else value.item()
-
-
-def _any(condition: bool | Tensor) -> bool:
-    return condition if isinstance(condition, bool) else bool(condition.any())
