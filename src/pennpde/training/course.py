@@ -30,7 +30,8 @@ class Course:
     rate_scale: float = 1.0
     restarts: int = 0
     rollbacks: int = 0
-    tests: int = 0
+    tested_at: int = -1
+    """The step of the last test."""
     tests_without_improvement: int = 0
     origin: int = 0
     """The step of the last start, restart or rollback, from which the rate warms up."""
@@ -95,7 +96,7 @@ class Course:
         self, settings: Settings, step: int, value: float, errors: Mapping[str, float]
     ) -> tuple[Course, Verdict]:
         """Judge a validation error."""
-        tested = replace(self, tests=self.tests + 1)
+        tested = replace(self, tested_at=step)
         if math.isfinite(value) and (self.best is None or value < self.best):
             better = replace(tested, best=value, best_step=step, best_errors=dict(errors), tests_without_improvement=0)
             return better, "improved"

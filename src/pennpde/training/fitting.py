@@ -126,8 +126,7 @@ def fit(
         settings = replace(settings, batch_size=len(train))
     with _determinism(settings), _own_random_numbers(settings.seed):
         model.to(processes.device)
-        run = _Run(model, train, validation, settings, processes, folder, loss)
-        run.begin(resume)
+        run = _Run(model, train, validation, settings, processes, folder, resume, loss)
         run.loop(begun, pause_after, progress, on_improvement)
         return run.end()
 
@@ -143,6 +142,7 @@ class _Run:
         settings: Settings,
         processes: Processes,
         folder: Path | None,
+        resume: bool,
         loss: Loss | None,
     ):
         self.model, self.settings, self.processes, self.folder = model, settings, processes, folder
@@ -160,6 +160,7 @@ class _Run:
         self.ended: Literal["budget", "early stop", "paused"] | None = None
         self.history: tuple[Mapping[str, Any], ...] = ()
 
+        found = self._found(resume)  # what cannot be continued is refused before the work begins
         dtype = next(model.parameters()).dtype
         batches = prepared(model, [*train, *validation], dtype, processes.device, settings.stacked, self.tell)
         self.steps = Steps(
@@ -168,19 +169,24 @@ class _Run:
         if processes.count > 1:
             self.steps.load_weights(processes.same(self.steps.weights()))
         self.best_weights = self.steps.weights()
+        if found is not None:
+            self._continue(found)
 
-    def begin(self, resume: bool) -> None:
+    def _found(self, resume: bool) -> states.State | None:
         found = self.processes.same(states.load(self.folder) if self.folder and self.processes.is_main else None)
         if found is None:
             if self.folder and self.processes.is_main:
                 self.folder.mkdir(parents=True, exist_ok=True)
-            return
+            return None
         if not resume:
             raise ValueError(
                 f"{self.folder} holds a training that stands at step {found.plain['step']}: continue it with "
                 "resume=True (--resume), or choose another folder."
             )
         self._check_resumable(found)
+        return found
+
+    def _continue(self, found: states.State) -> None:
         self.step, self.seconds = found.plain["step"], found.plain["seconds"]
         self.course = Course.from_plain(found.plain["course"])
         ended = found.plain["ended"]
@@ -309,8 +315,9 @@ class _Run:
     def _test(self, journal: Journal, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
         value, errors = self._validation()
         row = self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()})
+        loss = self.course.loss
         self.course, verdict = self.course.after_test(self.settings, self.step, value, errors)
-        self._tell_test(value, errors, verdict)
+        self._tell_test(loss, value, errors, verdict)
         if verdict == "improved":
             self._keep_as_best(on_improvement)
         elif verdict == "restart":
@@ -325,14 +332,15 @@ class _Run:
 
     def _test_at_the_end(self, journal: Journal, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
         """The last weights may be the best. A training that is given more time later must not remember this test."""
-        if not self.taken or self._stretch_from(self.step - 1) == (1, True):
+        if self.course.tested_at == self.step or not self.step:
             return
         value, errors = self._validation()
         course, verdict = self.course.after_test(self.settings, self.step, value, errors)
-        self._tell_test(value, errors, verdict)
+        self._tell_test(self.course.loss, value, errors, verdict)
         if verdict == "improved":
-            self.course = replace(course, tests=self.course.tests)
+            self.course = course
             self._keep_as_best(on_improvement)
+        self.course = replace(self.course, tested_at=self.step)
         journal.write(self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()}))
 
     def _validation(self) -> tuple[float, dict[str, float]]:
@@ -342,13 +350,13 @@ class _Run:
         errors = {name: sum(values) / len(values) for name, values in self.steps.errors(list(numbers)).items()}
         return self._in_units_of_loss(errors), errors
 
-    def _tell_test(self, value: float, errors: Mapping[str, float], verdict: str) -> None:
+    def _tell_test(self, loss: float, value: float, errors: Mapping[str, float], verdict: str) -> None:
         parts = [
             f"step {self.step}",
             f"epoch {self._epoch():.1f}",
             f"{self.seconds:.0f} s",
             f"rate {self.rate:.1e}",
-            f"loss {self.course.loss:.3e}",
+            f"loss {loss:.3e}",
             f"validation {value:.3e}",
             *(f"{name} {error:.3e}" for name, error in errors.items()),
             verdict,
