@@ -21,6 +21,7 @@ EXAMPLES = [
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
+_POINTS_OF_A_THREAD = 10_000
 FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf"), (".png", ".pdf", ".svg"), (".html",)
 
 
@@ -74,6 +75,7 @@ def run(
     if (png or html) and problem.space != 2:
         option = "--png" if png else "--html"
         raise ValueError(f"{option} draws plane cases alone; this one is in space. Write --out and open it in ParaView")
+    use_threads_for(problem)
     outcome = predict(network, problem, ranges, length=length, speed=speed)
     certificate = outcome.certificate
     if not all(values.isfinite().all() for values in outcome.fields.values()):
@@ -105,6 +107,13 @@ def run(
         "certificate": certificate.as_dict(),
         "written": written,
     }
+
+
+def use_threads_for(case: "Case") -> None:
+    """Take no more threads than there is work for: they wait for each other, and on a busy machine for ever."""
+    import torch
+
+    torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
 
 
 def write_files(outcome: "Outcome", title: str, out: Path | None, png: Path | None, html: Path | None) -> list[str]:
