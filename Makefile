@@ -1,8 +1,7 @@
 # Each target sets up .venv by itself; all that is needed beforehand is Python 3.11 or newer.
 #
 # torch comes at the version that constraints.txt names, from wherever pip is told to look. On Linux the package
-# index gives the build with CUDA (some gigabytes); for the small CPU build:
-#     PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make demo
+# index gives the build with CUDA, some gigabytes; PyTorch's own site says how to ask pip for the CPU build.
 
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
