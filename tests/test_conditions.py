@@ -7,6 +7,7 @@ import pytest
 import torch
 from meshes import box
 from motions import random_orthogonal, turned
+from problems import heated_plate
 from shapes import unchecked
 from torch import Tensor
 from torch.testing import assert_close
@@ -474,3 +475,12 @@ def test_cases_that_do_not_go_together_are_named():
         batch([])
     with pytest.raises(ValueError, match="cannot be concatenated"):
         batch([other, Case(square("hexahedron", 2), {"T": 0.0}, name="solid")])
+
+
+def test_a_case_that_was_predicted_without_gradients_can_still_be_trained_on():
+    case = heated_plate()
+    with torch.inference_mode():
+        case.operators["T"].grad(case.initial["T"])
+    field = torch.ones_like(case.initial["T"], requires_grad=True)
+    case.operators["T"].laplacian(field).square().sum().backward()
+    assert field.grad is not None
