@@ -223,7 +223,9 @@ def _papers(kind: str, row: str, column: Column, transformed: bool) -> str:
 def _digits(value: float) -> str:
     if value == 0:
         return "0"
-    return f"{value:.2f}" if 0.01 <= abs(value) < 1e5 else f"{value:.1e}"
+    if 1 <= abs(value) < 1e5:
+        return f"{value:.2f}"
+    return f"{value:.2g}" if 1e-4 <= abs(value) < 1 else f"{value:.1e}"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
