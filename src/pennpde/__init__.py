@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pennpde.network import VECTOR as VECTOR
     from pennpde.network import Equation as Equation
     from pennpde.operators import Operators as Operators
+    from pennpde.prediction import predict as predict
     from pennpde.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.training import fit as fit
 
@@ -42,6 +43,7 @@ __all__ = [
     "dot",
     "fit",
     "load_pretrained",
+    "predict",
 ]
 
 # Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.
@@ -57,6 +59,7 @@ _MODULE_OF = {
     "Gradient": "layers",
     "Laplacian": "layers",
     "dot": "layers",
+    "predict": "prediction",
     "BarzilaiBorwein": "solver",
     "PENN": "network",
     "Equation": "network",

@@ -357,7 +357,7 @@ class Mesh:
         return indices, known[indices] == wanted
 
     def with_fields(self, fields: Mapping[str, Tensor | np.ndarray]) -> Mesh:
-        """The mesh with further point fields, [points, *axes], to be saved with it."""
+        """The mesh with further point fields, `[points, ...]`, to be saved with it."""
         made = {name: torch.as_tensor(values) for name, values in fields.items()}
         for name, values in made.items():
             if values.ndim == 0 or len(values) != self.number_of_points:

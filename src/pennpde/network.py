@@ -85,7 +85,7 @@ class Equation(nn.Module):
         return None
 
     def rate(self, state: State, case: EncodedCase) -> State:
-        """The rate of change of each unknown in the encoded space, [points, *axes, width]."""
+        """The rate of change of each unknown in the encoded space, `[points, ..., width]`."""
         raise NotImplementedError(f"{type(self).__name__} defines neither `rate` nor `step`: give it one of them.")
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:

@@ -1,7 +1,7 @@
 """Differential operators on a mesh: the linear part of IsoGCN and NIsoGCN (equations 14 and 15 of the paper).
 
 Every point fits a gradient to the slopes towards its neighbours and, on a Neumann boundary, to the prescribed normal
-derivative with weight w. The fit is one small moment matrix a point:
+derivative with weight w. The fit is one small moment matrix a point::
 
     M_i = sum_j r_ij r_ij^T / |r_ij|^2 + w n_i n_i^T          r_ij = x_j - x_i
     (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
