@@ -1,9 +1,18 @@
 """Fixtures that several test modules share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _a_compiler_without_a_past() -> None:
+    """torch.compile remembers which code it gave up on, and all functions whose shapes are checked share theirs."""
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
 
 
 @pytest.fixture(scope="session")
