@@ -172,6 +172,14 @@ def table(title: str, rows: list[dict[str, float]], columns: dict[str, str]) -> 
         print("  ".join(format(row[name], columns[name]).rjust(width) for name, width in widths.items()))
 
 
+def rounded(record: object) -> object:
+    if isinstance(record, dict):
+        return {name: rounded(value) for name, value in record.items()}
+    if isinstance(record, list):
+        return [rounded(value) for value in record]
+    return float(f"{record:.4g}") if isinstance(record, float) else record
+
+
 def machine(device: str) -> dict[str, object]:
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
@@ -232,7 +240,7 @@ def main() -> None:
         measured["products"] = rows
         results[device] = measured
     arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    arguments.output.write_text(json.dumps(rounded(results), indent=2) + "\n")
     print(f"\nwritten to {arguments.output}")
 
 
