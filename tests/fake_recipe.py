@@ -59,6 +59,7 @@ class FakeRecipe(Recipe):
             report(0.5)
             time.sleep(self.pause)
             if behaviour == "kills" or (behaviour == "killsonce" and before == 0):
+                time.sleep(0.5)  # Dask takes a death during the start for a reason to start no more
                 os.kill(os.getpid(), signal.SIGKILL)
             if behaviour == "fails" or (behaviour == "flaky" and before < 2):
                 raise OpenFOAMError("fakeFoam failed.", "first line of the log\nlast line of the log")

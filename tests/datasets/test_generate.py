@@ -333,6 +333,20 @@ def test_workers_of_a_start_that_is_killed_end_by_themselves(recipe, folder):
 
 
 @pytest.mark.slow
+def test_workers_start_anew_where_none_is_left():
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
+        wait_until(lambda: len(cluster.scheduler.workers) == 1)
+        with generate._kept_alive(cluster, 1, patience=2.0):
+            (nanny,) = cluster.workers.values()
+            nanny.close_gracefully()  # so that it does what it does when a worker dies while starting: nothing
+            os.kill(nanny.pid, signal.SIGKILL)
+            wait_until(lambda: not cluster.scheduler.workers)
+            wait_until(lambda: len(cluster.scheduler.workers) == 1)
+
+
+@pytest.mark.slow
 def test_a_running_scheduler_does_the_work(recipe, folder):
     from distributed import LocalCluster
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 import traceback
 import uuid
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pennpde import __version__, openfoam
 from pennpde.datasets.recipes import OtherRunsError, Product, Recipe, Report
@@ -153,7 +154,7 @@ def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: 
         if isinstance(outcome, Failure):
             if outcome.stops_all:
                 raise GenerationError(outcome.error)
-            attempts[task] += outcome.attempts
+            attempts[task] += 1
             if attempts[task] < ATTEMPTS:
                 pool.submit(task)
                 continue
@@ -252,13 +253,11 @@ class Failure:
 
     Attributes:
         log: the tail of the solver's log, or of the traceback.
-        attempts: as how many it counts.
         stops_all: whether every other case would fail in the same way.
     """
 
     error: str
     log: str = ""
-    attempts: int = 1
     stops_all: bool = False
 
 
@@ -345,9 +344,6 @@ class _ThisProcess(_Pool):
 
 
 class _Dask(_Pool):
-    # A worker that dies takes its task with it; the scheduler gives that to another one so many times.
-    ALLOWED_DEATHS: ClassVar[int] = ATTEMPTS - 1
-
     def __init__(self, client: Any, recipe: Recipe, watch: _Watch) -> None:
         from distributed import as_completed
 
@@ -376,9 +372,7 @@ class _Dask(_Pool):
             try:
                 outcome = future.result()
             except KilledWorker as error:
-                outcome = Failure(
-                    "The worker died each time it made this case, perhaps for lack of memory.", str(error), ATTEMPTS
-                )
+                outcome = Failure("The worker died while it made this case, perhaps for lack of memory.", str(error))
             except Exception as error:
                 if self.client.status != "running":
                     raise GenerationError(
@@ -419,8 +413,11 @@ def _pool(
         return
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = min(workers or processors, tasks)
+    # A worker that dies takes all of its tasks with it, and Dask suspects every one of them. So it gets one at a time,
+    # and we count the deaths, as we count other failures.
+    settings = {"distributed.scheduler.worker-saturation": 1.0, "distributed.scheduler.allowed-failures": 0}
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": _Dask.ALLOWED_DEATHS}),
+        dask.config.set(settings),
         LocalCluster(
             n_workers=number,
             threads_per_worker=1,
@@ -430,6 +427,29 @@ def _pool(
             silence_logs=logging.CRITICAL,
             env={"OMP_NUM_THREADS": "1"},
         ) as cluster,
+        _kept_alive(cluster, number),
         Client(cluster) as client,
     ):
         yield _Dask(client, recipe, watch)
+
+
+@contextmanager
+def _kept_alive(cluster: Any, workers: int, patience: float = 120.0) -> Iterator[None]:
+    """Start workers anew where none is left: Dask gives up on one that dies while it is starting."""
+    finished = threading.Event()
+
+    def look() -> None:
+        last_seen = time.monotonic()
+        while not finished.wait(patience / 20):
+            if cluster.scheduler.workers:
+                last_seen = time.monotonic()
+            elif time.monotonic() - last_seen > patience:
+                cluster.scale(0)
+                cluster.scale(workers)
+                last_seen = time.monotonic()
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        finished.set()
