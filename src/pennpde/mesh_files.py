@@ -7,8 +7,10 @@ goes into field data, where viewers ignore it: `patch facets:NAME` for facets th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import redirect_stdout
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -54,7 +56,29 @@ def read(path: str | Path) -> Contents:
         return _read_gmsh(path)
     import pyvista
 
-    return from_dataset(pyvista.read(path))
+    try:
+        with _silence():
+            dataset = pyvista.read(path)
+    except (RuntimeError, ValueError, OSError, UserWarning) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
+    return from_dataset(dataset)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Of VTK, which tells the terminal pages about a damaged file, and of PyVista, which repeats them to the log."""
+    import pyvista
+
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with pyvista.vtk_verbosity("off"), warnings.catch_warnings():
+            # Where VTK has failed, newer versions of PyVista warn and go on with an empty mesh.
+            warnings.filterwarnings("error", message="(?s).*raised an error while reading", category=UserWarning)
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _read_gmsh(path: Path) -> Contents:

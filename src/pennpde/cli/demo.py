@@ -17,8 +17,8 @@ EXAMPLES = ["penn demo", "penn demo --out /tmp/demo --json", "penn demo --operat
 
 _RADIUS = 0.5
 _HALF_WIDTH = 2.0
-# Between the steps that the network was trained on, with ramps of 0, 0.1, ... 1, on a mesh of its own that is finer than
-# the 22.5 cells of training.
+# Between the steps that the network was trained on, with ramps of 0, 0.1, ... 1; on a mesh of its own, finer than the
+# 22.5 cells of training.
 _STEP, _CELLS_PER_LENGTH, _SEED = "a_0.37", 24.5, 37
 
 

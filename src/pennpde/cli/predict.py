@@ -207,13 +207,21 @@ def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
         from pennpde.mesh import Mesh
         from pennpde.problem_files import read_problem
 
-        return read_problem(case, Mesh.read(input_path))
+        try:
+            mesh = Mesh.read(input_path)
+        except ValueError as error:
+            named = str(error).startswith(str(input_path))
+            raise ValueError(str(error) if named else f"{input_path} cannot be used. {error}") from error
+        return read_problem(case, mesh)
     from pennpde.openfoam import read_case
     from pennpde.openfoam.pressure_reference import with_pressure_reference
 
     unknowns = set(network.equation.unknowns)
     if unknowns == {"u", "p"}:
-        return with_pressure_reference(read_case(input_path), input_path)
+        flow = read_case(input_path)
+        if "viscosity" not in flow.parameters:
+            raise ValueError(f"{input_path / 'constant' / 'transportProperties'} gives no viscosity nu")
+        return with_pressure_reference(flow, input_path)
     if unknowns == {"T"}:
         return _with_velocity(read_case(input_path, {"T": "T"}), input_path)
     raise ValueError(

@@ -1,0 +1,420 @@
+"""Wrong inputs of every kind, and what the user is told: in words, with an exit code, and without half a file.
+
+A row is what is wrong, how to make it so, and words that the message must have. Exit code 2 is wrong usage, 1 the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import penn, store
+from foam_cases import write_brick, write_conditions, write_dictionary
+from problems import heated_plate, rectangle
+
+from pennpde.datasets import storage
+from pennpde.mesh import Mesh
+
+CASE = """
+[patches]
+inlet = "x == 0"
+outlet = "x == 3"
+wall = "rest"
+[dirichlet.u]
+inlet = [1.0, 0.0]
+wall = 0.0
+[dirichlet.p]
+outlet = 0.0
+[parameters]
+viscosity = 1e-3
+"""
+EXPERIMENT = """
+[common]
+dataset = "advection-diffusion"
+network = "advection-diffusion"
+arguments = { width = 4, iterations = 2, hidden = 8 }
+training = { steps = 2 }
+[rows.penn]
+title = "PENN"
+"""
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory) -> Path:
+    """A folder in which all is well: mesh, case file, OpenFOAM case, networks, dataset, experiment."""
+    folder = tmp_path_factory.mktemp("sound")
+    mesh = rectangle((6, 4), (3.0, 1.0))
+    Mesh.from_arrays(mesh.points, mesh.connectivity.reshape(-1, 4)).save(folder / "duct.vtu")
+    (folder / "duct.toml").write_text(CASE)
+    (folder / "rows.toml").write_text(EXPERIMENT)
+    store(folder / "own")
+    store(folder / "heat", "advection-diffusion")
+    store(folder / "gradient", "gradient")
+    case = write_brick(folder / "channel", (4, 3, 1), types={"front": "empty", "back": "empty"})
+    inlet, outlet = {"left": "type fixedValue; value uniform (1 0 0);"}, {"right": "type fixedValue; value uniform 0;"}
+    write_conditions(case, "U", "uniform (0 0 0)", {'".*"': "type noSlip;", "right": "type zeroGradient;"} | inlet)
+    write_conditions(case, "p", "uniform 0", {'".*"': "type zeroGradient;"} | outlet)
+    plates = [replace(heated_plate(cells=(3, 3), targets=True, inlet=value), name=f"t{value}") for value in (0.2, 0.4)]
+    splits = {"train": ["t0.2"], "validation": ["t0.4"], "test": ["t0.4"]}
+    storage.write(folder / "data", plates, splits, "advection-diffusion")
+    return folder
+
+
+def text(path: Path, old: str, new: str) -> None:
+    content = path.read_text()
+    assert old in content
+    path.write_text(content.replace(old, new))
+
+
+def settings(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def mesh_of(folder: Path, dataset: Callable[[], object], name: str = "duct.vtu") -> None:
+    (folder / "duct.vtu").unlink()
+    dataset().save(folder / name)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def bent_surface():
+    import pyvista
+
+    return pyvista.Sphere(theta_resolution=6, phi_resolution=6).cast_to_unstructured_grid()
+
+
+def cloud():
+    import pyvista
+
+    return pyvista.PolyData(np.random.default_rng(0).random((20, 3))).cast_to_unstructured_grid()
+
+
+def quads(points, cells):
+    import pyvista
+
+    return pyvista.UnstructuredGrid({pyvista.CellType.QUAD: np.array(cells)}, np.array(points, float))
+
+
+def square(change: Callable[[np.ndarray], None] = lambda points: None, cells=((0, 1, 2, 3),)):
+    points = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    change(points)
+    return quads(points, cells)
+
+
+def not_a_number(points: np.ndarray) -> None:
+    points[2, 1] = np.nan
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An input, what is done to a sound one, the words of the message."""
+
+    what: str
+    words: str
+    arguments: str
+    spoil: Callable[[Path], object] = lambda folder: None
+    code: int = 1
+
+
+PREDICT = "predict duct.vtu --case duct.toml --model own --out out/flow.vtu"
+FOAM = "predict channel --model own --out out/flow.vtu"
+CONFIG, WEIGHTS = "own/config.json", "own/model.safetensors"
+
+TABLE = [
+    # Arguments
+    Wrong("a subcommand that does not exist", "No such command 'predikt'", "predikt duct.vtu", code=2),
+    Wrong("an option that does not exist", "--modle", "predict duct.vtu --modle flow", code=2),
+    Wrong("no input", "Missing argument 'INPUT'", "predict --model own", code=2),
+    Wrong("a mesh without conditions", "give its conditions with --case", "predict duct.vtu --model own", code=2),
+    Wrong("conditions for what has its own", "leave --case out", FOAM + " --case duct.toml", code=2),
+    Wrong("fields in a format that is none of ours", "must end in one of .vtu", PREDICT + " --out out/a.stl", code=2),
+    Wrong("a picture in another format", "must end in one of .png", PREDICT + " --png out/a.gif", code=2),
+    Wrong("a page in another format", "must end in one of .html", PREDICT + " --html out/a.pdf", code=2),
+    Wrong("a folder in the place of a file", "is a folder", PREDICT, lambda f: (f / "out/flow.vtu").mkdir(), 2),
+    Wrong("the input as the output", "is the input", PREDICT + " --out duct.vtu", code=2),
+    Wrong("a time folder for a mesh", "only an OpenFOAM case", PREDICT + " --write-time 1", code=2),
+    Wrong("a time that is none", "'soon' is no time", FOAM + " --write-time soon", code=2),
+    Wrong("a time before the start", "'-1' is no time", FOAM + " --write-time=-1", code=2),
+    Wrong("a time that leads out of the case", "is no time", FOAM + " --write-time ../../1", code=2),
+    Wrong("a length that is no number", "should be a valid number", PREDICT + " --length wide", code=2),
+    Wrong("a length of zero", "reference length is 0", PREDICT + " --length 0"),
+    Wrong("a negative speed", "reference speed is -3", PREDICT + " --speed=-3"),
+    Wrong("a speed that is not finite", "reference speed is nan", PREDICT + " --speed nan"),
+    Wrong("a dataset of unknown kind", "'flwo'", "generate flwo --out out/data", code=2),
+    Wrong(
+        "an output below a file",
+        "File exists: out/file",
+        PREDICT + " --out out/file/flow.vtu",
+        lambda f: (f / "out/file").write_text(""),
+    ),
+    Wrong("the demo's folder is a file", "File exists: duct.toml", "demo --operators --out duct.toml"),
+    # Mesh files
+    Wrong("no mesh file", "there is no absent.vtu", "predict absent.vtu --case duct.toml --model own"),
+    Wrong("an empty mesh file", "duct.vtu", PREDICT, lambda f: (f / "duct.vtu").write_bytes(b"")),
+    Wrong("a mesh file cut in two", "duct.vtu", PREDICT, lambda f: truncated(f / "duct.vtu")),
+    Wrong("a mesh file of noise", "duct.vtu", PREDICT, lambda f: (f / "duct.vtu").write_bytes(b"\x00\xff" * 500)),
+    Wrong(
+        "a mesh file of noise in VTK's older format",
+        "duct.vtk",
+        PREDICT.replace("duct.vtu", "duct.vtk"),
+        lambda f: (f / "duct.vtk").write_text("# vtk DataFile Version 3.0\nnoise\nASCII\nDATASET NOTHING\n"),
+    ),
+    Wrong(
+        "a mesh file of noise in VTK's newer format",
+        "duct.vtkhdf",
+        PREDICT.replace("duct.vtu", "duct.vtkhdf"),
+        lambda f: (f / "duct.vtkhdf").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\x00" * 100),
+    ),
+    Wrong(
+        "a mesh file of a kind that nobody reads",
+        "duct.docx",
+        PREDICT.replace("duct.vtu", "duct.docx"),
+        lambda f: (f / "duct.docx").write_bytes(b"PK"),
+    ),
+    Wrong("points without cells", "no cells", PREDICT, lambda f: mesh_of(f, cloud)),
+    Wrong("a surface that is not plane", "plane", PREDICT, lambda f: mesh_of(f, bent_surface)),
+    Wrong(
+        "a cell whose points run the wrong way round twice",
+        "cell 0",
+        PREDICT,
+        lambda f: mesh_of(f, lambda: square(cells=((0, 2, 1, 3),))),
+    ),
+    Wrong("a point that is nowhere", "not finite", PREDICT, lambda f: mesh_of(f, lambda: square(not_a_number))),
+    Wrong(
+        "cells that lie on each other", "cell", PREDICT, lambda f: mesh_of(f, lambda: square(cells=((0, 1, 2, 3),) * 3))
+    ),
+    # Case files
+    Wrong("no case file", "there is no case file absent.toml", PREDICT.replace("duct.toml", "absent.toml")),
+    Wrong("a folder as case file", "there is no case file own", PREDICT.replace("duct.toml", "own")),
+    Wrong("a case file that is no TOML", "not a TOML file", PREDICT, lambda f: text(f / "duct.toml", "[patches]", "[")),
+    Wrong("a section misspelt", "'patchs'", PREDICT, lambda f: text(f / "duct.toml", "[patches]", "[patchs]")),
+    Wrong(
+        "a selection that would be Python",
+        "Cannot read",
+        PREDICT,
+        lambda f: text(f / "duct.toml", "x == 0", "__import__('os').system('true')"),
+    ),
+    Wrong("a patch without points", "empty", PREDICT, lambda f: text(f / "duct.toml", "x == 0", "x == -1")),
+    Wrong(
+        "a patch that is not there",
+        "no patch 'inlte'",
+        PREDICT,
+        lambda f: text(f / "duct.toml", "inlet = [", "inlte = ["),
+    ),
+    Wrong(
+        "a velocity in space on a plane", "shape", PREDICT, lambda f: text(f / "duct.toml", "[1.0, 0.0]", "[1, 0, 0]")
+    ),
+    Wrong("a value that is infinite", "finite number", PREDICT, lambda f: text(f / "duct.toml", "1e-3", "inf")),
+    Wrong("no viscosity", "parameter viscosity", PREDICT, lambda f: text(f / "duct.toml", "viscosity", "thickness")),
+    Wrong("a negative viscosity", "must be positive", PREDICT, lambda f: text(f / "duct.toml", "1e-3", "-1e-3")),
+    Wrong(
+        "no prescribed pressure",
+        "No pressure",
+        PREDICT,
+        lambda f: text(f / "duct.toml", "[dirichlet.p]", "[neumann.p]"),
+    ),
+    Wrong("no inlet", "no inlet", PREDICT, lambda f: text(f / "duct.toml", "[1.0, 0.0]", "[0, 0]")),
+    Wrong("no walls", "no walls", PREDICT, lambda f: text(f / "duct.toml", "wall = 0.0", "wall = [1.0, 0.0]")),
+    Wrong(
+        "unknowns that the network does not solve for",
+        "unknowns of the case are c, p, u",
+        PREDICT,
+        lambda f: (f / "duct.toml").write_text(CASE + "[initial]\nc = 1\n"),
+    ),
+    # Networks
+    Wrong("a network that does not exist", "no network 'flwo'", PREDICT.replace("--model own", "--model flwo")),
+    Wrong("a folder without network", "holds no network", PREDICT.replace("--model own", "--model channel")),
+    Wrong("a configuration cut in two", "config.json is damaged", PREDICT, lambda f: truncated(f / CONFIG)),
+    Wrong("a configuration of another program", "another program", PREDICT, lambda f: (f / CONFIG).write_text("{}")),
+    Wrong("a newer format", "Install a newer", PREDICT, lambda f: settings(f / CONFIG, format_version=7)),
+    Wrong("a network of unknown kind", "'transformer'", PREDICT, lambda f: settings(f / CONFIG, network="transformer")),
+    Wrong(
+        "arguments that do not fit the weights", "do", PREDICT, lambda f: settings(f / CONFIG, arguments={"width": 8})
+    ),
+    Wrong("arguments that are no arguments", "config.json", PREDICT, lambda f: settings(f / CONFIG, arguments=[4])),
+    Wrong(
+        "a training range that is none",
+        "training range",
+        PREDICT,
+        lambda f: settings(f / CONFIG, training_range={"a": 1}),
+    ),
+    Wrong("weights cut in two", "model.safetensors", PREDICT, lambda f: truncated(f / WEIGHTS)),
+    Wrong("no weights", "no model.safetensors", PREDICT, lambda f: (f / WEIGHTS).unlink()),
+    Wrong(
+        "a pickle in the place of weights",
+        "safetensors",
+        PREDICT,
+        lambda f: (
+            (f / WEIGHTS).write_bytes(pickle.dumps({"weight": 1})),
+            settings(f / CONFIG, weights_sha256=""),
+        ),
+    ),
+    Wrong(
+        "a network for another equation",
+        "unknowns of the case are p, u",
+        PREDICT.replace("--model own", "--model heat"),
+    ),
+    Wrong("a network that solves no problem", "solves", PREDICT.replace("--model own", "--model gradient")),
+    # OpenFOAM's cases
+    Wrong(
+        "an empty folder",
+        "no constant/polyMesh",
+        FOAM,
+        lambda f: (shutil.rmtree(f / "channel"), (f / "channel").mkdir()),
+    ),
+    Wrong("no mesh", "blockMesh", FOAM, lambda f: shutil.rmtree(f / "channel/constant/polyMesh")),
+    Wrong("no fields", "no field 'U'", FOAM, lambda f: shutil.rmtree(f / "channel/0")),
+    Wrong("no controlDict", "controlDict", FOAM, lambda f: (f / "channel/system/controlDict").unlink()),
+    Wrong("faces cut in two", "faces", FOAM, lambda f: truncated(f / "channel/constant/polyMesh/faces")),
+    Wrong(
+        "points of noise", "points", FOAM, lambda f: (f / "channel/constant/polyMesh/points").write_bytes(b"\xfe" * 99)
+    ),
+    Wrong(
+        "a condition without counterpart",
+        "Patch 'left', field 'U': the condition 'turbulentInlet'",
+        FOAM,
+        lambda f: text(f / "channel/0/U", "left { type fixedValue", "left { type turbulentInlet"),
+    ),
+    Wrong(
+        "a patch without condition",
+        "Patch 'top' has no condition for 'U'",
+        FOAM,
+        lambda f: text(f / "channel/0/U", '".*"', "bottom"),
+    ),
+    Wrong(
+        "a value of the wrong kind", "value", FOAM, lambda f: text(f / "channel/0/U", "uniform (1 0 0)", "uniform 1")
+    ),
+    Wrong(
+        "a field that calls code", "refused", FOAM, lambda f: text(f / "channel/0/p", "uniform 0;\n", '#calc "1+1";\n')
+    ),
+    Wrong(
+        "a file from outside the case",
+        "leads out of the case",
+        FOAM,
+        lambda f: text(f / "channel/0/p", "\ndim", '\n#include "../../duct.toml"\ndim'),
+    ),
+    Wrong("a field cut in two", "0/p", FOAM, lambda f: truncated(f / "channel/0/p")),
+    Wrong(
+        "a fluid that is not Newtonian",
+        "CrossPowerLaw",
+        FOAM,
+        lambda f: write_dictionary(f / "channel/constant/transportProperties", {"transportModel": "CrossPowerLaw"}),
+    ),
+    Wrong(
+        "no viscosity in the case",
+        "gives no viscosity nu",
+        FOAM,
+        lambda f: (f / "channel/constant/transportProperties").unlink(),
+    ),
+    Wrong(
+        "no pressure and no reference for it",
+        "fvSolution",
+        FOAM,
+        lambda f: text(f / "channel/0/p", "type fixedValue; value uniform 0", "type zeroGradient"),
+    ),
+    Wrong(
+        "an inlet across the plane",
+        "component across the plane",
+        FOAM,
+        lambda f: text(f / "channel/0/U", "uniform (1 0 0)", "uniform (1 0 2)"),
+    ),
+    Wrong("a time that is there already", "0 is there already", FOAM + " --write-time 0"),
+    Wrong(
+        "a decomposed case without whole mesh",
+        "reconstructParMesh",
+        FOAM + " --write-time 1",
+        lambda f: (f / "channel/constant/polyMesh").rename(f / "channel/processor0"),
+    ),
+    # Datasets and experiments
+    Wrong("a dataset without manifest", "no dataset: it has no manifest.json", "info own"),
+    Wrong(
+        "a manifest cut in two",
+        "manifest.json cannot be read",
+        "info data",
+        lambda f: truncated(f / "data/manifest.json"),
+    ),
+    Wrong(
+        "a manifest of another program",
+        "no manifest",
+        "info data",
+        lambda f: (f / "data/manifest.json").write_text("[]"),
+    ),
+    Wrong(
+        "a newer dataset",
+        "install a newer pennpde",
+        "info data",
+        lambda f: settings(f / "data/manifest.json", version=9),
+    ),
+    Wrong(
+        "a manifest that reaches elsewhere",
+        "must be in the same folder",
+        "info data",
+        lambda f: text(f / "data/manifest.json", '"t0.2.vtkhdf"', '"../rows.toml"'),
+    ),
+    Wrong(
+        "a case cut in two",
+        "t0.2.vtkhdf is damaged",
+        "evaluate heat data --split train",
+        lambda f: truncated(f / "data/t0.2.vtkhdf"),
+    ),
+    Wrong(
+        "a case that is missing",
+        "t0.4.vtkhdf is missing",
+        "evaluate heat data",
+        lambda f: (f / "data/t0.4.vtkhdf").unlink(),
+    ),
+    Wrong(
+        "a case file that is none", "duct.vtkhdf", "info duct.vtkhdf", lambda f: (f / "duct.vtkhdf").write_bytes(b"no")
+    ),
+    Wrong("a split that is not there", "no split 'exam'", "evaluate heat data --split exam"),
+    Wrong(
+        "an experiment that is no TOML",
+        "rows.toml",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "[common]", "["),
+    ),
+    Wrong(
+        "a setting misspelt",
+        "lerning_rate",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "steps = 2", "lerning_rate = 2"),
+    ),
+    Wrong("a row that is not there", "'pen'", "train rows.toml --row pen --data data --out out/run"),
+]
+
+
+@pytest.mark.parametrize("wrong", TABLE, ids=lambda wrong: wrong.what)
+def test_a_wrong_input_is_told_in_words_and_leaves_no_file(wrong, sound, tmp_path, monkeypatch):
+    folder = shutil.copytree(sound, tmp_path / "here")
+    (folder / "out").mkdir()
+    wrong.spoil(folder)
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    finished = penn(*wrong.arguments.split())
+    assert finished.exit_code == wrong.code, finished.output
+    assert wrong.words in " ".join(finished.stderr.replace("│", " ").split())
+    assert finished.stdout == ""
+    assert "Traceback" not in finished.stderr
+    assert "looks like a bug" not in finished.stderr
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_the_table_is_long_enough_and_no_row_is_there_twice():
+    assert len(TABLE) >= 40
+    assert len({wrong.what for wrong in TABLE}) == len(TABLE)
+
+
+def test_all_is_well_where_nothing_is_spoilt(sound, tmp_path, monkeypatch):
+    """Otherwise the rows could fail for other reasons than theirs."""
+    monkeypatch.chdir(shutil.copytree(sound, tmp_path / "here"))
+    for arguments in (PREDICT, FOAM + " --write-time 1", "info data", "evaluate heat data --json"):
+        finished = penn(*arguments.split())
+        assert finished.exit_code == 0, finished.stderr
