@@ -86,11 +86,12 @@
       if (!this.gl) { this.fail("This browser has no WebGL, which the picture needs."); return; }
       this.prepare();
       this.listen();
-      this.observer = new ResizeObserver(() => this.draw());
+      this.observer = new ResizeObserver(() => this.refresh());
       this.observer.observe(container);
     }
 
     close() {
+      if (this.frameAsked) window.cancelAnimationFrame(this.frameAsked);
       if (this.observer) this.observer.disconnect();
       const lost = this.gl && this.gl.getExtension("WEBGL_lose_context");
       if (lost) lost.loseContext();  // a browser gives away but a few
@@ -157,7 +158,7 @@
       this.segments = (record.segments || []).map((edges) => decode(edges, Uint32Array));
       this.lines = {};
       this.uploaded = null;
-      this.draw();
+      this.refresh();
     }
 
     field() {
@@ -194,10 +195,10 @@
     set(options) {
       if ("hold" in options && options.hold !== this.options.hold) this.held = {};
       Object.assign(this.options, options);
-      this.draw();
+      this.refresh();
     }
 
-    reset() { this.zoom = 1; this.centre = null; this.draw(); }
+    reset() { this.zoom = 1; this.centre = null; this.refresh(); }
 
     limits() {
       const name = this.field();
@@ -229,6 +230,12 @@
     toScreen(x, y) {
       const { width, height, pixel, centre } = this.frame();
       return [(x - centre[0]) / pixel + width / 2, -(y - centre[1]) / pixel + (height - LEGEND) / 2];
+    }
+
+    // Draw once before the browser shows the next picture, however many things have changed until then.
+    refresh() {
+      if (this.frameAsked) return;
+      this.frameAsked = window.requestAnimationFrame(() => { this.frameAsked = null; this.draw(); });
     }
 
     draw() {
@@ -339,6 +346,7 @@
 
     // The picture as it stands, on the background of the page, as a PNG.
     picture(background) {
+      this.draw();
       const whole = document.createElement("canvas");
       whole.width = this.canvas.width; whole.height = this.canvas.height;
       const pen = whole.getContext("2d");
@@ -461,7 +469,7 @@
           if (!grabbed.moved) return;
           const { pixel } = this.frame();
           this.centre = [grabbed.centre[0] - (x - grabbed.x) * pixel, grabbed.centre[1] + (y - grabbed.y) * pixel];
-          this.draw();
+          this.refresh();
           return;
         }
         this.probe(x, y);
@@ -489,7 +497,7 @@
         this.zoom = Math.min(60, Math.max(0.5, this.zoom * Math.exp(-event.deltaY * 0.0015)));
         const after = this.toMesh(x, y);
         this.centre = [this.centre[0] + before[0] - after[0], this.centre[1] + before[1] - after[1]];
-        this.draw();
+        this.refresh();
       }, { passive: false });
     }
   }
