@@ -68,6 +68,7 @@ application = typer.Typer(
     name="penn",
     cls=_Subcommands,
     no_args_is_help=True,
+    rich_markup_mode=None,  # frames around the help would double the time that it takes
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -66,15 +66,15 @@ class Output:
 
 def as_command(name: str, module: ModuleType) -> Any:
     """The command that typer runs for a subcommand's module."""
-    examples = getattr(module, "EXAMPLES", ())
-    # Typer would keep the source's line breaks in all paragraphs but the first.
     paragraphs = [" ".join(paragraph.split()) for paragraph in (inspect.getdoc(module.run) or "").split("\n\n")]
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    examples = getattr(module, "EXAMPLES", ())
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     single.command(
         name,
         help="\n\n".join(paragraphs),
-        # Typer reads square brackets as markup.
-        epilog="\n".join(["Examples:", *examples]).replace("[", r"\[") if examples else None,
+        short_help=paragraphs[0],  # typer would cut it off at the end of a line
+        # The control character keeps the lines that follow as they are.
+        epilog="\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]) if examples else None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )(_with_conventions(name, module.run))
     return typer.main.get_command(single)
@@ -134,7 +134,7 @@ def describe(error: Exception) -> str:
 
 
 def _option(name: str, flag: str, text: str) -> inspect.Parameter:
-    option = typer.Option(flag, help=text, rich_help_panel="Output")
+    option = typer.Option(flag, help=text)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
 
 
