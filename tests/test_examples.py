@@ -44,3 +44,27 @@ def test_the_walls_of_your_own_equation_are_exact():
     network = penn.PENN(example.Burgers(width=4), width=4, time_step=example.TIME)
     assert_dirichlet(network, example.random_case(0))
     assert_equivariant(network.double(), example.random_case(0), motions=1)
+
+
+def test_a_pretrained_network_heats_a_mesh_of_yours(tmp_path, capsys):
+    from pennpde import checkpoints
+
+    network = "advection-diffusion"
+    if network not in checkpoints.shipped():
+        pytest.skip(f"no network {network} comes with the package yet")
+    outcome = load("predict_on_your_mesh").main(tmp_path, network)
+    temperature = outcome.fields["T"]
+    hot = outcome.case.dirichlet["T"].mask
+    assert (temperature[hot] == 0.8).all()
+    assert temperature.mean(dim=0).diff().min() > 0  # it warms up
+    assert -0.1 < temperature.min() <= temperature.max() < 0.9
+    assert "heat.vtu" in capsys.readouterr().out
+    assert (tmp_path / "heat.vtu").stat().st_size > 1000
+
+
+def test_the_example_on_your_mesh_runs_with_any_network_of_its_equation(tmp_path):
+    from commands import store
+
+    outcome = load("predict_on_your_mesh").main(tmp_path, store(tmp_path / "network", "advection-diffusion"))
+    assert (outcome.fields["T"][outcome.case.dirichlet["T"].mask] == 0.8).all()
+    assert outcome.times == (0.25, 0.5, 0.75, 1.0)

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from pennpde.certificate import Certificate, certify
+from pennpde.checkpoints import config_of
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
 from pennpde.network import PENN
 from pennpde.potential import potential_flow
-from pennpde.ranges import Ranges
+from pennpde.ranges import Ranges, checked
 from pennpde.similarity import Units, inlet_units, transport_units
 
 FLOW, TRANSPORT = {"u", "p"}, {"T"}
@@ -78,12 +79,16 @@ def predict(
     Args:
         model: A trained network.
         case: Mesh, conditions and parameters.
-        ranges: What the network was trained on; the certificate warns outside of it.
+        ranges: What the network was trained on, for the certificate to warn outside of it; by default what a network
+            that was loaded says about itself.
         length: What counts as one; by default, see `units_of`.
         speed: Likewise.
     """
     begin = time.perf_counter()
     _check(model, case)
+    config = config_of(model)
+    if ranges is None and config is not None:
+        ranges = checked(config.training_range, "The training range in the network's configuration")
     case = completed(case)
     units = units_of(case, length, speed)
     scaled = units.dimensionless(case) if units is not None else case

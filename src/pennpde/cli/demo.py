@@ -42,7 +42,7 @@ def run(
 
 
 def _flow(output: Output, out: Path) -> dict[str, Any]:
-    from pennpde.checkpoints import config_of, load_pretrained
+    from pennpde.checkpoints import load_pretrained
     from pennpde.cli.predict import use_threads_for, write_files
     from pennpde.datasets.flow import coarse_mesh, flow_case
     from pennpde.network import PENN
@@ -50,11 +50,10 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
 
     network = load_pretrained("flow")
     assert isinstance(network, PENN)
-    config = config_of(network)
     start = time.perf_counter()
     case = flow_case(coarse_mesh(_STEP, _SEED, _CELLS_PER_LENGTH), _STEP)
     use_threads_for(case)
-    outcome = predict(network, case, config.training_range if config else None)
+    outcome = predict(network, case)
     seconds = time.perf_counter() - start
     written = write_files(outcome, "Flow over a step, predicted", out / "flow.vtu", out / "flow.png", out / "flow.html")
     output.say(

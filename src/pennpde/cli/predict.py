@@ -61,22 +61,19 @@ def run(
     _check_input(input_path, case)
     _check_targets(input_path, out, png, html, write_time)
 
-    from pennpde.checkpoints import config_of, load_pretrained
+    from pennpde.checkpoints import load_pretrained
     from pennpde.network import PENN
     from pennpde.prediction import predict
-    from pennpde.ranges import checked
 
     network = load_pretrained(model)
     if not isinstance(network, PENN):
         raise ValueError(f"{model} is a {type(network).__name__}, not a PENN: it solves no boundary value problem")
-    config = config_of(network)
-    ranges = checked(config.training_range, f"The training range in the configuration of {model}") if config else None
     problem = _read(input_path, case, network)
     if (png or html) and problem.space != 2:
         option = "--png" if png else "--html"
         raise ValueError(f"{option} draws plane cases alone; this one is in space. Write --out and open it in ParaView")
     use_threads_for(problem)
-    outcome = predict(network, problem, ranges, length=length, speed=speed)
+    outcome = predict(network, problem, length=length, speed=speed)
     certificate = outcome.certificate
     if not all(values.isfinite().all() for values in outcome.fields.values()):
         raise ValueError(

@@ -236,7 +236,15 @@ def read_manifest(folder: Path | str) -> Manifest:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{path} is no manifest of version {version}: {error}.") from error
+    for part in ("settings", "splits", "failed", "about"):
+        if not isinstance(content[part], dict):
+            raise DatasetError(f"{path} is no manifest of version {version}: {part} is no table.")
+    for split, names in manifest.splits.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DatasetError(f"{path}: split {split!r} is no list of the names of cases.")
     for name, entry in cases.items():
+        if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
+            raise DatasetError(f"{path}: case {name!r} has no file and sha256.")
         # A manifest may come from anywhere: it must not reach into other folders.
         if entry.file != Path(entry.file).name or entry.file in ("", ".", ".."):
             raise DatasetError(f"{path}: the file of case {name!r} is {entry.file!r}; it must be in the same folder.")
