@@ -37,6 +37,8 @@ def run(
     import errno
     import webbrowser
 
+    import trame.app  # noqa: F401  # the error names what is to be installed; what trame brings along it would not
+
     from pennpde.viewer.reading import Reader
     from pennpde.viewer.server import Page
     from pennpde.viewer.workbench import Workbench

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import re
+import signal
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -94,6 +95,7 @@ class Reader:
 
 def _serve(pipe: Connection) -> None:
     """What the process does until its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is meant for the parent
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -104,7 +106,7 @@ def _serve(pipe: Connection) -> None:
         os.dup2(nowhere, stream)
     import pyvista  # noqa: F401
 
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
+    with contextlib.suppress(EOFError):
         while True:
             path = Path(pipe.recv())
             try:

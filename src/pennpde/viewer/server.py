@@ -7,6 +7,7 @@ import base64
 import contextlib
 import gzip
 import ipaddress
+import itertools
 import json
 import logging
 import math
@@ -53,6 +54,7 @@ _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -6 40 40">'
     '<path d="M2 8H14L18 25H38V3H2Z" fill="#2a6fdb"/></svg>'
 )
+_numbers = itertools.count(1)
 _logger = logging.getLogger(__name__)
 
 
@@ -67,7 +69,8 @@ class Page:
 
     def __init__(self, workbench: Workbench, reader: Reader, most_bytes: int = MOST_BYTES):
         self.workbench, self.reader, self.most_bytes = workbench, reader, most_bytes
-        self.server: Any = get_server("penn view", client_type="vue3")
+        # trame hands out the same server for the same name.
+        self.server: Any = get_server(f"penn view {next(_numbers)}", client_type="vue3")
         self.state = self.server.state
         self._wanted: Request | None = None
         self._worker: asyncio.Task | None = None
