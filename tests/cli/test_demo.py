@@ -64,3 +64,19 @@ def test_the_operators_alone_are_shown_where_asked_for_or_no_network_is_there(tm
     assert Path(record["fields"]).stat().st_size > 0
     assert record["mean_error"] < 2e-3  # 9e-4, most of it at the corners of the circle's grid
     assert record["flow_through"] < 0.2 * record["flow_through_without_condition"]  # w = 10 gives 0.1
+
+
+@pytest.mark.skipif("flow" not in checkpoints.shipped(), reason="no flow network comes with the package yet")
+def test_the_network_that_is_shipped_gives_a_flow_with_an_eddy_behind_the_step(tmp_path):
+    record = json.loads(penn("demo", "--out", tmp_path, "--json").stdout)
+    certificate = record["certificate"]
+    assert certificate["dirichlet"] == {"u": 0, "p": 0}
+    assert certificate["flux"]["imbalance"] < 0.05
+    assert not certificate["diverged"]
+    assert all(each["inside"] for each in certificate["compared"].values())
+    mesh = Mesh.read(record["fields"])
+    speed = mesh.fields["u"].norm(dim=1)
+    assert 1.0 < speed.max() < 2.0
+    x, y = mesh.points.T
+    below = (y < 0.2) & (x > 1.5) & (x < 2.5)
+    assert mesh.fields["u"][below, 0].min() < -0.1  # it flows back along the floor
