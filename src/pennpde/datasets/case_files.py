@@ -117,12 +117,6 @@ def unpack(content: bytes, source: str, meshes: dict[bytes, Mesh] | None = None)
         return _Reader(file, record, source).case_file({} if meshes is None else meshes)
 
 
-def read_notes(content: bytes, source: str) -> dict[str, Any]:
-    """The record of a case file without its arrays: name, times, parameters, notes and the like."""
-    with _named(source), h5py.File(io.BytesIO(content), "r") as file:
-        return _record(file, source)
-
-
 def read_case(path: Path | str) -> Case:
     """The case of one file, wherever it lies."""
     return unpack(Path(path).read_bytes(), str(path)).case

@@ -97,8 +97,8 @@ def generate(
         folder: where it goes.
         only: names of cases, instead of all.
         limit: at most so many cases, from all splits.
-        workers: number of processes on this machine, one for each processor by default; 0 works in this process,
-            without Dask.
+        workers: number of processes on this machine; 0 works in this process, without Dask. By default one for each
+            processor, or this process alone where there is only one thing to do.
         scheduler: address of a running Dask scheduler, instead of workers of our own.
         on_progress: is called whenever something is done, from any thread.
     """
@@ -388,7 +388,7 @@ class _Dask(_Pool):
 def _pool(
     recipe: Recipe, workers: int | None, scheduler: str | None, tasks: int, watch: _Watch
 ) -> Iterator[_ThisProcess | _Dask]:
-    if scheduler is None and workers == 0:
+    if scheduler is None and (workers == 0 or (workers is None and tasks == 1)):
         yield _ThisProcess(recipe, watch)
         return
     try:
