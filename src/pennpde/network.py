@@ -194,9 +194,9 @@ class PENN(nn.Module):
             name: frames[0][name] if self.steps == 1 else torch.stack([frame[name] for frame in frames], dim=-1)
             for name in frames[0]
         }
-        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
         # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
         fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
         if self.fulfils_dirichlet:
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
             fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
