@@ -1,21 +1,24 @@
 """Mesh files from anybody, read in a process of their own.
 
 VTK trusts the counts in a file: a wrong one ends the process that reads it, or takes all of its memory. A server must
-outlive that.
+outlive that. The process is told a path on a line of its input and answers with an archive of arrays, behind the number
+of its bytes; nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import io
 import os
 import re
-import signal
+import subprocess
+import sys
 import threading
-from multiprocessing.connection import Connection
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO
 
+import numpy as np
 import torch
 
 from pennpde.mesh import Mesh, Patch
@@ -36,95 +39,116 @@ class Reader:
     def __init__(self, patience: float = PATIENCE):
         self.patience = patience
         self._lock = threading.Lock()
-        self._process: Any = None
-        self._pipe: Connection | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Have the process ready before the first file comes: loading libraries takes seconds."""
         with self._lock:
-            self._pipe_to_process()
+            self._running()
 
     def read(self, path: Path) -> Mesh:
         """A plane mesh from a file; a ValueError says why there is none."""
         if path.suffix.lower() not in SUFFIXES:
             raise ValueError(f"{path.name} is of no known kind: choose a file that ends in {', '.join(SUFFIXES)}.")
         with self._lock:
-            pipe = self._pipe_to_process()
-            try:
-                pipe.send(str(path))
-                if not pipe.poll(self.patience):
-                    raise ValueError(f"{path.name} was given up: it takes more than {self.patience:.0f} s to read.")
-                kind, content = pipe.recv()
-            except (EOFError, OSError):
-                self._replace()
-                raise ValueError(f"{path.name} is damaged so badly that reading it crashed.") from None
-            except BaseException:
-                self._replace()
-                raise
-        if kind == "error":
-            raise ValueError(content)
-        return _mesh_of(content)
+            answer = self._ask(self._running(), path)
+        if "error" in answer:
+            raise ValueError(str(answer["error"]))
+        return _mesh_of(answer)
 
     def close(self) -> None:
         with self._lock:
             self._end()
 
-    def _pipe_to_process(self) -> Connection:
-        if self._process is None or not self._process.is_alive() or self._pipe is None:
-            self._end()
-            # A fresh interpreter: a fork would inherit torch's threads halfway through their work.
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), daemon=True, name="mesh reader")
-            self._process.start()
-            theirs.close()
-        return self._pipe
+    def _ask(self, process: subprocess.Popen[bytes], path: Path) -> Mapping[str, np.ndarray]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        given_up = threading.Event()
 
-    def _replace(self) -> None:
-        self._end()
-        self._pipe_to_process()
+        def give_up() -> None:
+            given_up.set()
+            process.kill()
+
+        alarm = threading.Timer(self.patience, give_up)
+        alarm.start()
+        try:
+            process.stdin.write(f"{path}\n".encode())
+            process.stdin.flush()
+            return _received(process.stdout)
+        except (EOFError, OSError):
+            self._end()
+            self._running()  # the next one, for the next file
+            if given_up.is_set():
+                raise ValueError(
+                    f"{path.name} was given up: it takes more than {self.patience:.0f} s to read."
+                ) from None
+            raise ValueError(f"{path.name} is damaged so badly that reading it crashed.") from None
+        finally:
+            alarm.cancel()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # VTK complains to the terminal, past Python
+                start_new_session=True,  # Ctrl+C is meant for the server
+            )
+        return self._process
 
     def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        if self._pipe is not None:
-            self._pipe.close()
-        self._process = self._pipe = None
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # what was still to be written goes nowhere
+                if stream is not None:
+                    stream.close()
 
 
-def _serve(pipe: Connection) -> None:
+def main() -> None:
     """What the process does until its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is meant for the parent
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-    # VTK complains to the terminal, past Python.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(nowhere, stream)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
     import pyvista  # noqa: F401
 
-    with contextlib.suppress(EOFError):
-        while True:
-            path = Path(pipe.recv())
-            try:
-                answer = "mesh", _arrays_of(_read(path))
-            except MemoryError:
-                answer = "error", f"{path.name} needs more than {MOST_MEMORY >> 30} GB of memory."
-            except SystemExit:  # meshio's way to say that it cannot read a file
-                answer = "error", f"{path.name} cannot be read: it is damaged or of another kind than its name says."
-            except Exception as error:
-                answer = "error", f"{path.name} cannot be read: {_reason(error, path)}"
-            pipe.send(answer)
+    for line in sys.stdin.buffer:
+        path = Path(line.decode().removesuffix("\n"))
+        try:
+            answer = _arrays_of(_read(path))
+        except MemoryError:
+            answer = {"error": np.array(f"{path.name} needs more than {MOST_MEMORY >> 30} GB of memory.")}
+        except SystemExit:  # meshio's way to say that it cannot read a file
+            answer = {"error": np.array(f"{path.name} cannot be read: it is no mesh, or damaged.")}
+        except Exception as error:
+            answer = {"error": np.array(_reason(error, path))}
+        _send(answers, answer)
 
 
-def _reason(error: Exception, path: Path) -> str:
-    """What went wrong, without the folder that only we know, and without the place in VTK's source."""
-    reason = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    reason = re.sub(r"ERROR: In \S+, line \d+\s+\([^)]*\): ", "", reason).replace(str(path), f" {path.name}")
-    return " ".join(reason.split()) or type(error).__name__
+def _send(stream: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    archive = io.BytesIO()
+    np.savez(archive, **arrays)  # pyright: ignore[reportArgumentType]
+    content = archive.getvalue()
+    stream.write(len(content).to_bytes(8, "little") + content)
+    stream.flush()
+
+
+def _received(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    size = stream.read(8)
+    content = stream.read(int.from_bytes(size, "little"))
+    if len(size) < 8 or len(content) < int.from_bytes(size, "little"):
+        raise EOFError("the process ended")
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        return dict(archive)
 
 
 def _read(path: Path) -> Mesh:
@@ -143,18 +167,40 @@ def _read(path: Path) -> Mesh:
         ) from None
 
 
-def _arrays_of(mesh: Mesh) -> dict[str, Any]:
-    """Plain arrays: tensors would travel through shared memory that dies with the process."""
-    patches = {name: (patch.points, patch.facets) for name, patch in mesh.patches.items()}
-    return {
+def _reason(error: Exception, path: Path) -> str:
+    """What went wrong, without the folder that only we know, and without the place in VTK's source."""
+    reason = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    reason = re.sub(r"ERROR: In \S+, line \d+\s+\([^)]*\): ", "", reason).replace(str(path), f" {path.name}")
+    reason = " ".join(reason.split()) or type(error).__name__
+    return reason if reason.startswith(path.name) else f"{path.name} cannot be read: {reason}"
+
+
+def _arrays_of(mesh: Mesh) -> dict[str, np.ndarray]:
+    arrays = {
         "points": mesh.points.numpy(),
         "connectivity": mesh.connectivity,
         "offsets": mesh.offsets,
         "cell_types": mesh.cell_types,
-        "patches": patches,
+        "patches": np.array(list(mesh.patches), dtype=str),
     }
+    for number, patch in enumerate(mesh.patches.values()):
+        arrays |= {f"points of {number}": patch.points, f"facets of {number}": patch.facets}
+    return arrays
 
 
-def _mesh_of(arrays: dict[str, Any]) -> Mesh:
-    patches = {name: Patch(*parts) for name, parts in arrays.pop("patches").items()}
-    return Mesh(torch.from_numpy(arrays.pop("points")), **arrays, patches=patches)
+def _mesh_of(arrays: Mapping[str, np.ndarray]) -> Mesh:
+    patches = {
+        str(name): Patch(arrays[f"points of {number}"], arrays[f"facets of {number}"])
+        for number, name in enumerate(arrays["patches"])
+    }
+    return Mesh(
+        torch.from_numpy(arrays["points"]),
+        arrays["connectivity"],
+        arrays["offsets"],
+        arrays["cell_types"],
+        patches=patches,
+    )
+
+
+if __name__ == "__main__":
+    main()
