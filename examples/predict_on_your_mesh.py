@@ -12,7 +12,6 @@ import numpy as np
 import pyvista as pv
 
 import pennpde as penn
-from pennpde.prediction import predict
 
 
 def main(folder=".", network="advection-diffusion"):
@@ -28,7 +27,7 @@ def main(folder=".", network="advection-diffusion"):
         neumann={"T": 0.0},
         parameters={"velocity": (0.6, 0.0), "diffusivity": 0.3},
     )
-    outcome = predict(penn.load_pretrained(network), case)
+    outcome = penn.predict(penn.load_pretrained(network), case)
 
     for time, temperature in zip(outcome.times, outcome.fields["T"].T, strict=True):
         print(f"t = {time:g}: mean temperature {temperature.mean():.3f}")

@@ -8,10 +8,13 @@ import pytest
 import torch
 from problems import heated_plate, rectangle
 
-from pennpde.certificate import Certificate, Flux, boundary_flux, certify
+from pennpde.certificate import Certificate, Flux, behaviour_range, boundary_flux, certify
 from pennpde.conditions import Case
+from pennpde.datasets.flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.flow import flow_network
 from pennpde.network import Prediction
+from pennpde.prediction import predict
 from pennpde.ranges import spanned
 from pennpde.solver import Solution
 
@@ -164,6 +167,29 @@ def test_what_lies_outside_of_the_training_range_is_told_with_both_numbers():
     record = certificate.as_dict()["compared"]["Reynolds number"]
     assert record == {"value": pytest.approx(1000), "trained_on": [10.0, 500.0], "inside": False}
     assert any(f"{len(ranges) - 1} of {len(ranges)} numbers" in line for line in certificate.lines())
+
+
+def test_a_solver_or_a_divergence_unlike_those_of_validation_is_told():
+    case = channel()
+    ranges = {"growth of the solver's residual": (0.0, 1.3), "divergence over a cell's throughput": (0.0, 0.01)}
+    good = certify(prediction(uniform(case.mesh), residuals=(0.7, 0.8)), case, ranges)
+    bad = certify(prediction(uniform(case.mesh), residuals=(0.7, 3.5)), case, ranges)
+    assert good.warnings == ()
+    assert bad.warnings == ("Growth of the solver's residual is 5; the network was trained on 0 to 1.3.",)
+
+
+def test_the_behaviour_of_a_network_is_that_of_nine_in_ten_cases_and_a_quarter():
+    torch.manual_seed(0)
+    network = flow_network(width=4, iterations=2, pressure_iterations=2)
+    cases = [flow_case(coarse_mesh(name, cells_per_length=4)) for name in ("a_0.20", "c_0.50_0.50")]
+    found = behaviour_range(network, cases)
+    each = [predict(network, case).certificate.behaviour for case in cases]
+    for name, (low, high) in found.items():
+        assert low == 0
+        assert high == pytest.approx(1.25 * max(numbers[name] for numbers in each), rel=1e-3)
+    assert predict(network, cases[0], found).certificate.compared[-1].inside
+    # One case in eleven on which it fails does not excuse failures.
+    assert behaviour_range(network, [cases[0]] * 10 + [cases[1]]) == behaviour_range(network, cases[:1])
 
 
 def test_a_network_that_does_not_tell_its_range_is_said_not_to():

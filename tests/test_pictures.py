@@ -73,6 +73,12 @@ def test_one_wild_value_does_not_bleach_the_rest():
     assert limits_of(np.abs(values), "viridis")[1] < 1.1
 
 
+def test_a_pressure_far_from_zero_is_shown_around_its_own_middle():
+    low, high = limits_of(101325 + np.linspace(-1, 1, 1001), DIVERGING)
+    assert (low, high) == pytest.approx((101324, 101326), abs=0.01)
+
+
 def test_limits_of_a_constant_are_finite():
     assert limits_of(np.zeros(5), DIVERGING) == (-1.0, 1.0)
     assert limits_of(np.full(5, 3.0), "viridis") == (3.0, 3.0)
+    assert limits_of(np.full(5, 3.0), DIVERGING) == (2.0, 4.0)

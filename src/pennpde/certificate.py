@@ -8,7 +8,7 @@ lies from the training data.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from pennpde import metrics
 from pennpde.conditions import Case, Dirichlet
-from pennpde.network import Prediction
+from pennpde.network import PENN, Prediction
 from pennpde.operators import Operators
-from pennpde.ranges import Comparison, Ranges, compare
+from pennpde.ranges import Comparison, Ranges, compare, describe
 from pennpde.similarity import facet_velocity
 
 _LARGE_IMBALANCE = 0.05
@@ -76,6 +76,15 @@ class Certificate:
     diverged: bool
     compared: tuple[Comparison, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def behaviour(self) -> dict[str, float]:
+        """What tells, without the truth, whether a network does what it did in training."""
+        grown = [history[-1] / history[0] for history in self.residuals if history and history[0] > 0]
+        numbers = {"growth of the solver's residual": max(grown)} if grown else {}
+        if self.divergence is not None:
+            numbers["divergence over a cell's throughput"] = self.divergence
+        return numbers
 
     def as_dict(self) -> dict[str, Any]:
         """The certificate in JSON's terms; what is not finite is None."""
@@ -169,9 +178,28 @@ def certify(
         residuals=tuple(tuple(solution.residuals.amax(dim=1).tolist()) for solution in prediction.solutions),
         converged=finite and all(bool(solution.converged.all()) for solution in prediction.solutions),
         diverged=not finite or any(bool(solution.diverged.any()) for solution in prediction.solutions),
-        compared=compare(compared or case, ranges) if ranges else (),
     )
+    if ranges:
+        numbers = describe(compared or case) | certificate.behaviour
+        certificate = replace(certificate, compared=compare(numbers, ranges))
     return replace(certificate, warnings=tuple(_warnings(certificate)))
+
+
+def behaviour_range(model: PENN, cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
+    """How a network behaves on cases that it is good at, such as those of validation: a part of its `Ranges`.
+
+    A case may look like those of training in every number and still not be like them; then the solver or the mass
+    balance tells.
+    """
+    seen: dict[str, list[float]] = {}
+    for case in cases:
+        with torch.inference_mode():
+            certificate = certify(model.solve(case), case)
+        for name, value in certificate.behaviour.items():
+            seen.setdefault(name, []).append(value if math.isfinite(value) else math.inf)
+    # Not the largest: the network may have failed on one of them. And smaller is never worse.
+    limits = {name: 1.25 * sorted(values)[(9 * len(values) - 1) // 10] for name, values in seen.items()}
+    return {name: (0.0, limit) for name, limit in limits.items() if math.isfinite(limit)}
 
 
 def _largest_deviation(values: Tensor, condition: Dirichlet) -> float:

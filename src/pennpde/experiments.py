@@ -39,8 +39,10 @@ import torch
 from torch import nn
 
 from pennpde import __version__, checkpoints, ranges
+from pennpde.certificate import behaviour_range
 from pennpde.conditions import Case
 from pennpde.models import registry
+from pennpde.network import PENN
 from pennpde.training import Settings, TrainingResult, fit
 from pennpde.training.course import Course
 
@@ -176,6 +178,9 @@ def run(
     finished = replace(config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
     if not result.is_main:
         return Trained(result, out, record)
+    if isinstance(result.model, PENN):
+        behaviour = behaviour_range(result.model, validation)
+        finished = replace(finished, training_range={**spanned, **behaviour})
     checkpoints.save(result.model, out, finished)
     path = out / f"{RECORD}.partial"
     path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

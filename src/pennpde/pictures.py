@@ -116,11 +116,13 @@ def _surface(mesh: Mesh) -> Triangulation:
 
 
 def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
-    """The range of the colours: almost all of the field, around zero for the diverging map."""
+    """The range of the colours: almost all of the field; for the diverging map around zero, where it has one."""
     # Percentiles, because pressure and speed peak at re-entrant corners and would bleach the rest.
     if colours == DIVERGING:
-        largest = float(np.percentile(np.abs(values), 99.5)) or 1.0
-        return -largest, largest
+        # A pressure of 1e5 everywhere and a little more here and there is shown around its own middle.
+        middle = 0.0 if values.min() <= 0 <= values.max() else float(np.median(values))
+        largest = float(np.percentile(np.abs(values - middle), 99.5)) or 1.0
+        return middle - largest, middle + largest
     return float(values.min()), float(np.percentile(values, 99.9))
 
 

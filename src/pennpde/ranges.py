@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from pennpde.conditions import Case
+from pennpde.mesh import Mesh
 from pennpde.similarity import inlet_units, prescribed_inflow
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -50,6 +53,7 @@ def describe(case: Case) -> dict[str, float]:
         "space": float(case.space),
         "domain size": float(volumes.sum()) ** (1 / case.space),
         "mean cell size": float(volumes.mean()) ** (1 / case.space),
+        **_of_graph(case.mesh),
     }
     for name, value in case.parameters.items():
         numbers[f"parameter {name}"] = float(value.reshape(-1).norm())
@@ -92,14 +96,27 @@ def checked(given: Any, where: str = "The training range") -> dict[str, tuple[fl
     return ranges
 
 
-def compare(case: Case, ranges: Ranges) -> tuple[Comparison, ...]:
-    """Every number of the case that is known of the training cases, beside its range."""
-    return tuple(Comparison(name, value, *ranges[name]) for name, value in describe(case).items() if name in ranges)
+def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, ...]:
+    """Every number, as `describe` gives them, that is known of the training cases, beside its range."""
+    return tuple(Comparison(name, value, *ranges[name]) for name, value in numbers.items() if name in ranges)
 
 
 def outside(case: Case, ranges: Ranges) -> list[str]:
     """One sentence for every number of the case that the training cases did not span."""
-    return [str(each) for each in compare(case, ranges) if not each.inside]
+    return [str(each) for each in compare(describe(case), ranges) if not each.inside]
+
+
+def _of_graph(mesh: Mesh) -> dict[str, float]:
+    """Of which shape the cells are, as a network sees it: squares have 8 neighbours, triangles 6."""
+    first, second = mesh.edges
+    starts = np.flatnonzero(np.diff(first, prepend=-1))
+    lengths = (mesh.points[torch.from_numpy(first)] - mesh.points[torch.from_numpy(second)]).norm(dim=1).numpy()
+    ratios = np.maximum.reduceat(lengths, starts) / np.minimum.reduceat(lengths, starts)
+    # The median, as points of the boundary have fewer, and a fine mesh has few of those.
+    return {
+        "typical number of neighbours": float(np.median(np.diff(starts, append=len(first)))),
+        "mean stretching of cells": float(ratios.mean()),
+    }
 
 
 def _of_flow(case: Case) -> dict[str, float]:
