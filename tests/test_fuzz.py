@@ -168,7 +168,7 @@ def changed(content: bytes, changes: list[Callable[[bytes], bytes]]) -> bytes:
 # Selections and case files
 
 
-@examples(300, 30_000)
+@examples(150, 8_000)
 def test_a_selection_is_understood_or_refused(count):
     @bounded(count)
     @given(st.lists(PIECES, max_size=14).map(" ".join) | st.text(max_size=30))
@@ -181,7 +181,7 @@ def test_a_selection_is_understood_or_refused(count):
     law()
 
 
-@examples(100, 10_000)
+@examples(60, 3_000)
 def test_a_right_selection_means_what_it_says(count):
     @bounded(count)
     @given(expressions())
@@ -193,7 +193,7 @@ def test_a_right_selection_means_what_it_says(count):
     law()
 
 
-@examples(150, 20_000)
+@examples(80, 5_000)
 def test_the_sections_of_a_case_file_give_a_case_or_a_value_error(count):
     @bounded(count)
     @given(PROBLEMS)
@@ -205,7 +205,7 @@ def test_the_sections_of_a_case_file_give_a_case_or_a_value_error(count):
     law()
 
 
-@examples(100, 20_000)
+@examples(60, 5_000)
 def test_a_damaged_case_file_gives_a_case_or_a_value_error(count, tmp_path):
     path = tmp_path / "case.toml"
 
@@ -222,7 +222,7 @@ def test_a_damaged_case_file_gives_a_case_or_a_value_error(count, tmp_path):
 # OpenFOAM's files
 
 
-@examples(300, 50_000)
+@examples(200, 15_000)
 def test_a_dictionary_of_any_words_is_read_or_refused(count):
     @bounded(count)
     @given(st.lists(FOAM_WORDS, max_size=30).map(" ".join) | st.binary(max_size=100))
@@ -234,7 +234,7 @@ def test_a_dictionary_of_any_words_is_read_or_refused(count):
 
 
 @pytest.mark.parametrize("binary", [False, True])
-@examples(150, 20_000)
+@examples(100, 5_000)
 def test_a_damaged_field_is_read_or_refused(count, binary, tmp_path):
     path = tmp_path / "U"
     if binary:
@@ -256,7 +256,7 @@ def test_a_damaged_field_is_read_or_refused(count, binary, tmp_path):
 
 
 @pytest.mark.parametrize("binary", [False, True])
-@examples(60, 8_000)
+@examples(40, 2_000)
 def test_a_damaged_case_is_read_or_refused(count, binary, tmp_path):
     sound = write_brick(tmp_path / "sound", (2, 2, 1), binary=binary, types={"front": "empty", "back": "empty"})
     inlet, outlet = {"left": "type fixedValue; value uniform (1 0 0);"}, {"right": "type fixedValue; value uniform 0;"}
@@ -291,7 +291,7 @@ def dataset(tmp_path) -> Path:
     return tmp_path / "data"
 
 
-@examples(150, 10_000)
+@examples(80, 3_000)
 def test_a_damaged_manifest_is_read_or_refused(count, dataset):
     path = dataset / storage.MANIFEST
     sound = path.read_bytes()
@@ -313,7 +313,7 @@ JSON = st.recursive(
 )
 
 
-@examples(150, 10_000)
+@examples(80, 3_000)
 def test_a_manifest_with_any_values_is_read_or_refused(count, dataset):
     path = dataset / storage.MANIFEST
     sound = json.loads(path.read_text())
@@ -330,7 +330,7 @@ def test_a_manifest_with_any_values_is_read_or_refused(count, dataset):
     law()
 
 
-@examples(150, 20_000)
+@examples(100, 5_000)
 def test_a_damaged_file_of_a_case_is_read_or_refused(count):
     sound = case_files.pack(replace(heated_plate(cells=(2, 2), targets=True), name="plate"))
 
@@ -343,7 +343,7 @@ def test_a_damaged_file_of_a_case_is_read_or_refused(count):
     law()
 
 
-@examples(100, 5_000)
+@examples(60, 2_000)
 def test_a_damaged_network_is_loaded_or_refused(count, tmp_path):
     folder = store(tmp_path / "network")
     files = [folder / "config.json", folder / "model.safetensors"]
@@ -362,7 +362,7 @@ def test_a_damaged_network_is_loaded_or_refused(count, tmp_path):
     law()
 
 
-@examples(100, 5_000)
+@examples(60, 2_000)
 def test_a_configuration_with_any_values_is_loaded_or_refused(count, tmp_path):
     folder = store(tmp_path / "network")
     path = folder / "config.json"
