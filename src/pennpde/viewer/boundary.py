@@ -127,10 +127,10 @@ def _place(mesh: Mesh, edges: np.ndarray) -> str:
     for axis, other in ((0, 1), (1, 0)):
         if high[axis] - low[axis] <= nearness:
             names = "xy"
-            return f"{names[axis]} = {low[axis]:.4g}, {names[other]} from {low[other]:.4g} to {high[other]:.4g}"
+            return f"{names[axis]} = {low[axis]:.3g}, {names[other]} from {low[other]:.3g} to {high[other]:.3g}"
     ends = positions[count == 1]
     if len(ends) != 2:
         centre = (low + high) / 2
-        return f"closed, around ({centre[0]:.4g}, {centre[1]:.4g})"
+        return f"closed, around ({centre[0]:.3g}, {centre[1]:.3g})"
     (a, b), (c, d) = sorted(map(tuple, ends))
-    return f"({a:.4g}, {b:.4g}) to ({c:.4g}, {d:.4g})"
+    return f"({a:.3g}, {b:.3g}) to ({c:.3g}, {d:.3g})"

@@ -168,9 +168,10 @@ def _read(path: Path) -> Mesh:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """What went wrong, without the folder that only we know, and without the place in VTK's source."""
+    """What went wrong, without the folder that only we know, and without VTK's view of its own inside."""
     reason = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     reason = re.sub(r"ERROR: In \S+, line \d+\s+\([^)]*\): ", "", reason).replace(str(path), f" {path.name}")
+    reason = re.sub(r":?\s*The VTK reader `.*", ".", reason, flags=re.DOTALL)
     reason = " ".join(reason.split()) or type(error).__name__
     return reason if reason.startswith(path.name) else f"{path.name} cannot be read: {reason}"
 

@@ -12,13 +12,17 @@ from pennpde.certificate import Certificate
 from pennpde.checkpoints import Config
 from pennpde.prediction import Outcome
 
+_GROWTH = 1.4
+"""Of the solver's residual from its first iteration to its last. On validation cases of the flow set it was 0.96 to
+1.14, on triangles, which no network was trained on, 1.5 to 25."""
+
 
 def about(name: str, config: Config | None) -> list[dict[str, str]]:
     """Which network this is and how it was trained, in rows of words."""
     if config is None:
         return [_row("Network", name), _row("Training", "unknown: the network has no configuration")]
     rows = [_row("Network", name), _row("Size", f"{config.parameters:,} parameters")]
-    arguments = ", ".join(f"{key} {value}" for key, value in config.arguments.items())
+    arguments = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in config.arguments.items())
     if arguments:
         rows.append(_row("Settings", arguments))
     training, dataset = config.training, config.dataset
@@ -27,6 +31,8 @@ def about(name: str, config: Config | None) -> list[dict[str, str]]:
         return rows
     count = f"{dataset['train']} cases" if "train" in dataset else "an unnamed number of cases"
     rows.append(_row("Trained on", f"{count} of {dataset.get('kind', 'an unnamed dataset')}"))
+    if dataset.get("note"):
+        rows.append(_row("Note", str(dataset["note"])))
     how = [f"{training[key]:.0f} {key}" for key in ("epochs", "minutes") if isinstance(training.get(key), int | float)]
     if training.get("device"):
         how.append(f"on {training['device']}")
@@ -97,8 +103,10 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
     ]
     history = [value for each in certificate.residuals for value in each]
     if history:
-        level = "bad" if certificate.diverged else "good" if certificate.converged else ""
-        how = "diverged" if certificate.diverged else "converged" if certificate.converged else "as many as in training"
+        grew = not history[-1] <= _GROWTH * history[0]
+        level = "bad" if certificate.diverged or grew else "good" if certificate.converged else ""
+        how = "converged" if certificate.converged else "grew as it should not" if grew else "as many as in training"
+        how = "diverged" if certificate.diverged else how
         row = _row(
             "Solver residual", f"{history[0]:.1e} → {history[-1]:.1e}", level, f"{len(history)} iterations, {how}"
         )

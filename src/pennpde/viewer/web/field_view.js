@@ -400,7 +400,8 @@
       for (let y = y0 + gap / 2; y < y1; y += gap)
         for (let x = x0 + gap / 2; x < x1; x += gap) {
           if (seeded.has(seed(x, y))) continue;
-          const [before, after] = [-1, 1].map((way) => this.trace(velocity, x, y, way * gap, slowest, taken, fine));
+          const own = new Map();
+          const [before, after] = [-1, 1].map((way) => this.trace(velocity, x, y, way, gap, slowest, taken, own, fine));
           const line = [...before.reverse(), ...after.slice(1)];
           if (line.length <= 12) continue;
           for (const place of line) { seeded.add(seed(...place)); taken.add(fine(...place)); }
@@ -416,21 +417,24 @@
       return largest;
     }
 
-    trace(velocity, x, y, gap, slowest, taken, key) {
+    // Ends where another line has passed, or where it meets itself after a turn in a vortex. own: by square, the step
+    // at which this line was there, negative before its seed.
+    trace(velocity, x, y, way, gap, slowest, taken, own, key) {
       const line = [[x, y]];
-      const own = new Set([key(x, y)]);
-      for (let step = 0; step < 400; step++) {
+      const length = way * gap * 0.2;
+      for (let step = 0; step < 600; step++) {
         const here = this.at_point(velocity, x, y);
         if (!here) break;
         const speed = Math.hypot(...here);
         if (!(speed > slowest)) break;
-        const half = (gap * 0.1) / speed;
+        const half = (length * 0.5) / speed;
         const middle = this.at_point(velocity, x + half * here[0], y + half * here[1]);
         if (!middle) break;
         const middleSpeed = Math.hypot(...middle) || 1;
-        x += (gap * 0.2 * middle[0]) / middleSpeed; y += (gap * 0.2 * middle[1]) / middleSpeed;
+        x += (length * middle[0]) / middleSpeed; y += (length * middle[1]) / middleSpeed;
         const square = key(x, y);
-        if (!own.has(square)) { if (taken.has(square)) break; own.add(square); }
+        if (taken.has(square) || Math.abs(way * step - (own.get(square) ?? way * step)) > 12) break;
+        own.set(square, way * step);
         line.push([x, y]);
       }
       return line;
