@@ -1,6 +1,7 @@
 """From a user's case to fields: in any units, turned any way, prescribed values bit for bit."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from pennpde.conditions import Case, batch
 from pennpde.datasets.flow import coarse_mesh, flow_case
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.flow import flow_network
-from pennpde.network import PENN
-from pennpde.prediction import completed, predict, units_of
+from pennpde.network import PENN, SCALAR, Equation
+from pennpde.prediction import complete_flow, complete_transport, predict, units_of
 from pennpde.ranges import spanned
 from pennpde.similarity import Units
 
@@ -54,7 +55,7 @@ def bare(duct: Case, speed: float = 1.0, pressure: float = 0.0, initial=(0.0, 0.
 
 
 def test_what_the_user_did_not_give_is_worked_out_as_for_training(duct):
-    case = completed(bare(duct))
+    case = complete_flow(bare(duct))
     assert_close(case.features["wall_distance"], duct.features["wall_distance"])
     assert_close(case.initial["u"], duct.initial["u"])
 
@@ -64,13 +65,13 @@ def test_a_uniform_start_is_a_first_guess_and_no_flow(duct, initial):
     start = bare(duct, initial=initial)
     # OpenFOAM's cases come with the prescribed values in place.
     start = replace(start, initial={**start.initial, "u": start.dirichlet["u"].apply(start.initial["u"])})
-    assert_close(completed(start).initial["u"], duct.initial["u"])
+    assert_close(complete_flow(start).initial["u"], duct.initial["u"])
 
 
 def test_a_flow_to_start_from_is_kept(duct):
     velocity = torch.sin(duct.mesh.points)
     start = replace(bare(duct), initial={"u": velocity, "p": duct.initial["p"]})
-    assert torch.equal(completed(start).initial["u"], velocity)
+    assert torch.equal(complete_flow(start).initial["u"], velocity)
 
 
 @pytest.mark.parametrize(("length", "speed"), [(0.0254, 44.2), (1e-3, 1e-2)])
@@ -166,7 +167,9 @@ def plate(level: float = 0.0, inlet: float = 1.0) -> Case:
 
 
 def test_the_distance_from_prescribed_temperatures_is_worked_out():
-    assert_close(completed(plate()).features["inlet_distance"], heated_plate(cells=(6, 6)).features["inlet_distance"])
+    assert_close(
+        complete_transport(plate()).features["inlet_distance"], heated_plate(cells=(6, 6)).features["inlet_distance"]
+    )
 
 
 @pytest.mark.parametrize(("level", "inlet"), [(293.15, 353.15), (20.0, -5.0), (0.0, 0.3)])
@@ -206,7 +209,7 @@ def without(case: Case, part: str, name: str) -> Case:
         (lambda case: without(case, "parameters", "viscosity"), "needs the parameter viscosity"),
         (lambda case: replace(case, parameters={"viscosity": torch.tensor(0.0)}), "must be positive"),
         (lambda case: without(case, "initial", "p"), "solves for p, u, but the unknowns of the case are u"),
-        (lambda case: batch([completed(case), completed(case)]), "batch of 2 cases"),
+        (lambda case: batch([complete_flow(case), complete_flow(case)]), "batch of 2 cases"),
     ],
 )
 def test_a_flow_that_lacks_something_is_refused_in_words(duct, network, change, words):
@@ -262,8 +265,27 @@ def test_a_plate_without_prescribed_temperature_is_refused(heat):
         predict(heat, free)
 
 
-def test_units_of_what_is_not_known_are_refused():
-    case = Case(rectangle((3, 3)), initial={"c": 0.0})
-    assert units_of(case) is None
-    with pytest.raises(ValueError, match="only flows"):
-        units_of(case, length=2.0)
+# Equations that are not ours
+
+
+class Decay(Equation):
+    """dT/dt = -T²: neither another level nor another scale of T leaves it as it is."""
+
+    unknowns: ClassVar = {"T": SCALAR}
+
+    def rate(self, state, case):
+        return {"T": -state["T"].square()}
+
+
+def test_the_case_of_another_equation_is_taken_as_it_is():
+    torch.manual_seed(0)
+    network = PENN(Decay(), width=4, time_step=0.5).double()
+    case = Case(rectangle((3, 3)), initial={"T": 2.0}, dirichlet={"T": {"inlet": 300.0}})
+    outcome = predict(network, case)
+    assert outcome.units is None
+    assert outcome.case is case
+    assert outcome.time == 0.5
+    assert_close(outcome.fields["T"], network(case)["T"].detach(), rtol=0, atol=0)
+    assert units_of(network, case) is None
+    with pytest.raises(ValueError, match="how a Decay depends on units is not known"):
+        predict(network, case, length=2.0)

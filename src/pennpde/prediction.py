@@ -16,13 +16,12 @@ from pennpde.certificate import Certificate, certify
 from pennpde.checkpoints import config_of
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
+from pennpde.models.advection_diffusion import AdvectionDiffusion
+from pennpde.models.flow import Flow
 from pennpde.network import PENN
 from pennpde.potential import potential_flow
 from pennpde.ranges import Ranges, checked
 from pennpde.similarity import Units, inlet_units, transport_units
-
-FLOW, TRANSPORT = {"u", "p"}, {"T"}
-"""The unknowns of the equations that this module knows how to prepare; any other case is taken as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +88,8 @@ def predict(
     config = config_of(model)
     if ranges is None and config is not None:
         ranges = checked(config.training_range, "The training range in the network's configuration")
-    case = completed(case)
-    units = units_of(case, length, speed)
+    case = completed(model, case)
+    units = units_of(model, case, length, speed)
     scaled = units.dimensionless(case) if units is not None else case
     prepared = time.perf_counter()
     parameter = next(model.parameters())
@@ -128,28 +127,29 @@ def predict(
     )
 
 
-def units_of(case: Case, length: float | None = None, speed: float | None = None) -> Units | None:
+def units_of(model: PENN, case: Case, length: float | None = None, speed: float | None = None) -> Units | None:
     """The units in which a network sees a case, with the length and the speed that count as one if given.
 
-    A flow has those of its inlet, a transported temperature those of its prescribed values; any other case has none.
+    A flow has those of its inlet, a transported temperature those of its prescribed values. How other equations change
+    with units is not known here: their cases are taken as they are.
     """
-    if case.initial.keys() == FLOW:
+    if isinstance(model.equation, Flow):
         return inlet_units(case, length, speed)
-    if case.initial.keys() == TRANSPORT:
+    if isinstance(model.equation, AdvectionDiffusion):
         return transport_units(case, length, speed)
     if length is not None or speed is not None:
         raise ValueError(
-            f"A reference length or speed was given, but of {sorted(case.initial)} it is not known how they depend on "
-            "units: only flows (u, p) and temperatures (T) can be rescaled."
+            f"A reference length or speed was given, but how a {type(model.equation).__name__} depends on units is not "
+            "known: only flows and advection-diffusion can be rescaled."
         )
     return None
 
 
-def completed(case: Case) -> Case:
-    """The case with everything that the networks of its equation want to know."""
-    if case.initial.keys() == FLOW:
+def completed(model: PENN, case: Case) -> Case:
+    """The case with everything that a network wants to know, as far as its equation is one of ours."""
+    if isinstance(model.equation, Flow):
         return complete_flow(case)
-    return complete_transport(case) if case.initial.keys() == TRANSPORT else case
+    return complete_transport(case) if isinstance(model.equation, AdvectionDiffusion) else case
 
 
 def complete_flow(case: Case) -> Case:
