@@ -229,6 +229,11 @@ def test_a_mesh_is_uploaded_its_patches_picked_and_its_flow_predicted(viewer, me
     viewer.settle()
     assert "Re 2000" in viewer.status()
     assert "exact" in viewer.part("certificate").inner_text()
+    # It is still there after a look at something else.
+    viewer.part("source-template").click()
+    viewer.wait("document.querySelector('[data-test=status]').innerText.startsWith('Step')")
+    viewer.part("source-mesh").click()
+    viewer.wait("document.querySelector('[data-test=status]').innerText.includes('Re 2000')")
     # Other roles, and the prediction is no longer shown.
     viewer.part("segment-1").get_by_text("out", exact=True).click()
     viewer.wait("trame.state.get('predicted') === false")

@@ -1,7 +1,7 @@
 """Mesh files from anybody, read in a process of their own.
 
 VTK trusts the counts in a file: a wrong one ends the process that reads it, or takes all of its memory. A server must
-outlive that. The process is told a path on a line of its input and answers with an archive of arrays, behind the number
+outlive that. The process is told a path in a line of JSON and answers with an archive of arrays, behind the number
 of its bytes; nothing is unpickled.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -72,7 +73,7 @@ class Reader:
         alarm = threading.Timer(self.patience, give_up)
         alarm.start()
         try:
-            process.stdin.write(f"{path}\n".encode())
+            process.stdin.write(json.dumps(str(path)).encode() + b"\n")
             process.stdin.flush()
             return _received(process.stdout)
         except (EOFError, OSError):
@@ -122,7 +123,7 @@ def main() -> None:
     import pyvista  # noqa: F401
 
     for line in sys.stdin.buffer:
-        path = Path(line.decode().removesuffix("\n"))
+        path = Path(json.loads(line))
         try:
             answer = _arrays_of(_read(path))
         except MemoryError:

@@ -73,6 +73,7 @@ class Page:
         self.server: Any = get_server(f"penn view {next(_numbers)}", client_type="vue3")
         self.state = self.server.state
         self._wanted: Request | None = None
+        self._predicted: MeshRequest | None = None
         self._worker: asyncio.Task | None = None
         self._loopback = True
         self._warm = False
@@ -199,9 +200,12 @@ class Page:
             )
 
     def _follow_roles(self, **_: Any) -> None:
-        """Other roles than those that were predicted: the mesh alone."""
-        if self.state.source == "mesh" and self.state.upload:
-            self._ask(MeshRequest(self.state.upload["number"]))
+        """The prediction of the mesh, if it is one of these roles; else the mesh alone."""
+        if self.state.source != "mesh" or not self.state.upload:
+            return
+        number, last = self.state.upload["number"], self._predicted
+        is_current = last is not None and (last.upload, last.roles) == (number, tuple(self.state.roles))
+        self._ask(last if last is not None and is_current else MeshRequest(number))
 
     def _follow_mesh(self, **_: Any) -> None:
         if self.state.source == "mesh" and self.state.upload and self.state.predicted:
@@ -213,14 +217,9 @@ class Page:
             if not state.upload:
                 raise ValueError("There is no mesh yet.")
             roles: tuple[Role, ...] = tuple(role if role in ROLES else "wall" for role in state.roles)
-            self._ask(
-                MeshRequest(
-                    state.upload["number"],
-                    roles,
-                    _number(state.mesh_speed, "inlet speed"),
-                    _number(state.mesh_viscosity, "viscosity"),
-                )
-            )
+            speed, viscosity = _number(state.mesh_speed, "inlet speed"), _number(state.mesh_viscosity, "viscosity")
+            self._predicted = MeshRequest(state.upload["number"], roles, speed, viscosity)
+            self._ask(self._predicted)
 
     @contextlib.contextmanager
     def _complaining(self):
