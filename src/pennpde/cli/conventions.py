@@ -24,7 +24,6 @@ _EXTRA_OF = {
     "distributed": "generate",
     "tensorboard": "train",
     "trame": "viewer",
-    "trame_vtk": "viewer",
     "trame_vuetify": "viewer",
 }
 
