@@ -528,6 +528,7 @@ THREE_TRIANGLES = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 1.0], [0.5, 0.5]])
         (UNIT_SQUARE, {}, "The mesh has no cells"),
         (np.zeros((4, 4)), [[0, 1, 2, 3]], r"Points have shape \(4, 4\)"),
         ([[0, 0], [1, 0], [np.nan, 1]], [[0, 1, 2]], r"Point 2 is not finite: point 2 is at \[nan, 1.0\]"),
+        ([[0, 0], [1, 0], [0, 1e200]], [[0, 1, 2]], "Point 2 is too far away.*where volumes overflow"),
         ([[0, 0], [1, np.inf], [np.nan, 1]], [[0, 1, 2]], r"Points 1, 2 \(2 in all\) are not finite"),
         ([*UNIT_SQUARE, [2, 2], [3, 3]], [[0, 1, 2, 3]], r"Points 4, 5 \(2 in all\) are in no cell"),
         (UNIT_SQUARE, [[0, 1, 2, 7]], "Cell 0 names point 7; the mesh has points 0 to 3"),

@@ -57,7 +57,7 @@ def read(path: str | Path) -> Contents:
     import pyvista
 
     try:
-        with _silence():
+        with silence():
             dataset = pyvista.read(path)
     except (RuntimeError, ValueError, OSError, UserWarning) as error:
         reason = " ".join(str(error).split())
@@ -66,7 +66,7 @@ def read(path: str | Path) -> Contents:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Of VTK, which tells the terminal pages about a damaged file, and of PyVista, which repeats them to the log."""
     import pyvista
 

@@ -44,6 +44,7 @@ PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[
 # A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
 # 1e-16, and the thinnest cells of boundary layers keep 1e-8.
 FLATTEST = 1e-12
+FARTHEST = 1e50
 # Points of a plane mesh may leave the plane by this share of its width: what float32 files lose.
 OUT_OF_PLANE = 1e-6
 
@@ -146,6 +147,12 @@ def checked_points(points: np.ndarray | Tensor | Sequence) -> Float[Tensor, "poi
         raise ValueError(
             f"{_named('Point', wrong.numpy())} not finite: point {wrong[0]} is at {positions[wrong[0]].tolist()}. "
             "Remove or repair it."
+        )
+    far = torch.nonzero((positions.abs() > FARTHEST).any(dim=1)).flatten()
+    if len(far):
+        raise ValueError(
+            f"{_named('Point', far.numpy())} too far away: point {far[0]} is at {positions[far[0]].tolist()}, where "
+            "volumes overflow. Remove or repair it, or take another unit of length."
         )
     return positions
 

@@ -266,9 +266,10 @@ def _cells(folder: Path, meshes: list[PolyMesh], number: np.ndarray, decomposed:
     if cut_polyhedra is not None:
         cut_polyhedra(False)
     reader.CreateCellToPointOff()
-    reader.UpdateInformation()
-    reader.DisableAllCellArrays()
-    reader.Update()
+    with mesh_files.silence():
+        reader.UpdateInformation()
+        reader.DisableAllCellArrays()
+        reader.Update()
     dataset = pyvista.wrap(reader.GetOutput())
     grid = dataset["internalMesh"] if dataset is not None and "internalMesh" in dataset.keys() else None  # noqa: SIM118
     expected = sum(len(mesh.points) for mesh in meshes), sum(mesh.number_of_cells for mesh in meshes)
