@@ -6,6 +6,7 @@ Some examples always; many of them, for some minutes, with `pytest -m deep tests
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -135,8 +136,8 @@ FOAM_WORDS = st.sampled_from([*FOAM_SYNTAX.split(), *FOAM_KEYWORDS.split(), '"',
 
 @st.composite
 def edits(draw: st.DrawFn) -> Callable[[bytes], bytes]:
-    """A change that files suffer: bytes that flip, ends that are lost, parts that come twice."""
-    kind = draw(st.sampled_from(["flip", "cut", "twice", "remove", "insert", "swap"]))
+    """A change that files suffer: another digit, bytes that flip, ends that are lost, parts that come twice."""
+    kind = draw(st.sampled_from(["digit", "flip", "cut", "twice", "remove", "insert", "swap"]))
     where, length = draw(st.floats(0, 1)), draw(st.integers(1, 60))
     noise = draw(st.binary(min_size=1, max_size=8))
     words = draw(FOAM_WORDS).encode()
@@ -144,6 +145,11 @@ def edits(draw: st.DrawFn) -> Callable[[bytes], bytes]:
     def change(content: bytes) -> bytes:
         start = int(where * len(content))
         end = min(start + length, len(content))
+        if kind == "digit":
+            found = re.compile(rb"[0-9]").search(content, start)
+            return (
+                content if found is None else content[: found.start()] + b"%d" % (length % 10) + content[found.end() :]
+            )
         if kind == "flip":
             return content[:start] + noise + content[start + len(noise) :]
         if kind == "cut":

@@ -233,12 +233,39 @@ def test_a_damaged_mesh_is_refused(brick, name):
         PolyMesh.read(brick)
 
 
+@pytest.mark.parametrize("shape", [(3, 2, 2), (1, 1, 1)])
+def test_a_mesh_that_is_written_is_read_back(tmp_path, shape):
+    mesh = PolyMesh.read(write_brick(tmp_path / "case", shape, shear=0.3))
+    mesh.write(tmp_path / "copy")
+    copy = PolyMesh.read(tmp_path / "copy")
+    for name in ("points", "face_points", "face_offsets", "owner", "neighbour"):
+        np.testing.assert_array_equal(getattr(copy, name), getattr(mesh, name))
+    assert [patch.faces for patch in copy.patches.values()] == [patch.faces for patch in mesh.patches.values()]
+
+
+def test_a_mesh_of_a_single_cell_is_a_case(tmp_path):
+    assert openfoam.read_case(flow_case(tmp_path, {}, shape=(1, 1, 1))).mesh.number_of_cells == 1
+
+
+def test_a_broken_header_does_not_end_the_process(tmp_path):
+    """VTK's reader crashes on it."""
+    folder = flow_case(tmp_path, {})
+    path = folder / "constant" / "polyMesh" / "owner"
+    content = path.read_text()
+    path.write_text(content.replace("version 2.0;", "version 2.0#include;").replace("class labelList; object", "c"))
+    with contextlib.suppress(FoamFormatError):
+        openfoam.read_case(folder)
+
+
 def test_numbers_that_do_not_belong_together_are_refused(tmp_path):
     case = write_brick(tmp_path / "case", (2, 2, 2))
     mesh = case / "constant" / "polyMesh"
     owner, boundary = (mesh / "owner").read_text(), (mesh / "boundary").read_text()
     (mesh / "owner").write_text(owner.replace("\n7\n", "\n70000000\n", 1))
     with pytest.raises(FoamFormatError, match="cells"):
+        PolyMesh.read(case)
+    (mesh / "owner").write_text(owner.replace("(0\n", "(1\n", 1))
+    with pytest.raises(FoamFormatError, match="faces of 2 cells do not close them, the first is cell 0"):
         PolyMesh.read(case)
     (mesh / "owner").write_text(owner)
     (mesh / "boundary").write_text(boundary.replace("startFace 12", "startFace 11"))
@@ -321,6 +348,14 @@ def test_a_case_between_empty_patches_becomes_plane(tmp_path):
     assert set(case.mesh.patches) == {"left", "right", "top", "bottom"}
     torch.testing.assert_close(case.mesh.cell_volumes.sum().item(), 1.0)
     assert case.initial["u"].shape == (20, 2)
+
+
+def test_a_plane_case_with_one_side_that_is_not_empty_is_refused(tmp_path):
+    folder = flow_case(
+        tmp_path, {"front": "type empty;"}, {"front": "type empty;"}, shape=(3, 2, 1), types={"front": "empty"}
+    )
+    with pytest.raises(UnsupportedConditionError, match=r"'back' is a flat side .*of type 'patch'; both"):
+        openfoam.read_case(folder)
 
 
 def test_patches_are_found_by_name_then_group_then_expression(tmp_path):

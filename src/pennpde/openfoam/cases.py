@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from pennpde.openfoam.dictionaries import (
     NonUniform,
     Quoted,
     Uniform,
+    format_dictionary,
     number_of,
     read_dictionary,
     shown,
@@ -75,7 +77,7 @@ def read_case(folder: Path | str, unknowns: Mapping[str, str] | None = None, tim
     unknowns = UNKNOWNS if unknowns is None else unknowns
     body = _Body.read(folder)
     plane = any(patch.type == "empty" and patch.count for piece in body.pieces for patch in piece.mesh.patches.values())
-    mesh = _plane(body.mesh, folder) if plane else body.mesh
+    mesh = _plane(body, folder) if plane else body.mesh
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, _Conditions] = {}
@@ -261,12 +263,20 @@ def _cells(folder: Path, meshes: list[PolyMesh], number: np.ndarray, decomposed:
     # none, and complains on the terminal.
     reader = vtkPOpenFOAMReader()
     reader.SetCaseType(vtkPOpenFOAMReader.DECOMPOSED_CASE if decomposed else vtkPOpenFOAMReader.RECONSTRUCTED_CASE)
-    reader.SetFileName(str(control))
     cut_polyhedra = getattr(reader, "SetDecomposePolyhedra", None)  # older VTK does it unless told not to
     if cut_polyhedra is not None:
         cut_polyhedra(False)
     reader.CreateCellToPointOff()
-    with mesh_files.silence():
+    # Damaged files can end the whole process inside VTK, so it is given a copy of what our own parser has understood.
+    with TemporaryDirectory(prefix="pennpde") as copy, mesh_files.silence():
+        for place, mesh in enumerate(meshes):
+            part = Path(copy) / f"processor{place}" if decomposed else Path(copy)
+            mesh.write(part)
+            (part / "0").mkdir()
+        (Path(copy) / "system").mkdir()
+        copied = Path(copy) / "system" / "controlDict"
+        copied.write_text(format_dictionary("controlDict", {"startTime": 0, "endTime": 0, "deltaT": 1}))
+        reader.SetFileName(str(copied))
         reader.UpdateInformation()
         reader.DisableAllCellArrays()
         reader.Update()
@@ -279,6 +289,8 @@ def _cells(folder: Path, meshes: list[PolyMesh], number: np.ndarray, decomposed:
             f"{folder}: the mesh has {expected[0]} points and {expected[1]} cells, but PyVista's reader found {found}."
         )
     cells = mesh_files.from_dataset(grid).cells
+    if cells.connectivity.min() < 0 or cells.connectivity.max() >= len(number):  # VTK did not know what to make of it
+        raise FoamFormatError(f"{folder}: some cells are no closed bodies; are the mesh's files damaged?")
     return replace(
         cells,
         connectivity=number[cells.connectivity],
@@ -288,13 +300,20 @@ def _cells(folder: Path, meshes: list[PolyMesh], number: np.ndarray, decomposed:
     )
 
 
-def _plane(mesh: Mesh, folder: Path) -> Mesh:
+def _plane(body: _Body, folder: Path) -> Mesh:
     try:
-        return Mesh.plane_of(mesh)
+        mesh = Mesh.plane_of(body.mesh)
     except ValueError as error:
         raise UnsupportedConditionError(
             f"{folder} has `empty` patches, so it should be one cell thick in z. {error}"
         ) from error
+    for patch in body.patches.values():
+        if patch.type != "empty" and patch.name not in mesh.patches:
+            raise UnsupportedConditionError(
+                f"Patch {patch.name!r} is a flat side of the plane case {folder}, but of type {patch.type!r}; both "
+                "sides must be empty."
+            )
+    return mesh
 
 
 # Conditions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from pennpde.openfoam.dictionaries import FoamFormatError, Parser
+from pennpde.openfoam.dictionaries import FoamFormatError, Parser, format_dictionary, format_entry
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,21 @@ class PolyMesh:
         mesh._check(folder)
         return mesh
 
+    def write(self, case: Path | str) -> None:
+        """Write `constant/polyMesh` of a case, binary; patches are numbered, for their names may be anything."""
+        folder = Path(case) / "constant" / "polyMesh"
+        folder.mkdir(parents=True)
+        _write(folder / "points", "vectorField", self.points.astype("<f8"))
+        _write(folder / "owner", "labelList", self.owner.astype("<i4"))
+        _write(folder / "neighbour", "labelList", self.neighbour.astype("<i4"))
+        _write(folder / "faces", "faceCompactList", self.face_offsets.astype("<i4"), self.face_points.astype("<i4"))
+        rows = [
+            f"patch{place} {{ type patch; nFaces {patch.count}; startFace {patch.start}; }}"
+            for place, patch in enumerate(self.patches.values())
+        ]
+        header = format_dictionary("boundary", {}, "polyBoundaryMesh")
+        (folder / "boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
+
     def _check(self, folder: Path) -> None:
         faces, internal = self.number_of_faces, len(self.neighbour)
         if len(self.owner) != faces or internal > faces:
@@ -85,6 +100,25 @@ class PolyMesh:
                     f"{folder / 'boundary'}: patch {patch.name!r} has the faces {patch.start} to "
                     f"{patch.start + patch.count - 1}, but those of the boundary are {internal} to {faces - 1}."
                 )
+        self._check_closed(folder)
+
+    def _check_closed(self, folder: Path) -> None:
+        """Refuse cells whose faces leave a gap: whatever is made of them later would be nonsense."""
+        sides = (self.owner, self.neighbour)
+        around = sum(np.bincount(side, minlength=self.number_of_cells) for side in sides)
+        sizes = np.linalg.norm(self.face_vectors, axis=1)
+        surface = sum(np.bincount(side, sizes[: len(side)], self.number_of_cells) for side in sides)
+        gaps = np.zeros((self.number_of_cells, 3))
+        for side, sign in zip(sides, (1.0, -1.0), strict=True):
+            for axis in range(3):
+                gaps[:, axis] += sign * np.bincount(side, self.face_vectors[: len(side), axis], self.number_of_cells)
+        # Points are shared, so that nothing but rounding is left, however few digits they were written with.
+        open_cells = np.flatnonzero((around < 4) | (np.linalg.norm(gaps, axis=1) > 1e-6 * surface))
+        if len(open_cells):
+            raise FoamFormatError(
+                f"{folder}: the faces of {len(open_cells)} cells do not close them, the first is cell {open_cells[0]}. "
+                "The files are damaged or do not belong together; make the mesh anew."
+            )
 
     @cached_property
     def number_of_cells(self) -> int:
@@ -136,6 +170,15 @@ class PolyMesh:
         # Without the empty faces the matrix of a plane case is singular across the plane; its pseudoinverse gives
         # zero there.
         return np.einsum("cij,cj->ci", np.linalg.pinv(matrix, rcond=1e-10, hermitian=True), right)
+
+
+def _write(path: Path, kind: str, *lists: np.ndarray) -> None:
+    """A file of bare lists, in text where they are empty: a binary list of nothing has no parentheses."""
+    binary = all(len(each) for each in lists)
+    layout = {"format": "binary", "arch": '"LSB;label=32;scalar=64"'} if binary else {"format": "ascii"}
+    header = format_entry("FoamFile", {"version": "2.0", **layout, "class": kind, "object": path.name})
+    blocks = [f"\n{len(each)}\n(".encode() + (each.tobytes() if binary else b"") + b")\n" for each in lists]
+    path.write_bytes(header + b"".join(blocks))
 
 
 def _read_faces(path: Path) -> tuple[np.ndarray, np.ndarray]:
