@@ -59,7 +59,7 @@ def read(path: str | Path) -> Contents:
     try:
         with silence():
             dataset = pyvista.read(path)
-    except (RuntimeError, ValueError, OSError, UserWarning) as error:
+    except (RuntimeError, ValueError, TypeError, OSError, UserWarning) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
     return from_dataset(dataset)
