@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshes import ALL_TYPES, SOLID_TYPES, arrays, box
+from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, arrays, box
 from scipy.stats import ortho_group
 from torch.testing import assert_close
 
 from pennpde.mesh import Mesh
+from pennpde.mesh_topology import QUAD, Facets
 
 kinds = st.sampled_from(ALL_TYPES)
 seeds = st.integers(0, 10_000)
@@ -109,6 +110,48 @@ def test_a_moved_mesh_has_the_same_graph_and_volumes_and_moved_normals(kind, siz
     # What the moved mesh says of its cells is what a check from the start would say.
     again = Mesh.from_arrays(moved.points, moved._cells)
     np.testing.assert_array_equal(again.connectivity, moved.connectivity)
+
+
+@few
+@given(st.sampled_from(PLANE_TYPES), sizes, st.floats(0, 1), seeds)
+def test_a_triangulated_mesh_has_the_same_boundary_and_fewer_neighbours(kind, size, share, seed):
+    mesh = box(kind, size, jitter=0.3, seed=seed).with_patches(
+        {"left": lambda x: x[:, 0] < 1e-9, "around": lambda x: np.abs(x[:, 1] - 0.5) > 0.5 - 1e-9}
+    )
+    mesh = mesh.with_patch_facets({"some": mesh.facets.take(np.array([0, 3]))}).with_fields({"p": mesh.points[:, 0]})
+    split = mesh.triangulated(share, seed)
+    assert split.points is mesh.points
+    assert_close(split.fields["p"], mesh.fields["p"], rtol=0, atol=0)
+    # What the split mesh says of its cells is what a check from the start would say.
+    again = Mesh.from_arrays(split.points, split._cells)
+    np.testing.assert_array_equal(again.connectivity, split.connectivity)
+    halved = (mesh.cell_types == QUAD).sum() - (split.cell_types == QUAD).sum()
+    assert split.number_of_cells == mesh.number_of_cells + halved
+    assert_close(split.cell_volumes.sum(), mesh.cell_volumes.sum(), **EXACT)
+    assert (split.cell_volumes > 0).all()
+    assert_close(split.normals, mesh.normals, **EXACT)
+    for name, patch in mesh.patches.items():
+        assert _rows(split.facets.take(split.patch(name).facets)) == _rows(mesh.facets.take(patch.facets))
+        np.testing.assert_array_equal(split.patch(name).points, patch.points)
+    neighbours, fewer = ({tuple(pair) for pair in one.edges.T.tolist()} for one in (mesh, split))
+    assert fewer <= neighbours
+    # Each quad that is split loses one diagonal, there and back.
+    assert len(neighbours) - len(fewer) == 2 * halved
+
+
+def _rows(facets: Facets) -> list[tuple[int, ...]]:
+    return sorted(map(tuple, facets.connectivity.reshape(-1, 2).tolist()))
+
+
+@few
+@given(sizes, st.floats(0, 1), seeds)
+def test_a_mesh_triangulated_and_moved_has_the_graph_of_one_moved_and_triangulated(size, share, seed):
+    mesh = box("quad", size, jitter=0.3, seed=seed)
+    rotation = torch.from_numpy(ortho_group(2, seed=np.random.default_rng(seed)).rvs())
+    shift = torch.tensor([3.0, -2.0]).double()
+    one = mesh.moved(rotation, shift).triangulated(share, seed)
+    other = mesh.triangulated(share, seed).moved(rotation, shift)
+    np.testing.assert_array_equal(one.edges, other.edges)
 
 
 @few

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pennpde import mesh_files
 from pennpde.mesh_distance import distances, parts_of
-from pennpde.mesh_plane import Floor
+from pennpde.mesh_plane import Floor, split_quads
 from pennpde.mesh_topology import (
     CELL_TYPES,
     Cells,
@@ -427,10 +427,34 @@ class Mesh:
             patches={},
             fields=fields,
         )
-        return moved._with_patches(
+        return moved._with_patches_of(self)
+
+    def triangulated(self, share: float = 1.0, seed: int = 0) -> Mesh:
+        """The plane mesh with quads split into two triangles each, along either diagonal at random.
+
+        Points, boundary, patches and fields stay as they are; the triangles stand in the place of their quad.
+        Triangles and polygons stay, and so does a quad of which neither diagonal makes two triangles.
+
+        Args:
+            share: how many of the quads are split, about. With the same seed a larger share splits the same and more.
+            seed: of the choice of quads and of diagonals.
+        """
+        if self.space != 2:
+            raise ValueError("Only the quads of a plane mesh can be split; Mesh.plane_of makes one of a thin mesh.")
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"The share of quads to split is from 0 to 1; got {share:g}.")
+        cells = split_quads(self._positions, self._cells, share, seed)
+        split = replace(
+            self, connectivity=cells.connectivity, offsets=cells.offsets, cell_types=cells.types, patches={}
+        )
+        return split._with_patches_of(self)
+
+    def _with_patches_of(self, other: Mesh) -> Mesh:
+        """The mesh with the patches of one that has the same points and the same boundary."""
+        return self._with_patches(
             {
-                name: Patch(patch.points, np.sort(moved._facet_indices(name, self.facets.take(patch.facets))))
-                for name, patch in self.patches.items()
+                name: Patch(patch.points, np.sort(self._facet_indices(name, other.facets.take(patch.facets))))
+                for name, patch in other.patches.items()
             }
         )
 
