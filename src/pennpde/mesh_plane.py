@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from pennpde.mesh_topology import POLYGON, QUAD, TRIANGLE, Cells, Facets, offsets_of
-from pennpde.mesh_validation import FLATTEST
+from pennpde.mesh_topology import FLATTEST, POLYGON, QUAD, TRIANGLE, Cells, Facets, offsets_of
 
 # A point belongs to a flat side if it is this close, as a share of the thickness: what float32 files lose, and more.
 CLOSE = 1e-3

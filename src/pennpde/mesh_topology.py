@@ -19,6 +19,10 @@ from scipy.sparse.csgraph import connected_components
 TRIANGLE, POLYGON, PIXEL, QUAD = 5, 7, 8, 9
 TETRAHEDRON, VOXEL, HEXAHEDRON, WEDGE, PYRAMID, POLYHEDRON = 10, 11, 12, 13, 14, 42
 
+# A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
+# 1e-16, and the thinnest cells of boundary layers keep 1e-8.
+FLATTEST = 1e-12
+
 
 @dataclass(frozen=True)
 class CellType:

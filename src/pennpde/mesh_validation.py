@@ -17,6 +17,7 @@ from torch import Tensor
 from pennpde.mesh_topology import (
     CELL_TYPES,
     CODES,
+    FLATTEST,
     HEXAHEDRON,
     PIXEL,
     POLYGON,
@@ -41,9 +42,6 @@ from pennpde.mesh_topology import (
 CellsLike = Cells | Facets | np.ndarray | Tensor | Sequence | Mapping[str, Any]
 PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str
 
-# A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
-# 1e-16, and the thinnest cells of boundary layers keep 1e-8.
-FLATTEST = 1e-12
 FARTHEST = 1e50
 # Points of a plane mesh may leave the plane by this share of its width: what float32 files lose.
 OUT_OF_PLANE = 1e-6
