@@ -45,6 +45,7 @@ __all__ = [
     "all_names",
     "case_from_run",
     "case_name",
+    "case_on_mesh",
     "coarse_mesh",
     "duct",
     "extruded",
@@ -161,8 +162,19 @@ def case_from_run(
         thick: whether the mesh is to be one cell thick in space, as the released networks want it.
     """
     run = read_run(run_file, frames)
-    name = str(run.facts["name"])
-    mesh = coarse_mesh(name, seed, cells_per_length, jitter)
+    mesh = coarse_mesh(str(run.facts["name"]), seed, cells_per_length, jitter)
+    return case_on_mesh(run, mesh, frames, thick)
+
+
+def case_on_mesh(run: Run, mesh: Mesh, frames: bool = False, thick: bool = False) -> Case:
+    """The case of a run on any plane mesh of its duct with the patches inlet, wall and outlet.
+
+    Args:
+        run: from `read_run`.
+        mesh: may have any cells; its points lie in the duct.
+        frames: whether the targets hold all times of the run, as for `case_from_run`, instead of the last.
+        thick: as for `case_from_run`.
+    """
     u, p = fields_at(run, mesh.points.numpy())
     u[mesh.patch("inlet").points] = np.array(INLET_VELOCITY)[:, None]
     u[mesh.patch("wall").points] = 0.0
@@ -173,7 +185,7 @@ def case_from_run(
         mesh = extruded(mesh)
         u, p = np.concatenate([u, u]), np.concatenate([p, p])
         u = np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
-    return flow_case(mesh, name, {"u": torch.from_numpy(u), "p": torch.from_numpy(p)})
+    return flow_case(mesh, str(run.facts["name"]), {"u": torch.from_numpy(u), "p": torch.from_numpy(p)})
 
 
 def fields_at(
