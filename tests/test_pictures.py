@@ -44,6 +44,19 @@ def test_rows_of_different_length_cells_and_limits_are_drawn(tmp_path):
     assert (tmp_path / "rows.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("kind", PLANE_TYPES)
+def test_the_mesh_itself_is_drawn_with_its_patches_beside_a_field_with_its_unit(tmp_path, kind):
+    mesh = box(kind, 4).with_patches({"left": lambda x: x[:, 0] < 1e-9})
+    drawn = []
+    for name, each in (("mesh", mesh), ("without", box(kind, 4)), ("finer", box(kind, 8))):
+        draw(
+            tmp_path / f"{name}.png",
+            [[Panel("mesh", each, None), Panel("p", mesh, mesh.points[:, 0], scale="p in Pa")]],
+        )
+        drawn.append((tmp_path / f"{name}.png").read_bytes())
+    assert len(set(drawn)) == 3
+
+
 def test_a_field_that_is_the_same_everywhere_and_still_water_are_drawn(tmp_path):
     mesh = rectangle((4, 4))
     still = {"u": torch.zeros(25, 2, dtype=torch.float64), "p": torch.zeros(25, dtype=torch.float64)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
@@ -22,24 +23,26 @@ SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One field on one mesh.
+    """One field on one mesh, or the mesh itself.
 
     Attributes:
         title: Above the panel.
-        values: A scalar a point.
+        values: A scalar a point. None: the cells are drawn, and each patch of the boundary in its own colour.
         colours: Matplotlib's name of a colour map.
         limits: Of the colours; by default the field's own, symmetric for the diverging map.
         outline: Whether the edges of the cells are drawn.
         streamlines: A velocity whose streamlines are drawn over the field.
+        scale: What the colours stand for, with its unit, beside the colour bar.
     """
 
     title: str
     mesh: Mesh
-    values: Tensor
+    values: Tensor | None
     colours: str = SEQUENTIAL
     limits: tuple[float, float] | None = None
     outline: bool = False
     streamlines: Tensor | None = None
+    scale: str = ""
 
 
 def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
@@ -59,8 +62,18 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
         for axes in axes_row[len(row) :]:
             axes.set_axis_off()
         for panel, axes in zip(row, axes_row, strict=False):
-            drawn = _draw_panel(axes, panel)
-            figure.colorbar(drawn, ax=axes, shrink=0.85, pad=0.02)
+            if panel.values is None:
+                _draw_mesh(axes, panel.mesh)
+            else:
+                drawn = _draw_field(axes, panel, panel.values.detach().cpu().numpy())
+                figure.colorbar(drawn, ax=axes, shrink=0.85, pad=0.02, label=panel.scale)
+            axes.set_title(panel.title, fontsize=10)
+            axes.set_aspect("equal")
+            axes.set_axis_off()
+            # Else a panel with streamlines is larger than its neighbours: Matplotlib leaves no margin around them.
+            low, high = torch.aminmax(panel.mesh.points, dim=0)
+            margin = 0.01 * float((high - low).max())
+            axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
     path = Path(path)
@@ -94,18 +107,26 @@ def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:
     return np.concatenate(fans)
 
 
-def _draw_panel(axes: Axes, panel: Panel):
-    values = panel.values.detach().cpu().numpy()
+def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]):
     low, high = panel.limits or limits_of(values, panel.colours)
     drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=panel.colours, vmin=low, vmax=high)
     if panel.outline:
-        _draw_cells(axes, panel.mesh)
+        _draw_cells(axes, panel.mesh, (0, 0, 0, 0.25), 0.25)
     if panel.streamlines is not None:
         _draw_streamlines(axes, panel.mesh, panel.streamlines.detach().cpu().numpy())
-    axes.set_title(panel.title, fontsize=10)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
     return drawn
+
+
+def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
+    from matplotlib.collections import LineCollection
+
+    _draw_cells(axes, mesh, (0.35, 0.35, 0.35, 1.0), 0.4)
+    positions, edges = mesh.points.numpy(), mesh.facets.connectivity.reshape(-1, 2)
+    for number, (name, patch) in enumerate(mesh.patches.items()):
+        lines = LineCollection(list(positions[edges[patch.facets]]), colors=f"C{number}", linewidths=2.0, label=name)
+        axes.add_collection(lines)
+    if mesh.patches:
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(mesh.patches), frameon=False, fontsize=9)
 
 
 def _surface(mesh: Mesh) -> Triangulation:
@@ -126,12 +147,12 @@ def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
     return float(values.min()), float(np.percentile(values, 99.9))
 
 
-def _draw_cells(axes: Axes, mesh: Mesh) -> None:
+def _draw_cells(axes: Axes, mesh: Mesh, colour: tuple[float, float, float, float], width: float) -> None:
     from matplotlib.collections import PolyCollection
 
     positions = mesh.points.numpy()
     corners = [positions[cell] for cell in np.split(mesh.connectivity, mesh.offsets[1:-1])]
-    axes.add_collection(PolyCollection(corners, facecolors="none", edgecolors=(0, 0, 0, 0.25), linewidths=0.25))
+    axes.add_collection(PolyCollection(corners, facecolors="none", edgecolors=colour, linewidths=width, snap=False))
 
 
 def _draw_streamlines(axes: Axes, mesh: Mesh, velocity: Float[np.ndarray, "points 2"]) -> None:
