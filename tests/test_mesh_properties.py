@@ -171,6 +171,8 @@ def test_a_union_is_its_parts_side_by_side(one, other, seed):
     np.testing.assert_array_equal(union.edges, edges)
     np.testing.assert_array_equal(union.patch("only0").points, [0, 1])
     assert len(union.patches) == 1 + len(parts)
+    assert parts[0].parts == (parts[0],)
+    assert Mesh.concatenate([union, parts[0]]).parts == (*parts, parts[0])
 
 
 @settings(few, max_examples=15)

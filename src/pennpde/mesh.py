@@ -199,7 +199,13 @@ class Mesh:
                 for mesh, point, cell, _ in parts
             ]
         )
+        together.__dict__["_joined_from"] = tuple(part for mesh in meshes for part in mesh.parts)
         return together
+
+    @property
+    def parts(self) -> tuple[Mesh, ...]:
+        """The meshes that `concatenate` put together, so that what was worked out for one of them is of use here."""
+        return self.__dict__.get("_joined_from", (self,))
 
     @property
     def space(self) -> int:

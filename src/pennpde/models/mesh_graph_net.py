@@ -7,11 +7,14 @@ and flags are inputs; prescribed values are written over at the end, as is usual
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.conditions import Case
+from pennpde.mesh import Mesh
+from pennpde.models.graphs import GraphStore, MessageGraph
 
 
 class MeshGraphNet(nn.Module):
@@ -27,19 +30,20 @@ class MeshGraphNet(nn.Module):
         self.edge_blocks = nn.ModuleList(_normalised_mlp(3 * width, width) for _ in range(blocks))
         self.point_blocks = nn.ModuleList(_normalised_mlp(2 * width, width) for _ in range(blocks))
         self.decode = _mlp(width, components, width)
+        self._graphs = GraphStore(_mesh_edges)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         parameter = next(self.parameters())
         case = case.to(parameter.dtype, parameter.device)
-        points = self.encode_points(self._point_features(case))
-        edges = torch.from_numpy(case.mesh.edges).to(parameter.device)
-        positions = case.mesh.points.to(parameter)
-        offsets = positions[edges[1]] - positions[edges[0]]
+        graph = self._graphs.of(case.mesh, parameter)
+        points = self.encode_points(self._point_features(case, graph))
+        (edges,) = graph.stretches()
+        offsets = graph.positions.index_select(0, edges.sources) - edges.to_edges(graph.positions)
         links = self.encode_edges(torch.cat([offsets, offsets.norm(dim=1, keepdim=True)], dim=1))
         for of_edges, of_points in zip(self.edge_blocks, self.point_blocks, strict=True):
-            links = links + of_edges(torch.cat([links, points[edges[0]], points[edges[1]]], dim=1))
-            received = torch.zeros_like(points).index_add(0, edges[0], links)
-            points = points + of_points(torch.cat([points, received], dim=1))
+            ends = [edges.to_edges(points), points.index_select(0, edges.sources)]
+            links = links + of_edges(torch.cat([links, *ends], dim=1))
+            points = points + of_points(torch.cat([points, edges.summed(links)], dim=1))
         change = self.decode(points)
         fields = {
             "u": case.initial["u"] + change[:, : self.space],
@@ -49,7 +53,11 @@ class MeshGraphNet(nn.Module):
             fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
         return fields
 
-    def _point_features(self, case: Case) -> Float[Tensor, "points features"]:
+    def prepare(self, case: Case) -> None:
+        """Make the graph of a case, once a mesh, before its time is taken."""
+        self._graphs.of(case.mesh, next(self.parameters()))
+
+    def _point_features(self, case: Case, graph: MessageGraph) -> Float[Tensor, "points features"]:
         like = case.initial["p"]
         parts = []
         for name in ("u", "p"):
@@ -57,8 +65,12 @@ class MeshGraphNet(nn.Module):
             parts += [case.initial[name].reshape(len(like), -1), condition.values.reshape(len(like), -1)]
             parts.append(condition.mask[:, None].to(like))
         distance = case.features["wall_distance"][:, None]
-        parts += [case.mesh.normals.to(like), *(torch.exp(-rate * distance) for rate in (0.5, 1.0, 2.0))]
+        parts += [graph.normals, *(torch.exp(-rate * distance) for rate in (0.5, 1.0, 2.0))]
         return torch.cat(parts, dim=1)
+
+
+def _mesh_edges(mesh: Mesh) -> Int[np.ndarray, "2 edges"]:
+    return mesh.edges
 
 
 def _mlp(inputs: int, outputs: int, width: int) -> nn.Sequential:
