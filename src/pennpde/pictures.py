@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
@@ -71,7 +70,8 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
             axes.set_aspect("equal")
             axes.set_axis_off()
             # Else a panel with streamlines is larger than its neighbours: Matplotlib leaves no margin around them.
-            low, high = torch.aminmax(panel.mesh.points, dim=0)
+            positions = panel.mesh.points.numpy()
+            low, high = positions.min(axis=0), positions.max(axis=0)
             margin = 0.01 * float((high - low).max())
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
