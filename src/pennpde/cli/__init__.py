@@ -1,6 +1,6 @@
 """The command `penn`: one small module a subcommand, loaded when it is called.
 
-To add the subcommand `penn bench`, write `cli/bench.py` with a function `run` and name it in `SUBCOMMANDS`::
+To add the subcommand `penn time`, write `cli/time.py` with a function `run` and name it in `SUBCOMMANDS`::
 
     from pathlib import Path
     from typing import Annotated
@@ -9,7 +9,7 @@ To add the subcommand `penn bench`, write `cli/bench.py` with a function `run` a
 
     from pennpde.cli.conventions import Output
 
-    EXAMPLES = ["penn bench plate.vtu --repeats 5"]
+    EXAMPLES = ["penn time plate.vtu --repeats 5"]
 
     def run(
         output: Output,
@@ -41,7 +41,7 @@ from typer.core import TyperGroup
 from pennpde import __version__
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = ("demo", "predict", "generate", "train", "evaluate", "report", "info", "view")
+SUBCOMMANDS = ("demo", "predict", "generate", "train", "evaluate", "report", "bench", "info", "view")
 
 
 class _Subcommands(TyperGroup):

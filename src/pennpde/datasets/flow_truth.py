@@ -35,11 +35,11 @@ class Profile:
     """Resolution of the truth.
 
     Attributes:
-        cells: per unit length.
+        cells: per unit length; may be fractional, see `ducts.Region.cells`.
         time_step: of the solver.
     """
 
-    cells: int
+    cells: float
     time_step: float
 
 
@@ -62,6 +62,7 @@ SOLVERS = {
     "U": {"solver": "smoothSolver", "smoother": "symGaussSeidel", "tolerance": 3e-6, "relTol": 0},
 }
 PISO = {"nCorrectors": 2, "nNonOrthogonalCorrectors": 1, "pRefCell": 0, "pRefValue": 0}
+ALGORITHMS = {"PISO": PISO}
 VELOCITY_CONDITIONS: dict[str, dict[str, Any]] = {
     "inlet": {"type": "fixedValue", "value": Uniform(np.array([*INLET_VELOCITY, 0.0]))},
     "wall": {"type": "noSlip"},
@@ -113,8 +114,27 @@ def solve(
         write_run(run_file, _collected(folder, mesh, facts))
 
 
-def write_case(folder: Path, shape: Duct, profile: Profile) -> None:
-    """Write an OpenFOAM case, ready for blockMesh, potentialFoam and icoFoam."""
+def write_case(
+    folder: Path,
+    shape: Duct,
+    profile: Profile,
+    *,
+    schemes: Mapping[str, Any] = SCHEMES,
+    solvers: Mapping[str, Any] = SOLVERS,
+    algorithms: Mapping[str, Mapping[str, Any]] = ALGORITHMS,
+    control: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an OpenFOAM case, ready for blockMesh, potentialFoam and icoFoam.
+
+    Args:
+        folder: is filled.
+        shape: the domain.
+        profile: the resolution.
+        schemes: `fvSchemes`; those of the truth by default, as the next two.
+        solvers: of the linear equations.
+        algorithms: the dictionaries of correctors in `fvSolution`, by OpenFOAM's name.
+        control: entries of `controlDict` that replace or join ours.
+    """
     patches = {name: ("wall" if name == "wall" else "patch", sides) for name, sides in shape.patches.items()}
     control = {
         "application": "icoFoam",
@@ -128,8 +148,9 @@ def write_case(folder: Path, shape: Duct, profile: Profile) -> None:
         "writeFormat": "binary",
         "timePrecision": 8,
         "runTimeModifiable": False,
+        **(control or {}),
     }
-    solution = {"solvers": SOLVERS, "PISO": PISO, "potentialFlow": {"nNonOrthogonalCorrectors": 20}}
+    solution = {"solvers": solvers, **algorithms, "potentialFlow": {"nNonOrthogonalCorrectors": 20}}
     velocity = {
         "dimensions": openfoam.VELOCITY,
         "internalField": Uniform(np.zeros(3)),
@@ -140,7 +161,7 @@ def write_case(folder: Path, shape: Duct, profile: Profile) -> None:
     files = {
         "system/blockMeshDict": openfoam.block_mesh_dictionary(shape.blocks(profile.cells), patches, thickness=0.1),
         "system/controlDict": text("controlDict", control),
-        "system/fvSchemes": text("fvSchemes", SCHEMES),
+        "system/fvSchemes": text("fvSchemes", schemes),
         "system/fvSolution": text("fvSolution", solution),
         "constant/transportProperties": text("transportProperties", {"nu": (openfoam.VISCOSITY, VISCOSITY)}),
         "0/U": text("U", velocity, "volVectorField"),
@@ -154,6 +175,11 @@ def write_case(folder: Path, shape: Duct, profile: Profile) -> None:
 def initialise(folder: Path, installation: openfoam.Installation) -> openfoam.PolyMesh:
     """Make the mesh, and the potential flow as initial velocity, with the flux that belongs to it."""
     openfoam.run(folder, "blockMesh", installation=installation)
+    return start_from_potential_flow(folder, installation)
+
+
+def start_from_potential_flow(folder: Path, installation: openfoam.Installation) -> openfoam.PolyMesh:
+    """The same in a folder that has its mesh already."""
     openfoam.run(folder, "potentialFoam", "-writephi", installation=installation)
     mesh = openfoam.PolyMesh.read(folder)
     velocity = mesh.cell_velocity(_face_flux(folder / "0" / "phi", mesh))

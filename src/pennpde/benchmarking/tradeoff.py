@@ -1,0 +1,271 @@
+"""Networks and OpenFOAM beside each other: error against seconds on one core, and who beats whom.
+
+Networks are timed as OpenFOAM is: one case after the other, one thread. What comes before, for a network the distances,
+the potential flow and the operators, for OpenFOAM the mesh and the potential flow, is measured and stated apart. A
+network's time is that of the forward call, in a process that has loaded it; OpenFOAM's that of its whole process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from pennpde import __version__
+from pennpde.benchmarking.machine import load, machine
+from pennpde.benchmarking.sweep import TestSet, over_cases, plain, summarised_errors
+from pennpde.checkpoints import config_of, load_pretrained
+from pennpde.conditions import Case
+from pennpde.datasets.flow import flow_case
+from pennpde.datasets.rigid_motion import moved
+from pennpde.metrics import domain_errors
+
+KIND = "speed-accuracy trade-off"
+RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"
+PRECISION = torch.float32
+REPEATS = 5
+
+
+# Measuring
+
+
+def compare(
+    test_set: TestSet,
+    models: Sequence[str],
+    openfoam: Mapping[str, Any],
+    *,
+    repeats: int = REPEATS,
+    about: Mapping[str, Any] | None = None,
+    watch: Callable[[Sequence[Case], str], Iterable[Case]] | None = None,
+) -> dict[str, Any]:
+    """Measure networks on the cases of a sweep of OpenFOAM, as they are and each moved rigidly, and put both together.
+
+    Args:
+        test_set: the cases, those of the sweep.
+        models: names of networks that come with the package, or folders.
+        openfoam: the record of the sweep.
+        repeats: forward calls a case; their median counts.
+        about: goes into the record as it is.
+        watch: wraps the cases, with a word on what is done, for a progress bar.
+    """
+    _check_same_truth(test_set, openfoam)
+    loaded = {model: load_pretrained(model, dtype=PRECISION) for model in models}
+    show = watch or (lambda cases, _: cases)
+    begin = load()
+    with _one_thread(), torch.no_grad():
+        preparation = {case.name: _preparation(case) for case in show(test_set.cases, "preparing")}
+        networks = []
+        for model, network in loaded.items():
+            for transformed in (False, True):
+                cases = moved(test_set.cases) if transformed else list(test_set.cases)
+                words = f"{model}, moved" if transformed else model
+                records = [_timed(network, case, repeats) for case in show(_warm(network, cases), words)]
+                networks.append(_row(model, network, transformed, records))
+    return {
+        "kind": KIND,
+        "version": __version__,
+        **(about or {}),
+        "machine": machine(),
+        "load": begin,
+        "threads": 1,
+        "precision": str(PRECISION).removeprefix("torch."),
+        "repeats": repeats,
+        "torch": torch.__version__,
+        "cases": test_set.hashes,
+        "preparation": preparation,
+        "networks": networks,
+        "openfoam": {name: value for name, value in openfoam.items() if name != "kind"},
+    }
+
+
+def _check_same_truth(test_set: TestSet, openfoam: Mapping[str, Any]) -> None:
+    for name, found in test_set.hashes.items():
+        if openfoam["cases"].get(name) != found:
+            raise ValueError(
+                f"The sweep of OpenFOAM was measured against another truth than the dataset has, see {name!r}. Run "
+                "`penn bench openfoam` on this dataset, or give the dataset that the sweep was made with."
+            )
+
+
+def _preparation(case: Case) -> dict[str, float]:
+    """Seconds from a mesh to all that a network takes, on a mesh that has worked out nothing yet."""
+    bare = replace(case.mesh)
+    begin = time.perf_counter()
+    problem = flow_case(bare, case.name)
+    ready = time.perf_counter()
+    _ = problem.to(PRECISION).operators
+    return {"problem": ready - begin, "operators": time.perf_counter() - ready}
+
+
+def _warm(network: nn.Module, cases: Sequence[Case]) -> Sequence[Case]:
+    """The first call of all pays for memory and kernels, which no case should be charged with."""
+    network(replace(cases[0]).to(PRECISION))
+    return cases
+
+
+def _timed(network: nn.Module, case: Case, repeats: int) -> dict[str, Any]:
+    # A copy, whose operators go with it; those of all cases would fill the memory.
+    prepared = replace(case).to(PRECISION)
+    seconds, worked, fields = [], [], {}
+    # The first call is apart: a network with a graph of its own makes it then.
+    for _ in range(repeats + 1):
+        begin, begin_cpu = time.perf_counter(), time.process_time()
+        fields = network(prepared)
+        seconds.append(time.perf_counter() - begin)
+        worked.append(time.process_time() - begin_cpu)
+    found = {name: values.double() for name, values in fields.items()}
+    times = {"solve": seconds[1:], "solve_cpu": worked[1:], "first_call": seconds[:1]}
+    times = {name: round(statistics.median(values), 6) for name, values in times.items()}
+    if not all(bool(values.isfinite().all()) for values in found.values()):
+        return {"case": case.name, "outcome": "diverged", "seconds": times}
+    errors = {name: plain(estimate) for name, estimate in domain_errors(found, case).items()}
+    return {"case": case.name, "outcome": "finished", "errors": errors, "seconds": times}
+
+
+def _row(model: str, network: nn.Module, transformed: bool, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    config = config_of(network)
+    finished = [record for record in records if record["outcome"] == "finished"]
+    return {
+        "model": model,
+        "title": (config.title if config else "") or model,
+        "weights_sha256": config.weights_sha256 if config else "",
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "transformed": transformed,
+        "diverged": [record["case"] for record in records if record["outcome"] == "diverged"],
+        "errors": summarised_errors([record["errors"] for record in finished]) if finished else None,
+        "seconds": over_cases([record["seconds"]["solve"] for record in records]),
+        "records": list(records),
+    }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# Judging
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A network or a setting of OpenFOAM, case by case.
+
+    Attributes:
+        name: as tables and figures call it.
+        is_network: or a setting of OpenFOAM.
+        transformed: whether the cases were moved rigidly.
+        errors: by case, those of u and p.
+        seconds: by case, of the forward call or of the solver.
+        preparation: by case, of what has to be done before.
+        diverged: cases without a result.
+        row: of the record.
+    """
+
+    name: str
+    is_network: bool
+    transformed: bool
+    errors: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    seconds: Mapping[str, float]
+    preparation: Mapping[str, float]
+    diverged: tuple[str, ...]
+    row: Mapping[str, Any]
+
+    @property
+    def cases(self) -> list[str]:
+        return list(self.errors)
+
+    def total(self, cases: Sequence[str]) -> float:
+        """Mean squared error of u and p together, over all points of some cases."""
+        return summarised_errors([self.errors[case] for case in cases])["total"]["mse"]
+
+    def time(self, cases: Sequence[str], prepared: bool = True) -> float:
+        """Mean seconds a case; with what comes before, where it is not prepared."""
+        return statistics.fmean(self.seconds[case] + (0.0 if prepared else self.preparation[case]) for case in cases)
+
+
+def contenders(record: Mapping[str, Any]) -> list[Contender]:
+    """Networks first, then OpenFOAM; settings that diverged everywhere have no cases."""
+    found = []
+    titles = [row["title"] for row in record["networks"] if not row["transformed"]]
+    for row in record["networks"]:
+        # Seeds of one row of an experiment have the same title.
+        title = row["title"] if titles.count(row["title"]) == 1 else f"{row['title']} ({row['model']})"
+        records = {each["case"]: each for each in row["records"] if each["outcome"] == "finished"}
+        before = {
+            name: sum(record["preparation"][name].values())
+            + max(0.0, each["seconds"]["first_call"] - each["seconds"]["solve"])
+            for name, each in records.items()
+        }
+        errors = {name: each["errors"] for name, each in records.items()}
+        seconds = {name: each["seconds"]["solve"] for name, each in records.items()}
+        found.append(Contender(title, True, row["transformed"], errors, seconds, before, tuple(row["diverged"]), row))
+    for row in record["openfoam"]["rows"]:
+        ended = {each["case"]: each for each in row["records"] if each["outcome"] == "finished"}
+        errors = {name: each["errors"] for name, each in ended.items()}
+        seconds = {name: each["seconds"]["solve"] for name, each in ended.items()}
+        before = {name: each["seconds"]["mesh"] + each["seconds"]["potential_flow"] for name, each in ended.items()}
+        found.append(Contender(row["setting"], False, False, errors, seconds, before, tuple(row["diverged"]), row))
+    return found
+
+
+@dataclass(frozen=True)
+class Defeat:
+    """One contender is both faster and more accurate than another, on the cases that both have.
+
+    Attributes:
+        cases: how many these are.
+        diverged: in how many further cases the winner has no result at all.
+        totals: errors of loser and winner.
+        seconds: of loser and winner.
+        prepared: whether the time leaves out what comes before.
+    """
+
+    loser: Contender
+    winner: Contender
+    cases: int
+    diverged: int
+    totals: tuple[float, float]
+    seconds: tuple[float, float]
+    prepared: bool
+
+
+def defeat(loser: Contender, winner: Contender, prepared: bool = True) -> Defeat | None:
+    """How a contender is beaten by another; None where it is not."""
+    common = [case for case in loser.cases if case in winner.errors]
+    if not common:
+        return None
+    totals = loser.total(common), winner.total(common)
+    seconds = loser.time(common, prepared), winner.time(common, prepared)
+    if not (totals[1] < totals[0] and seconds[1] < seconds[0]):
+        return None
+    return Defeat(loser, winner, len(common), len(winner.diverged), totals, seconds, prepared)
+
+
+def losses(record: Mapping[str, Any], prepared: bool = True) -> list[Defeat]:
+    """Every network that a setting of OpenFOAM beats in both, by each of them, the most accurate first."""
+    found = contenders(record)
+    solvers = [each for each in found if not each.is_network]
+    beaten = []
+    for network in found:
+        if network.is_network:
+            defeats = [defeat(network, solver, prepared) for solver in solvers]
+            beaten += sorted((each for each in defeats if each is not None), key=lambda each: each.totals[1])
+    return beaten
+
+
+def front(found: Sequence[Contender]) -> list[Contender]:
+    """Those whom none of the others beats, the fastest first. Whoever diverged in some case cannot be relied on."""
+    fit = [each for each in found if each.cases and not each.diverged]
+    kept = [each for each in fit if not any(defeat(each, other) for other in fit if other is not each)]
+    return sorted(kept, key=lambda each: each.time(each.cases))

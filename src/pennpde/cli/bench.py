@@ -1,0 +1,209 @@
+"""`penn bench`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pennpde.cli.conventions import Output
+
+EXAMPLES = [
+    "penn bench openfoam --data data/flow --out bench",
+    "penn bench openfoam --data data/flow --out bench --settings tuned,gamg-smooth-45-0.02@3 --limit 5",
+    "penn bench tradeoff --data data/flow --models flow,runs/mp_pde --openfoam bench/openfoam_sweep.json --out bench",
+    "penn bench tradeoff --from bench/tradeoff.json --out bench",
+]
+
+
+def run(
+    output: Output,
+    what: Annotated[Literal["openfoam", "tradeoff"], typer.Argument(help="What to measure.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for record, table and figure.", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the flow dataset, whose test cases are solved.", show_default=False)
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="openfoam: where each run's result is kept and used again.", show_default="OUT/runs"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="openfoam: settings FAMILY-CELLS-STEP[@CASES], or the groups default, paper, tuned.",
+            show_default="default",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="openfoam: this case alone; may be given again.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="openfoam: at most so many test cases.", show_default=False)
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL,...",
+            help="tradeoff: networks that come with penn, or folders; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    openfoam: Annotated[
+        Path | None, typer.Option(help="tradeoff: the record of `penn bench openfoam`.", show_default=False)
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="tradeoff: forward calls a case; the median counts.", show_default="5")
+    ] = None,
+    stored: Annotated[
+        Path | None,
+        typer.Option("--from", help="tradeoff: redraw table and figure of this record.", show_default=False),
+    ] = None,
+) -> dict[str, Any]:
+    """Compare networks with OpenFOAM: error against seconds on one core.
+
+    `openfoam` solves the test cases of the flow dataset in many settings; a second start makes what is missing, and a
+    run that diverges is recorded as such. `tradeoff` measures networks on the same cases and puts both together. Leave
+    the machine to it: others who compute at the same time spoil the times.
+    """
+    mine = {"--runs": runs, "--settings": settings, "--only": only, "--limit": limit}
+    theirs = {"--models": models, "--openfoam": openfoam, "--repeats": repeats, "--from": stored}
+    _refuse(what, "tradeoff" if what == "openfoam" else "openfoam", theirs if what == "openfoam" else mine)
+    if what == "openfoam":
+        return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
+    if stored is not None:
+        given = {"--data": data, "--models": models, "--openfoam": openfoam, "--repeats": repeats}
+        if unused := [name for name, value in given.items() if value]:
+            raise typer.BadParameter(f"{unused[0]} has no effect with --from, which measures nothing.")
+        return _redraw(output, stored, out)
+    names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
+    if not names:
+        raise typer.BadParameter("tradeoff needs --models, such as --models flow; or --from a record.")
+    return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, repeats)
+
+
+def _needed(path: Path | None, option: str) -> Path:
+    if path is None:
+        raise typer.BadParameter(f"{option} is missing.")
+    return path
+
+
+def _refuse(what: str, owner: str, options: Mapping[str, Any]) -> None:
+    """An option that would have no effect is a mistake."""
+    if given := [name for name, value in options.items() if value]:
+        raise typer.BadParameter(f"{given[0]} belongs to {owner}, not to {what}.")
+
+
+def _sweep(
+    output: Output,
+    data: Path,
+    out: Path,
+    runs: Path,
+    settings: Sequence[str],
+    only: Sequence[str],
+    limit: int | None,
+) -> dict[str, Any]:
+    from pennpde.benchmarking import sweep as sweeping
+    from pennpde.benchmarking.presentation import DISTURBED, disturbance
+    from pennpde.benchmarking.settings import read
+    from pennpde.openfoam import find_installation
+
+    plan = read(settings)
+    test_set = sweeping.TestSet.read(data, only, limit)
+    if test_set.seen:
+        output.warn(f"{', '.join(sorted(test_set.seen))} is no test case: a network may have been trained on it.")
+    programs = dict.fromkeys(each.setting.program for each in plan)
+    installation = find_installation(("blockMesh", "potentialFoam", *programs))
+    record = sweeping.sweep(
+        test_set,
+        plan,
+        runs,
+        measure=lambda case, setting: sweeping.measure(case, setting, installation),
+        solver=f"OpenFOAM {installation.version}",
+        about={"dataset": _dataset(data)},
+        watch=lambda left: output.progress(left, "solving", total=len(left)),
+    )
+    path = out / sweeping.RECORD
+    sweeping.write_record(path, record)
+    output.say(
+        f"{record['runs']['all']} runs of {record['solver']} in {len(plan)} settings, {record['runs']['diverged']} "
+        f"diverged; {record['seconds'] / 60:.1f} minutes of one core. Total error, seconds a case:",
+        *map(_line, record["rows"]),
+        f"Record: {path}",
+    )
+    if (busy := disturbance(record["rows"])) > DISTURBED:
+        output.warn(
+            f"the machine was busy: OpenFOAM took {busy:.2g} times as long as its processor worked. For times that "
+            f"count, remove {runs} and start again on an idle machine."
+        )
+    return record
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    cases = f"{row['cases']} cases"
+    diverged = f", {len(row['diverged'])} diverged" if row["diverged"] else ""
+    if row["errors"] is None:
+        return f"  {row['setting']:28} diverged   {cases}"
+    total, seconds = row["errors"]["total"], row["seconds"]
+    return (
+        f"  {row['setting']:28} {total['mse']:.2e} ± {total['spread']:.0e}   {seconds['solve']['mean']:8.2f} s (cpu "
+        f"{seconds['solve_cpu']['mean']:.2f} s)   {cases}{diverged}"
+    )
+
+
+def _trade(
+    output: Output, data: Path, models: Sequence[str], sweep: Path, out: Path, repeats: int | None
+) -> dict[str, Any]:
+    from pennpde.benchmarking import sweep as sweeping
+    from pennpde.benchmarking import tradeoff
+
+    solved = sweeping.read_record(sweep, sweeping.KIND, "penn bench openfoam")
+    test_set = sweeping.TestSet.read(data, tuple(solved["cases"]))
+    record = tradeoff.compare(
+        test_set,
+        models,
+        solved,
+        repeats=repeats or tradeoff.REPEATS,
+        about={"dataset": _dataset(data)},
+        watch=lambda cases, words: output.progress(cases, words, total=len(cases)),
+    )
+    sweeping.write_record(out / tradeoff.RECORD, record)
+    return _show(output, record, out, [out / tradeoff.RECORD])
+
+
+def _redraw(output: Output, stored: Path, out: Path) -> dict[str, Any]:
+    from pennpde.benchmarking import sweep as sweeping
+    from pennpde.benchmarking import tradeoff
+
+    return _show(output, sweeping.read_record(stored, tradeoff.KIND, "penn bench tradeoff"), out, [])
+
+
+def _show(output: Output, record: Mapping[str, Any], out: Path, written: list[Path]) -> dict[str, Any]:
+    from pennpde.benchmarking import presentation, tradeoff
+
+    text = presentation.markdown(record)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / tradeoff.TABLE).write_text(text, encoding="utf-8")
+    presentation.draw(record, out / tradeoff.FIGURE)
+    written = [*written, out / tradeoff.TABLE, out / tradeoff.FIGURE]
+    output.say(text, *(f"Written: {path}" for path in written))
+    lost = [
+        {
+            "network": each.loser.name,
+            "transformed": each.loser.transformed,
+            "setting": each.winner.name,
+            "with_preparation": not each.prepared,
+            "total": list(each.totals),
+            "seconds": list(each.seconds),
+            "cases": each.cases,
+        }
+        for prepared in (True, False)
+        for each in tradeoff.losses(record, prepared)
+    ]
+    return {"written": written, "losses": lost, "markdown": text}
+
+
+def _dataset(folder: Path) -> dict[str, Any]:
+    from pennpde.experiments import dataset_hash
+
+    return {"kind": "flow", "hash": dataset_hash(folder), "folder": str(folder)}
