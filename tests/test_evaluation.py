@@ -1,6 +1,7 @@
 """Evaluation: errors as the paper defines them, on any function of a case, timed and pooled."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -104,6 +105,23 @@ def test_a_rigid_motion_leaves_the_errors_of_an_equivariant_network_to_five_digi
     )
     assert moved == pytest.approx(straight, rel=1e-5)
     assert moved != straight
+
+
+def test_what_a_network_prepares_once_a_mesh_is_no_part_of_its_time():
+    class WithGraphs(nn.Module):
+        prepared = 0
+
+        def prepare(self, case):
+            time.sleep(0.2)
+            self.prepared += 1
+
+        def forward(self, case):
+            return {"T": case.targets["T"]}
+
+    model = WithGraphs()
+    records = evaluate(model, CASES[:2], repeats=3).records
+    assert model.prepared == 2
+    assert all(record.seconds < 0.2 <= record.preparation for record in records)
 
 
 def test_a_record_is_timed_and_says_on_what(monkeypatch):

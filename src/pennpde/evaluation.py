@@ -2,7 +2,7 @@
 
 Errors are those of the paper's tables (`metrics`): physical units, pooled over all points of all cases, vectors over
 three components, with the standard error of the mean. Time is that of the forward call alone, as the paper's; what has
-to be done once for each mesh, assembling operators, is stated apart.
+to be done once for each mesh, assembling operators and a network's own `prepare(case)`, is stated apart.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CaseRecord:
     seconds: float
     """Of one forward call."""
     preparation: float
-    """Seconds for operators and a transfer to the device, once a mesh."""
+    """Seconds for operators, graphs and a transfer to the device, once a mesh."""
     domain: Mapping[str, Estimate]
     """By target, the squared error over the points."""
     dirichlet: Mapping[str, Estimate]
@@ -196,6 +196,8 @@ def _measure(
     begin = time.perf_counter()
     prepared = replace(case).to(dtype, device)  # a copy: the operators of a whole test set would fill the memory
     _ = prepared.operators
+    if prepare := getattr(model, "prepare", None):
+        prepare(prepared)  # graphs of its own
     _wait(device)
     preparation = time.perf_counter() - begin
     seconds, fields = [], {}

@@ -33,7 +33,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -44,10 +44,14 @@ from pennpde.conditions import Case
 from pennpde.models import registry
 from pennpde.network import PENN
 from pennpde.training import Settings, TrainingResult, fit
+from pennpde.training.batches import Loss
 from pennpde.training.course import Course
 
 RECORD = "training.json"
 KIND = "training"
+
+LossName = Literal["squared error", "pushforward"]
+"""What a row may make small: the scaled squared error of what the network predicts, or MP-PDE's loss on all frames."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,18 @@ class Experiment:
     """The row of the paper's tables to compare with, a key of `paper_numbers.json`."""
     note: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    loss: LossName = "squared error"
     training: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if self.loss not in get_args(LossName):
+            known = " or ".join(map(repr, get_args(LossName)))
+            raise ValueError(f"The row {self.row!r} has the loss {self.loss!r}; it may be {known}.")
+
+    @property
+    def needs_frames(self) -> bool:
+        """Whether it learns from the whole run rather than from its end."""
+        return self.loss == "pushforward"
 
     def build(self) -> nn.Module:
         """The untrained network of the row's seed."""
@@ -121,7 +136,8 @@ def run(
 
     Args:
         experiment: The row.
-        data: Folder of the dataset, or its cases by split ("train", "validation").
+        data: Folder of the dataset, or its cases by split ("train", "validation"). Of a dataset with frames the
+            validation cases, and those for training but for the loss "pushforward", take the last.
         out: Where network, state, log and record go.
         resume: Continue what the folder holds; where it holds nothing, begin.
         pause_after: Minutes, reading of the data included, after which this call saves its state and returns.
@@ -140,6 +156,9 @@ def run(
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
         model(train[0])
+    if prepare := getattr(model, "prepare", None):
+        for case in (*train, *validation):  # now, as the time of steps and tests is budgeted
+            prepare(case)
 
     def config(best: Course, more: Mapping[str, Any]) -> checkpoints.Config:
         return checkpoints.Config(
@@ -169,6 +188,7 @@ def run(
         resume=resume,
         pause_after=pause_after,
         device=device,
+        loss=_loss(experiment.loss),
         progress=progress,
         on_improvement=keep,
     )
@@ -204,7 +224,18 @@ def _experiment(name: str, common: Mapping[str, Any], row: Mapping[str, Any], pa
         settings = Settings(**training)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{where} training: {error}") from error
-    return Experiment(row=name, training=settings, **merged)
+    try:
+        return Experiment(row=name, training=settings, **merged)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _loss(name: LossName) -> Loss | None:
+    if name == "squared error":
+        return None  # the one that `fit` takes by itself
+    from pennpde.models.mp_pde import pushforward
+
+    return pushforward
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: set[str], where: str) -> None:
@@ -227,7 +258,15 @@ def _cases(
                 f"The row {experiment.row!r} trains on a dataset {experiment.dataset!r}, but {data} is one of "
                 f"{manifest.dataset!r}."
             )
-        splits = {split: storage.read(data, split) for split in ("train", "validation")}
+        if experiment.needs_frames and not manifest.has_frames:
+            raise ValueError(
+                f"The row {experiment.row!r} learns from all frames of the flow, but {data} has the last alone; "
+                "`penn generate flow --frames` makes a dataset with frames."
+            )
+        splits = {
+            "train": storage.read(data, "train", frames=experiment.needs_frames),
+            "validation": storage.read(data, "validation", frames=False),
+        }
         facts = {"kind": manifest.dataset, "hash": dataset_hash(data)}
     return splits, facts | {split: len(cases) for split, cases in splits.items()}
 
@@ -255,6 +294,7 @@ def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str
         "dataset": dict(dataset),
         "network": experiment.network,
         "arguments": dict(experiment.arguments),
+        "loss": experiment.loss,
         "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
         "settings": asdict(experiment.training),
         "scales": dict(result.scales),

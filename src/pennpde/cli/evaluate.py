@@ -46,7 +46,7 @@ def run(
     config = config_of(network)
     assert config is not None
     manifest = storage.read_manifest(dataset)
-    cases = storage.read(dataset, split)[:limit]
+    cases = storage.read(dataset, split, frames=False)[:limit]
     about = {
         "model": model,
         "row": config.row,

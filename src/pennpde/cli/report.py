@@ -58,7 +58,7 @@ def _draw(record: dict[str, Any], data: Path | None, names: list[str] | None, fo
 
     network = load_pretrained(record["model"])
     place = data or Path(record["dataset"]["folder"])
-    cases = {each.name: each for each in storage.read(place, record["split"])}
+    cases = {each.name: each for each in storage.read(place, record["split"], frames=False)}
     target = next(iter(record["pooled"]["domain"]))
     ordered = sorted(record["records"], key=lambda each: each[target])
     chosen = names or [ordered[len(ordered) // 2]["name"]]

@@ -67,6 +67,11 @@ class Manifest:
     failed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def has_frames(self) -> bool:
+        """Whether targets hold a whole run from its start on, rather than what networks predict."""
+        return bool(self.settings.get("frames"))
+
     def names(self, split: str | None = None) -> list[str]:
         """The cases of a split that are there, or all of them."""
         if split is None:
@@ -80,14 +85,23 @@ class Manifest:
         return replace(self, cases={**self.cases, name: entry}, failed=failed)
 
 
-def read(folder: Path | str, split: str | None = None) -> list[Case]:
+def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -> list[Case]:
     """The cases of a dataset, each checked against its hash. Needs h5py alone, no VTK.
 
     Args:
         folder: of the dataset.
         split: such as "train"; all cases by default.
+        frames: whether the targets of a dataset that `penn generate flow --frames` made keep all times of the run.
+            Otherwise they are at the last of them alone, which is what networks predict.
     """
-    return [case_file.case for case_file in read_files(folder, split)]
+    cases = (case_file.case for case_file in read_files(folder, split))
+    if frames or not read_manifest(folder).has_frames:
+        return list(cases)
+    return [_at_the_end(case) for case in cases]
+
+
+def _at_the_end(case: Case) -> Case:
+    return replace(case, targets={name: frames[..., -1].clone() for name, frames in case.targets.items()})
 
 
 def read_files(folder: Path | str, split: str | None = None) -> Iterator[case_files.CaseFile]:

@@ -69,6 +69,15 @@ class MessageGraph:
             ),
         )
 
+    def to(self, like: Tensor) -> MessageGraph:
+        return MessageGraph(
+            self.positions.to(like),
+            self.normals.to(like),
+            self.degrees.to(like.device),
+            self.sources.to(like.device),
+            self.first_edges,
+        )
+
     @property
     def number_of_edges(self) -> int:
         return len(self.sources)
@@ -135,11 +144,13 @@ class GraphStore:
 
     def _of_one(self, mesh: Mesh, like: Tensor) -> MessageGraph:
         kept = self._kept.get(mesh)
-        if kept is None or (kept.positions.dtype, kept.positions.device) != (like.dtype, like.device):
-            # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
-            with torch.inference_mode(mode=False):
-                self._kept[mesh] = kept = MessageGraph.of(mesh, self.edges_of(mesh), like)
-        return kept
+        if kept is not None and (kept.positions.dtype, kept.positions.device) == (like.dtype, like.device):
+            return kept
+        # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
+        with torch.inference_mode(mode=False):
+            made = MessageGraph.of(mesh, self.edges_of(mesh), like) if kept is None else kept.to(like)
+        self._kept[mesh] = made
+        return made
 
     def __deepcopy__(self, _: dict[int, Any]) -> GraphStore:
         return GraphStore(self.edges_of)
