@@ -21,6 +21,7 @@ from pennpde.training import Settings, fit, steps
 from pennpde.training.batches import Blocks, Order, Stacked, scaled_squared_error
 from pennpde.training.course import Course, TrainingDivergedError
 from pennpde.training.journal import read as read_log
+from pennpde.training.optimizers import Soap
 
 EIGHT = [heated_plate(diffusivity=0.1 * k, cells=(4, 4), targets=True) for k in range(1, 9)]
 TRAIN, VALIDATION = EIGHT[:6], EIGHT[6:]
@@ -80,8 +81,10 @@ def assert_same_bits(one, other):
 # Learning
 
 
-def test_any_module_that_maps_a_case_to_fields_trains():
-    result = fit(network(), TRAIN, VALIDATION, learning_rate=1e-2, batch_size=2, epochs=60, test_every=5)
+@pytest.mark.parametrize("optimizer", ["adam", "soap"])
+def test_any_module_that_maps_a_case_to_fields_trains(optimizer):
+    options = {"learning_rate": 1e-2, "batch_size": 2, "epochs": 60, "test_every": 5, "optimizer": optimizer}
+    result = fit(network(), TRAIN, VALIDATION, **options)
     first, last = result.history[0], result.history[-1]
     assert last["loss"] < 0.05 * first["loss"]
     assert result.best < 0.1 * first["validation"]
@@ -170,11 +173,31 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_numbers
     assert_same_bits(*models)
 
 
+def test_soap_turns_into_the_eigenvectors_of_the_gradients():
+    generator = torch.Generator().manual_seed(0)
+    turn = torch.linalg.qr(torch.randn(5, 5, generator=generator, dtype=torch.float64))[0]
+    matrix = nn.Parameter(torch.zeros(5, 3, dtype=torch.float64))
+    gradient = steps._one_gradient([matrix])
+    soap = Soap([matrix], gradient, (0.9, 0.99), memory=0.99)
+    for _ in range(400):
+        noise = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+        gradient.copy_((turn @ (torch.tensor([16.0, 8.0, 4.0, 2.0, 1.0])[:, None] * noise)).flatten())
+        soap.step(0.0)
+        soap.refresh()
+    seen = soap.left_vectors[0].T @ soap.left[0] @ soap.left_vectors[0]
+    rest = seen - seen.diagonal().diag()
+    assert rest.abs().max() < 1e-2 * seen.diagonal().max()
+    torch.testing.assert_close(soap.left_vectors[0].T @ soap.left_vectors[0], torch.eye(5, dtype=torch.float64))
+    soap.reset()
+    assert torch.equal(soap.left_vectors[0], torch.eye(5, dtype=torch.float64))
+
+
 # Going on
 
 
-def test_a_continued_training_has_the_bits_of_one_without_a_break(tmp_path):
-    options = {"batch_size": 2, "test_every": 1, "learning_rate": 1e-2, "check_every": 4}
+@pytest.mark.parametrize("optimizer", ["adam", "soap"])
+def test_a_continued_training_has_the_bits_of_one_without_a_break(optimizer, tmp_path):
+    options = {"batch_size": 2, "test_every": 1, "learning_rate": 1e-2, "check_every": 4, "optimizer": optimizer}
     whole = network(dropout=0.3)
     fit(whole, TRAIN, VALIDATION, steps=23, folder=tmp_path / "whole", **options)
     parts = network(dropout=0.3)
@@ -424,6 +447,7 @@ def test_a_budget_in_minutes_is_kept():
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
         ({"batch_size": 2.5}, "batch_size is 2.5"),
         ({"schedule": "linear"}, "'linear'"),
+        ({"optimizer": "sgd"}, 'optimizer is \'sgd\'; it may be "adam" or "soap"'),
         ({"schedule": "cosine"}, "give epochs, steps or minutes"),
         ({"rate_factor": 1.5}, "rate_factor is 1.5"),
         ({"scales": {"T": 0.0}}, r"scales\['T'\] is 0.0"),

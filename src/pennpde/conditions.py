@@ -47,6 +47,8 @@ class Neumann:
     mask: Bool[Tensor, " points"]
     normals: Float[Tensor, "points space"]
     normal_derivative: Float[Tensor, "points *axes"]
+    is_homogeneous: bool = False
+    """Known to be zero everywhere: to find out would wait for a GPU."""
 
 
 @dataclass(frozen=True, eq=False)

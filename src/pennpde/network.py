@@ -79,6 +79,8 @@ class Equation(nn.Module):
     """
 
     unknowns: ClassVar[Mapping[str, int]]
+    laplacian_damping: float = 0.0
+    """How much `Operators.composed` is to add against modes that alternate from point to point."""
 
     def prepare(self, case: EncodedCase) -> Any:  # noqa: ARG002
         """What stays the same during a solve, such as encoded geometry; it comes back as `case.constants`."""
@@ -214,7 +216,10 @@ class PENN(nn.Module):
     def _encode_neumann(self, case: Case) -> dict[str, Tensor]:
         encoded = {}
         for name in self.equation.unknowns:
-            values, encoder = case.neumann[name].normal_derivative, self._encoder(name)
+            condition, encoder = case.neumann[name], self._encoder(name)
+            if condition.is_homogeneous:
+                continue
+            values = condition.normal_derivative
             # To ask whether all are zero would wait for a GPU and cut a compiled graph: encoding zeros costs less.
             unasked = encoder.is_linear and (values.is_cuda or torch.compiler.is_compiling())
             if not unasked and not bool(values.any()):

@@ -66,6 +66,10 @@ class Operators:
     """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
     composed_laplacian: SparseMatrix | None = None
     """divergence x gradient as one matrix, where `composed()` made it."""
+    composed_lift: SparseMatrix | None = None
+    """What prescribed normal derivatives add to that Laplacian."""
+    composed_damping: float = 0.0
+    """The damping that is in it."""
 
     @classmethod
     def on(
@@ -262,10 +266,15 @@ class Operators:
         normal_derivative: Float[Tensor, "points *axes"] | None = None,
     ) -> Float[Tensor, "points *axes"]:
         """div(grad(field)): of each component, for a field of any rank."""
-        if self.composed_laplacian is None or normal_derivative is not None:
+        if self.composed_laplacian is None:
             return self.div(self.grad(field, normal_derivative))
         self._check(field)
-        return (self.composed_laplacian @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
+        laplacian = self.composed_laplacian @ field.reshape(self.number_of_points, -1)
+        if normal_derivative is not None:
+            if self.composed_lift is None:
+                raise ValueError("These operators were composed for cases whose normal derivatives are all zero.")
+            laplacian = laplacian + self.composed_lift @ normal_derivative.reshape(self.number_of_points, -1)
+        return laplacian.reshape(field.shape)
 
     def hessian(
         self,
@@ -280,18 +289,76 @@ class Operators:
         self._check(field)
         return (self.smoothing @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
 
-    def composed(self) -> Operators:
+    def composed(self, damping: float = 0.0) -> Operators:
         """The same operators with the Laplacian multiplied out.
 
         In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
         162. It pays where a Laplacian is taken alone and often, as in a Poisson loop. Gradients no longer reach the
         positions of points through it.
+
+        Args:
+            damping: div(grad) hardly sees what alternates from point to point, and with Neumann sides may even feed it;
+                a damping of 0.25 to 1 makes such modes decay, as they do under the real Laplacian. It is zero on linear
+                fields and costs nothing: the entries are there already.
         """
         if self.composed_laplacian is not None:
+            if damping != self.composed_damping:
+                raise ValueError(
+                    f"These operators were composed with a damping of {self.composed_damping:g}, asked for is "
+                    f"{damping:g}: where cases are stacked, CaseStack.of takes laplacian_damping."
+                )
             return self
-        product = self.divergence.to_scipy() @ self.gradient.to_scipy()
-        laplacian = SparseMatrix.from_scipy(product).to(self.dtype, self.gradient.values.device)
-        return replace(self, composed_laplacian=laplacian)
+        import scipy.sparse
+
+        number, space = self.number_of_points, self.space
+        gradient, of_gradient = self.gradient.to_scipy(), self.divergence.to_scipy()
+        laplacian = of_gradient @ gradient
+        if damping:
+            differences, explained = self._roughness()
+            laplacian = laplacian + damping * (differences - explained @ gradient)
+            of_gradient = of_gradient - damping * explained
+        lift = self.neumann_lift.double().cpu().numpy().ravel()
+        every = np.arange(number * space)
+        lifted = scipy.sparse.csr_matrix((lift, (every, every // space)), shape=(number * space, number))
+        matrices = (
+            SparseMatrix.from_scipy(scipy.sparse.csr_matrix(matrix)).to(self.dtype, self.gradient.values.device)
+            for matrix in (laplacian, of_gradient @ lifted)
+        )
+        return replace(self, composed_laplacian=next(matrices), composed_lift=next(matrices), composed_damping=damping)
+
+    def _roughness(self) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
+        """What fitted gradients do not explain of the differences between neighbours, as a second derivative.
+
+            (S f)_i = sum_j omega_ij (f_j - f_i - r_ij . (g_i + g_j) / 2),    omega_ij = 2 r.M_i^-1 r / |r|^4
+
+        with g the fitted gradient: zero for linear fields, of the order of h for smooth ones, and the Laplacian of what
+        alternates from point to point, which a gradient does not see. Returned are the matrix of the differences, on
+        f, and that of what is explained, on g.
+        """
+        import scipy.sparse
+
+        gradient, space, number = self.gradient.to_scipy(), self.space, self.number_of_points
+        weights = [gradient[axis::space].tocoo() for axis in range(space)]
+        rows, columns = weights[0].row, weights[0].col
+        away = rows != columns
+        rows, columns = rows[away], columns[away]
+        weight = np.stack([each.data[away] for each in weights], axis=1)
+        # The weights are M^-1 r / |r|^2: with M they give back the offsets.
+        moments = np.linalg.pinv(self.moment_inverse.double().cpu().numpy(), hermitian=True)
+        inward = np.einsum("eij,ej->ei", moments[rows], weight)
+        offsets = inward / (inward**2).sum(axis=1, keepdims=True)
+        omega = 2 * (inward * weight).sum(axis=1)
+
+        plain = scipy.sparse.csr_matrix((omega, (rows, columns)), shape=(number, number))
+        total = scipy.sparse.diags(np.asarray(plain.sum(axis=1)).ravel())
+        share = 0.5 * omega[:, None] * offsets
+        axes = np.arange(space)
+        there = (np.repeat(rows, space), (columns[:, None] * space + axes).ravel())
+        here = (np.repeat(rows, space), (rows[:, None] * space + axes).ravel())
+        explained = sum(
+            scipy.sparse.csr_matrix((share.ravel(), where), shape=(number, number * space)) for where in (there, here)
+        )
+        return scipy.sparse.csr_matrix(plain - total), scipy.sparse.csr_matrix(explained)
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Operators:
         if (dtype is None or dtype == self.dtype) and device is None:
@@ -311,6 +378,8 @@ class Operators:
             move(self.moment_inverse),
             move(self.neumann_lift),
             self.composed_laplacian and self.composed_laplacian.map(move),
+            self.composed_lift and self.composed_lift.map(move),
+            self.composed_damping,
         )
 
     def scaled(self, factor: float) -> Operators:
@@ -322,6 +391,7 @@ class Operators:
             moment_inverse=self.moment_inverse * factor,
             neumann_lift=self.neumann_lift * factor,
             composed_laplacian=self.composed_laplacian and self.composed_laplacian.scaled(factor**2),
+            composed_lift=self.composed_lift and self.composed_lift.scaled(factor**2),
         )
 
     def gradient_matrices(self) -> list[scipy.sparse.csr_matrix]:
@@ -334,8 +404,11 @@ class Operators:
         """The operators of several meshes side by side, as one."""
         if len(operators) == 1:
             return operators[0]
-        composed = [each.composed_laplacian for each in operators]
-        present = [each for each in composed if each is not None]
+
+        def together(matrices: list[SparseMatrix | None]) -> SparseMatrix | None:
+            present = [each for each in matrices if each is not None]
+            return SparseMatrix.block_diagonal(present) if len(present) == len(operators) else None
+
         gradient = SparseMatrix.block_diagonal([each.gradient for each in operators])
         divergence = replace(
             gradient.transposed,
@@ -348,7 +421,9 @@ class Operators:
             SparseMatrix.block_diagonal([each.smoothing for each in operators]),
             torch.cat([each.moment_inverse for each in operators]),
             torch.cat([each.neumann_lift for each in operators]),
-            SparseMatrix.block_diagonal(present) if len(present) == len(operators) else None,
+            together([each.composed_laplacian for each in operators]),
+            together([each.composed_lift for each in operators]),
+            operators[0].composed_damping,
         )
 
     def _check(self, field: Tensor) -> None:

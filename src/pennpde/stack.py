@@ -8,7 +8,7 @@ residual vanishes, their matrix rows are empty, their weight in the loss is zero
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from pennpde.kernels import SparseMatrix, UniformMatrix
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 
-_MATRICES = ("gradient", "divergence", "smoothing", "composed_laplacian")
+_MATRICES = ("gradient", "divergence", "smoothing", "composed_laplacian", "composed_lift")
+_AT_POINTS = ("moment_inverse", "neumann_lift")
 _CONDITIONS: dict[str, tuple[type, tuple[str, ...]]] = {
     "dirichlet": (Dirichlet, ("mask", "values")),
     "neumann": (Neumann, ("mask", "normals", "normal_derivative")),
@@ -41,28 +42,43 @@ class CaseStack:
     """By unknown and name, each tensor with a leading axis of cases."""
     weights: Float[Tensor, "cases points"]
     """One over the number of real points; zero at the filled-up ones. A weighted sum is a case's mean."""
+    homogeneous: frozenset[str]
+    """The unknowns whose normal derivatives are zero in all cases."""
+    laplacian_damping: float
 
     def __len__(self) -> int:
         return self.weights.shape[0]
 
     @classmethod
     def of(
-        cls, cases: Sequence[Case], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+        cls,
+        cases: Sequence[Case],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        laplacian_damping: float = 0.0,
     ) -> CaseStack:
-        """Stack cases with the same unknowns, parameters and features."""
+        """Stack cases with the same unknowns, parameters and features, their Laplacians composed."""
         largest = max(case.number_of_points for case in cases)
         tensors: dict[tuple[str, ...], Tensor] = {}
         for path in _paths(cases[0]):
             rows = [_filled(path, _follow(case, path), largest) for case in cases]
             tensors[path] = torch.stack(rows).to(device, dtype if rows[0].is_floating_point() else None)
-        operators = [{name: each.composed() for name, each in case.operators.items()} for case in cases]
+        operators = [
+            {name: each.composed(laplacian_damping) for name, each in case.operators.items()} for case in cases
+        ]
+        homogeneous = frozenset(
+            unknown
+            for unknown in cases[0].neumann
+            if not any(bool(case.neumann[unknown].normal_derivative.any()) for case in cases)
+        )
         matrices = {
             (unknown, name): _uniform([each[unknown] for each in operators], name, largest, dtype, device)
             for unknown in cases[0].initial
             for name in _MATRICES
+            if name != "composed_lift" or unknown not in homogeneous
         }
         for unknown in cases[0].initial:
-            for name in ("moment_inverse", "neumann_lift"):
+            for name in _AT_POINTS:
                 rows = [_fill(getattr(each[unknown], name), largest) for each in operators]
                 tensors["operators", unknown, name] = torch.stack(rows).to(device, dtype)
         weights = torch.stack(
@@ -71,7 +87,9 @@ class CaseStack:
                 for c in cases
             ]
         )
-        return cls(largest, cases[0].space, tensors, matrices, weights.to(device, dtype))
+        return cls(
+            largest, cases[0].space, tensors, matrices, weights.to(device, dtype), homogeneous, laplacian_damping
+        )
 
     def batch(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
         """The chosen cases as one, and the weight of each point in a mean over cases."""
@@ -89,7 +107,9 @@ class CaseStack:
             names = dict.fromkeys(path[1] for path in self.tensors if path[0] == part)
             return {name: kind(*(take((part, name, a)) for a in attributes)) for name in names}
 
-        def matrix(unknown: str, name: str) -> UniformMatrix:
+        def matrix(unknown: str, name: str) -> Any:
+            if (unknown, name) not in self.matrices:
+                return None
             whole = self.matrices[unknown, name]
             height, width = whole.columns.shape[1], whole.transposed_columns.shape[1]
             case_numbers = torch.arange(number, device=chosen.device, dtype=torch.int32)[:, None, None]
@@ -101,14 +121,15 @@ class CaseStack:
             )
 
         initial = fields("initial")
+        neumann = {
+            name: replace(condition, is_homogeneous=name in self.homogeneous)
+            for name, condition in conditions("neumann").items()
+        }
         operators = {
             name: Operators(
-                matrix(name, "gradient"),  # pyright: ignore[reportArgumentType]
-                matrix(name, "divergence"),  # pyright: ignore[reportArgumentType]
-                matrix(name, "smoothing"),  # pyright: ignore[reportArgumentType]
-                take(("operators", name, "moment_inverse")),
-                take(("operators", name, "neumann_lift")),
-                matrix(name, "composed_laplacian"),  # pyright: ignore[reportArgumentType]
+                **{part: matrix(name, part) for part in _MATRICES},
+                **{part: take(("operators", name, part)) for part in _AT_POINTS},
+                composed_damping=self.laplacian_damping,
             )
             for name in initial
         }
@@ -119,7 +140,7 @@ class CaseStack:
             mesh=_unconnected(number * self.points_per_case, self.space),
             initial=initial,
             dirichlet=conditions("dirichlet"),
-            neumann=conditions("neumann"),
+            neumann=neumann,
             slip=conditions("slip"),
             parameters=parameters,
             features=fields("features"),

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from pennpde.conditions import Case
 from pennpde.layers import MLP
 from pennpde.network import PENN, SCALAR, EncodedCase, Equation
+from pennpde.operators import Operators
 from pennpde.solver import BarzilaiBorwein, ExplicitSteps, State
 
 
@@ -28,6 +29,8 @@ from pennpde.solver import BarzilaiBorwein, ExplicitSteps, State
 class Coefficients:
     """What multiplies the terms of the equation at each point and in each channel."""
 
+    operators: Operators
+    """With the Laplacian multiplied out."""
     velocity: Float[Tensor, "points_or_one space 1"]
     advection: Float[Tensor, "points width"]
     diffusivity: Float[Tensor, "points width"]
@@ -46,6 +49,7 @@ class AdvectionDiffusion(Equation):
         spread: How far the channels' shares lie apart: from scale (1 - spread) to scale (1 + spread).
         upwind: Diffusivity over speed that the untrained network adds, as upwind differences do: half a cell. Without
             it fronts oscillate where D = 0.
+        laplacian_damping: See `Operators.composed`.
         forcing: A source that does not depend on T. It breaks the linearity; only ablations that keep boundary values
             out of the solver need it, where nothing else would ever change T = 0.
     """
@@ -60,10 +64,11 @@ class AdvectionDiffusion(Equation):
         scale: float = 1.0,
         spread: float = 0.75,
         upwind: float = 0.05,
+        laplacian_damping: float = 0.0,
         forcing: bool = False,
     ):
         super().__init__()
-        self.upwind, self.forcing = upwind, forcing
+        self.upwind, self.forcing, self.laplacian_damping = upwind, forcing, laplacian_damping
         shares = scale * torch.linspace(1 - spread, 1 + spread, width)
         self.advection = nn.Parameter(_near_identity(width) * shares)
         self.diffusion = nn.Parameter(_near_identity(width) * shares)
@@ -82,6 +87,7 @@ class AdvectionDiffusion(Equation):
             torch.cat([levels, numbers, along], dim=1)
         ).chunk(4 + self.forcing, dim=1)
         return Coefficients(
+            case.operators["T"].composed(self.laplacian_damping),
             velocity[:, :, None],
             1 + by_advection,
             diffusivity * torch.exp(by_diffusion) + self.upwind * speed * torch.exp(by_upwind),
@@ -90,12 +96,12 @@ class AdvectionDiffusion(Equation):
         )
 
     def rate(self, state: State, case: EncodedCase) -> State:
-        values, operators = state["T"], case.operators["T"]
+        values, derivative = state["T"], case.normal_derivative("T")
         made: Coefficients = case.constants
-        slope = operators.grad(values, case.normal_derivative("T"))
+        slope = made.operators.grad(values, derivative)
         advection = (made.velocity * slope).sum(dim=1)
         rate = (
-            made.diffusivity * (operators.div(slope) @ self.diffusion)
+            made.diffusivity * (made.operators.laplacian(values, derivative) @ self.diffusion)
             - made.advection * (advection @ self.advection)
             + made.source * (values @ self.source)
         )
@@ -110,15 +116,16 @@ def advection_diffusion_network(
     *,
     hidden: int = 64,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
+    laplacian_damping: float = 0.0,
     **switches,
 ) -> PENN:
     """The network for T at `steps` times; `switches` are PENN's, for the ablations."""
     forcing = switches.get("dirichlet_in_solver") == "none"
     if solver == "explicit":
         # Explicit steps of the whole rate are unstable: D dt / h^2 = 25 on the paper's mesh. Training starts slower.
-        equation = AdvectionDiffusion(width, hidden, scale=0.1, forcing=forcing)
+        equation = AdvectionDiffusion(width, hidden, scale=0.1, laplacian_damping=laplacian_damping, forcing=forcing)
         return PENN(equation, width, ExplicitSteps(iterations), steps=steps, time_step=time_step, **switches)
-    equation = AdvectionDiffusion(width, hidden, forcing=forcing)
+    equation = AdvectionDiffusion(width, hidden, laplacian_damping=laplacian_damping, forcing=forcing)
     return PENN(equation, width, BarzilaiBorwein(iterations), steps=steps, time_step=time_step, **switches)
 
 

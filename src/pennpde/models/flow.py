@@ -60,6 +60,7 @@ class Flow(Equation):
         pressure_solver: The inner loop.
         relaxation: Share of the time step that one iteration covers before training. The whole step at once would be
             far outside the stability of any iteration on a mesh.
+        laplacian_damping: See `Operators.composed`. Without it the pressure's operator has growing modes.
         length: A typical length of the mesh's cells times a few: makes the inputs of the force term of one size.
         diffusion_start: The untrained network's viscosity over the real one: the coarse mesh needs more to stay smooth.
     """
@@ -72,12 +73,14 @@ class Flow(Equation):
         pressure_solver: Solver | None = None,
         *,
         relaxation: float = 0.03,
+        laplacian_damping: float = 0.25,
         length: float = 0.15,
         diffusion_start: float = 5.0,
     ):
         super().__init__()
         self.pressure_solver = pressure_solver or BarzilaiBorwein(iterations=5)
         self.relaxation, self.length, self.diffusion_start = relaxation, length, diffusion_start
+        self.laplacian_damping = laplacian_damping
         self.geometry = MLP((3, width, width))
         self.correction = nn.Linear(2 * width, width, bias=False)
         self.correction_gate = MLP((3 * width, width, width), start=0.0)
@@ -98,14 +101,16 @@ class Flow(Equation):
             )
         distance = case.features["wall_distance"][:, None]
         code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
-        operators = {name: case.operators[name].composed() for name in self.unknowns}
+        operators = {name: case.operators[name].composed(self.laplacian_damping) for name in self.unknowns}
         prescribed = {}
         for name in self.unknowns:
             derivative = case.normal_derivative(name)
             if derivative is not None:
                 # The operators are linear: what the boundary adds is added once, outside the loops.
-                gradient = operators[name].grad(torch.zeros_like(derivative), derivative)
-                prescribed[name] = gradient, operators[name].div(gradient)
+                nothing = torch.zeros_like(derivative)
+                prescribed[name] = tuple(
+                    derive(nothing, derivative) for derive in (operators[name].grad, operators[name].laplacian)
+                )
         return Surroundings(code, self.length * operators["p"].grad(code), operators, prescribed)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
@@ -160,9 +165,10 @@ def flow_network(
     pressure_iterations: int = 5,
     *,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
+    laplacian_damping: float = 0.25,
     **switches,
 ) -> PENN:
     """The flow network of the paper's size; `switches` are PENN's, for the ablations."""
     made = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(iterations)
     inner = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(pressure_iterations)
-    return PENN(Flow(width, inner), width, made, time_step=DURATION, **switches)
+    return PENN(Flow(width, inner, laplacian_damping=laplacian_damping), width, made, time_step=DURATION, **switches)

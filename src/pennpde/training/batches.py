@@ -52,8 +52,10 @@ class Stacked:
     stack: CaseStack
 
     @classmethod
-    def of(cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device) -> Stacked:
-        return cls(CaseStack.of(cases, dtype, device))
+    def of(
+        cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device, laplacian_damping: float = 0.0
+    ) -> Stacked:
+        return cls(CaseStack.of(cases, dtype, device, laplacian_damping))
 
     def draw(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
         case, weights = self.stack.batch(chosen)
@@ -98,7 +100,7 @@ def prepared(
         if reason and wanted:
             raise ValueError(f"stacked=True, but the network does not take cases filled up to one shape: {reason}.")
     if reason is None:
-        return Stacked.of(cases, dtype, device)
+        return Stacked.of(cases, dtype, device, _damping(model))
     tell(f"cases go block by block: {reason}")
     return Blocks.of(cases, dtype, device)
 
@@ -117,7 +119,7 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
         with torch.no_grad():
             together, _ = Blocks.of(probe, dtype, device).draw(numbers)
             alone = copied(together)
-            filled, weights = Stacked.of(probe, dtype, device).draw(numbers)
+            filled, weights = Stacked.of(probe, dtype, device, _damping(model)).draw(numbers)
             stacked = copied(filled)
     except Exception as error:  # whatever a user's network raises, block by block may still work
         return f"{type(error).__name__}: {error}".rstrip(".")
@@ -132,6 +134,11 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
         if size > 0 and difference > _TOLERANCE:
             return f"{name!r} differs by {difference:.1e} when cases are filled up"
     return None
+
+
+def _damping(model: nn.Module) -> float:
+    """What the network's equation wants added to Laplacians."""
+    return getattr(getattr(model, "equation", None), "laplacian_damping", 0.0)
 
 
 class Order:

@@ -306,7 +306,7 @@ class _Run:
         clock = time.monotonic()
         steps = range(self.step, self.step + count)
         rates = [self.course.rate(self.settings, step, self._fraction(step)) for step in steps]
-        losses = self.steps.run(self.order.batches(self.step, count), rates)
+        losses = self.steps.run(self.step, self.order.batches(self.step, count), rates)
         self.time_of_steps += time.monotonic() - clock
         self.rate, self.taken, self.step = rates[-1], self.taken + count, self.step + count
         self.course = self.course.after_steps(self.settings, losses)
@@ -379,7 +379,7 @@ class _Run:
 
     def _back_to_best(self) -> None:
         self.steps.load_weights(self.best_weights)
-        self.steps.reset_optimizer()
+        self.steps.optimizer.reset()
 
     def _in_units_of_loss(self, errors: Mapping[str, float]) -> float:
         """The scaled squared error from errors per target; the paper's tables divide vectors by three components."""

@@ -13,7 +13,9 @@ class Settings:
     """How to train.
 
     Args:
-        learning_rate: Of Adam, at the start.
+        optimizer: "adam" as in the paper, or "soap": Adam in the eigenbasis of the gradients' second moments, which needs
+            fewer steps for the same error (docs/experiments.md).
+        learning_rate: At the start.
         batch_size: Cases a step, over all processes together.
         epochs: Stop after so many passes over the training cases.
         steps: Stop after so many steps.
@@ -44,6 +46,7 @@ class Settings:
         compiled: On a GPU, compile the methods that the network names in `compiled_methods`.
     """
 
+    optimizer: Literal["adam", "soap"] = "adam"
     learning_rate: float = 5e-4
     batch_size: int = 8
     epochs: float | None = None
@@ -70,6 +73,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))
+        if self.optimizer not in ("adam", "soap"):
+            raise ValueError(f'optimizer is {self.optimizer!r}; it may be "adam" or "soap".')
         if self.schedule not in ("restart", "cosine", "constant"):
             raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
         for name in ("learning_rate", "batch_size", "epochs", "minutes", "test_every", "check_every", "divergence"):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
 from pennpde.training.batches import Blocks, Loss, Stacked
+from pennpde.training.optimizers import Adam, Optimizer, Soap
 from pennpde.training.processes import Processes
 from pennpde.training.settings import Settings
 
@@ -58,18 +59,12 @@ class Steps:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
         device = processes.device
         on_gpu = can_capture(device)
-        self.optimizer = torch.optim.Adam(
-            self.parameters,
-            # A rate in a tensor can change between replays of a graph.
-            lr=torch.zeros((), device=device) if on_gpu else 0.0,
-            betas=settings.betas,
-            fused=device.type in ("cpu", "cuda"),
-            capturable=device.type == "cuda",
-        )
-        # Gradients and moments exist from the start, so that loading and resetting them is always a copy in place.
         self.gradient = _one_gradient(self.parameters)
-        self.optimizer.step()
-        self.reset_optimizer()
+        self.optimizer: Optimizer = (
+            Adam(self.parameters, settings.betas)
+            if settings.optimizer == "adam"
+            else Soap(self.parameters, self.gradient, settings.betas)
+        )
 
         self._step_graphs: tuple[Graph, ...] = ()
         self._test_graph: Graph | None = None
@@ -83,8 +78,8 @@ class Steps:
             else "batches block by block"
         )
 
-    def run(self, chosen: Int[Tensor, "steps batch"], rates: Sequence[float]) -> list[float]:
-        """Take some steps; waits for them at the end, and returns their losses."""
+    def run(self, first: int, chosen: Int[Tensor, "steps batch"], rates: Sequence[float]) -> list[float]:
+        """Take some steps from number `first` on; waits for them at the end, and returns their losses."""
         chosen = chosen[:, self.share]
         self.model.train()
         if self._step_graphs:
@@ -92,16 +87,18 @@ class Steps:
             static.chosen[: len(rates)].copy_(chosen)
             static.rates[: len(rates)].copy_(torch.tensor(rates))
             static.place.zero_()
-            for _ in rates:
+            for step in range(first, first + len(rates)):
                 self._replay()
+                self._refresh(step)
             losses = static.losses[: len(rates)]
         else:
             seen = []
             with self._compiled_methods():
-                for row, rate in zip(chosen.to(self.processes.device), rates, strict=True):
+                for step, (row, rate) in enumerate(zip(chosen.to(self.processes.device), rates, strict=True), first):
                     seen.append(self._gradients(row))
                     self._average_gradients()
                     self._update(rate)
+                    self._refresh(step)
             losses = torch.stack(seen)
         return self.processes.mean(losses.double()).tolist()
 
@@ -128,18 +125,8 @@ class Steps:
         for name, tensor in self.model.state_dict().items():
             tensor.copy_(weights[name])  # in place: a graph holds these very tensors
 
-    def reset_optimizer(self) -> None:
-        """Adam as at the start."""
-        for moments in self.optimizer.state.values():
-            for tensor in moments.values():
-                tensor.zero_()
-
     def optimizer_tensors(self) -> dict[str, Tensor]:
-        return {
-            f"{number}.{name}": tensor.detach()
-            for number, parameter in enumerate(self.parameters)
-            for name, tensor in self.optimizer.state[parameter].items()
-        }
+        return self.optimizer.tensors()
 
     def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in self.optimizer_tensors().items():
@@ -162,13 +149,12 @@ class Steps:
         # A sum is not finite where any of its terms is not: then the whole gradient is left out.
         finite = torch.isfinite(self.gradient.sum())
         self.gradient.copy_(torch.where(finite, self.gradient, 0.0))
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
-        self.optimizer.step()
+        self.optimizer.step(rate)
         self.gradient.zero_()
+
+    def _refresh(self, step: int) -> None:
+        if self.optimizer.refresh_every and (step + 1) % self.optimizer.refresh_every == 0:
+            self.optimizer.refresh()
 
     def _test(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
         if self._test_graph is None:
@@ -207,7 +193,7 @@ class Steps:
                 tell(f"{what} could not be captured: {type(error).__name__}: {reason}")
             finally:
                 self.load_weights(before)
-                self.reset_optimizer()
+                self.optimizer.reset()
                 self.gradient.zero_()
 
     @cached_property
