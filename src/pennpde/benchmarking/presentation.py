@@ -223,7 +223,8 @@ def draw(record: Record, path: Path | str) -> None:
     axes.margins(x=0.12, y=0.08)
     axes.legend(fontsize=8, loc="best", framealpha=0.9)
     figure.suptitle(
-        "Filled: as they are. Hollow: moved rigidly. Lines: fronts that no other of their kind beats", fontsize=9
+        "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts.",
+        fontsize=9,
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
