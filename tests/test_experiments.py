@@ -183,6 +183,18 @@ def test_two_seeds_start_and_end_apart_and_one_seed_together(toml, heat):
     assert torch.equal(first, again)
 
 
+def test_a_second_dataset_adds_its_training_cases_and_is_recorded(toml, heat, tmp_path):
+    row = experiments.read_row(toml(), "penn")
+    trained = experiments.run(row, heat, tmp_path / "run", also=heat, device="cpu")
+    assert trained.record["dataset"] == {
+        "kind": "advection-diffusion",
+        "hash": experiments.dataset_hash(heat),
+        "also": {"hash": experiments.dataset_hash(heat), "train": 4},
+        "train": 8,
+        "validation": 1,
+    }
+
+
 def test_a_dataset_of_another_kind_is_refused(toml, heat, tmp_path):
     row = experiments.read_row(toml(FILE.replace('dataset = "advection-diffusion"', 'dataset = "flow"')), "penn")
     with pytest.raises(ValueError, match=r"trains on a dataset 'flow', but .* is one of 'advection-diffusion'"):

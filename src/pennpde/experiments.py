@@ -126,6 +126,7 @@ def run(
     data: str | Path | Mapping[str, Sequence[Case]],
     out: str | Path,
     *,
+    also: str | Path | None = None,
     resume: bool = False,
     pause_after: float | None = None,
     device: torch.device | str | None = None,
@@ -139,6 +140,7 @@ def run(
         data: Folder of the dataset, or its cases by split ("train", "validation"). Of a dataset with frames the
             validation cases, and those for training but for the loss "pushforward", take the last.
         out: Where network, state, log and record go.
+        also: Folder of a dataset whose training cases are added, such as the same flows on other meshes.
         resume: Continue what the folder holds; where it holds nothing, begin.
         pause_after: Minutes, reading of the data included, after which this call saves its state and returns.
         device: Where to train.
@@ -149,7 +151,7 @@ def run(
     out = Path(out)
     training = experiment.training.with_changes(dict(changes or {}))
     experiment = replace(experiment, training=training)
-    splits, dataset = _cases(experiment, data)
+    splits, dataset = _cases(experiment, data, also)
     train, validation = splits["train"], splits["validation"]
     model = experiment.build()
     spanned = ranges.spanned(train)
@@ -244,31 +246,36 @@ def _refuse_unknown(given: Mapping[str, Any], known: set[str], where: str) -> No
 
 
 def _cases(
-    experiment: Experiment, data: str | Path | Mapping[str, Sequence[Case]]
+    experiment: Experiment, data: str | Path | Mapping[str, Sequence[Case]], also: str | Path | None
 ) -> tuple[dict[str, list[Case]], dict[str, Any]]:
     if isinstance(data, Mapping):
         splits = {split: list(data.get(split, ())) for split in ("train", "validation")}
         facts: dict[str, Any] = {"kind": experiment.dataset}
     else:
-        from pennpde.datasets import storage
-
-        manifest = storage.read_manifest(data)
-        if manifest.dataset != experiment.dataset:
-            raise ValueError(
-                f"The row {experiment.row!r} trains on a dataset {experiment.dataset!r}, but {data} is one of "
-                f"{manifest.dataset!r}."
-            )
-        if experiment.needs_frames and not manifest.has_frames:
-            raise ValueError(
-                f"The row {experiment.row!r} learns from all frames of the flow, but {data} has the last alone; "
-                "`penn generate flow --frames` makes a dataset with frames."
-            )
-        splits = {
-            "train": storage.read(data, "train", frames=experiment.needs_frames),
-            "validation": storage.read(data, "validation", frames=False),
-        }
-        facts = {"kind": manifest.dataset, "hash": dataset_hash(data)}
+        splits = {split: _read(experiment, data, split) for split in ("train", "validation")}
+        facts = {"kind": experiment.dataset, "hash": dataset_hash(data)}
+    if also is not None:
+        more = _read(experiment, also, "train")
+        splits["train"] = splits["train"] + more
+        facts["also"] = {"hash": dataset_hash(also), "train": len(more)}
     return splits, facts | {split: len(cases) for split, cases in splits.items()}
+
+
+def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:
+    from pennpde.datasets import storage
+
+    manifest = storage.read_manifest(folder)
+    if manifest.dataset != experiment.dataset:
+        raise ValueError(
+            f"The row {experiment.row!r} trains on a dataset {experiment.dataset!r}, but {folder} is one of "
+            f"{manifest.dataset!r}."
+        )
+    if experiment.needs_frames and not manifest.has_frames:
+        raise ValueError(
+            f"The row {experiment.row!r} learns from all frames of the flow, but {folder} has the last alone; "
+            "`penn generate flow --frames` makes a dataset with frames."
+        )
+    return storage.read(folder, split, frames=experiment.needs_frames and split == "train")
 
 
 def dataset_hash(folder: str | Path) -> str:
@@ -318,6 +325,7 @@ def _main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("file", help="TOML file of an experiment")
     parser.add_argument("--row", default="penn")
     parser.add_argument("--data", required=True, help="folder of the dataset")
+    parser.add_argument("--also", help="folder of a dataset whose training cases are added")
     parser.add_argument("--out", required=True, help="folder for network, state and log")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--pause-after", type=float, metavar="MINUTES")
@@ -329,6 +337,7 @@ def _main(arguments: Sequence[str] | None = None) -> None:
         read_row(given.file, given.row),
         given.data,
         given.out,
+        also=given.also,
         resume=given.resume,
         pause_after=given.pause_after,
         device=given.device,

@@ -125,14 +125,12 @@ class CaseStack:
             name: replace(condition, is_homogeneous=name in self.homogeneous)
             for name, condition in conditions("neumann").items()
         }
-        operators = {
-            name: Operators(
-                **{part: matrix(name, part) for part in _MATRICES},
-                **{part: take(("operators", name, part)) for part in _AT_POINTS},
-                composed_damping=self.laplacian_damping,
-            )
-            for name in initial
-        }
+
+        def operators_of(name: str) -> Operators:
+            parts: dict[str, Any] = {part: matrix(name, part) for part in _MATRICES}
+            parts |= {part: take(("operators", name, part)) for part in _AT_POINTS}
+            return Operators(**parts, composed_damping=self.laplacian_damping)
+
         parameters = fields("parameters")
         if number == 1:
             parameters = {name: values[0] for name, values in parameters.items()}
@@ -146,7 +144,7 @@ class CaseStack:
             features=fields("features"),
             targets=fields("targets"),
             sizes=(self.points_per_case,) * number,
-            cached_operators=operators,
+            cached_operators={name: operators_of(name) for name in initial},
         )
         return case, self.weights[chosen].flatten() / number
 

@@ -19,6 +19,7 @@ EXAMPLES = [
     "penn generate advection-diffusion --out data/fine --points 21 --jitter 0.15 --runs data/advection_diffusion/runs",
     "penn generate flow --out data/flow --profile standard --runs /scratch/flow_runs",
     "penn generate flow --out try --only a_0.30 --only b_0.10_0.70 --profile small",
+    "penn generate flow --out data/flow_varied --varied --runs /scratch/flow_runs",
     "penn generate flow --out data/flow_frames --frames --scheduler tcp://head:8786",
 ]
 
@@ -37,6 +38,13 @@ def run(
         Literal["paper", "standard", "small"], typer.Option(help="Resolution of the solver that gives the truth.")
     ] = "standard",
     frames: Annotated[bool, typer.Option("--frames", help="Keep all 41 times of the flow.")] = False,
+    varied: Annotated[
+        bool,
+        typer.Option(
+            "--varied",
+            help="Flow on quads, triangles and both, finer and coarser, instead of the dataset's own meshes.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of splits, jitter and polynomials.")] = 0,
     points: Annotated[
         int | None,
@@ -77,7 +85,10 @@ def run(
     that fails three times is recorded in manifest.json with the tail of its log, and the others go on.
     """
     _refuse_misplaced(
-        dataset, {"--points": points, "--jitter": jitter}, {"--frames": frames}, {"--cross-terms": cross_terms}
+        dataset,
+        {"--points": points, "--jitter": jitter},
+        {"--frames": frames, "--varied": varied},
+        {"--cross-terms": cross_terms},
     )
     from pennpde.datasets import recipes
     from pennpde.datasets.generate import generate
@@ -91,7 +102,7 @@ def run(
     elif dataset == "advection-diffusion":
         recipe = recipes.AdvectionDiffusionRecipe(kept, profile, seed, points or 11, jitter or 0.0)
     else:
-        recipe = recipes.FlowRecipe(kept, profile, seed, frames)
+        recipe = recipes.FlowRecipe(kept, profile, seed, frames, varied)
     with _progress_bar(output, dataset) as show:
         summary = generate(
             recipe, out, only=only or (), limit=limit, workers=workers, scheduler=scheduler, on_progress=show

@@ -12,6 +12,7 @@ from pennpde.cli.conventions import Output
 EXAMPLES = [
     "penn train experiments/flow.toml --data data/flow --out runs/flow",
     "penn train experiments/flow.toml --data data/flow --out runs/flow --resume",
+    "penn train experiments/flow.toml --row any_mesh --data data/flow --also data/flow_varied --out runs/any_mesh",
     "penn train experiments/flow.toml --row C --data data/flow --out runs/C",
 ]
 
@@ -24,6 +25,9 @@ def run(
         Path, typer.Option(help="Folder for the network, the state and the log of the training.", show_default=False)
     ],
     row: Annotated[str, typer.Option(help="Row of the file.")] = "penn",
+    also: Annotated[
+        Path | None, typer.Option(help="A dataset whose training cases are added.", show_default=False)
+    ] = None,
     minutes: Annotated[float | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
     epochs: Annotated[float | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
     steps: Annotated[int | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
@@ -59,6 +63,7 @@ def run(
             read_row(experiment, row),
             data,
             out,
+            also=also,
             resume=resume,
             pause_after=pause_after,
             device=device,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pennpde import openfoam
 from pennpde.conditions import Case
-from pennpde.datasets import advection_diffusion, flow, flow_truth, polynomial
+from pennpde.datasets import advection_diffusion, flow, flow_truth, polynomial, varied_meshes
 from pennpde.datasets.case_files import SINGLE, pack
 from pennpde.datasets.storage import facts_of
 
@@ -192,6 +192,7 @@ class FlowRecipe(Recipe):
         profile: resolution of the truth.
         seed: of the splits and of the jitter.
         frames: whether targets hold all 41 times.
+        varied: whether each case has a mesh of its own kind and fineness instead of jittered quads.
     """
 
     dataset: ClassVar[str] = "flow"
@@ -199,6 +200,7 @@ class FlowRecipe(Recipe):
     profile: str = "standard"
     seed: int = 0
     frames: bool = False
+    varied: bool = False
 
     def settings(self) -> dict[str, Any]:
         solver = {
@@ -207,12 +209,18 @@ class FlowRecipe(Recipe):
             "solvers": flow_truth.SOLVERS,
             "piso": flow_truth.PISO,
         }
+        meshes: dict[str, Any] = {"cells_per_length": flow.CELLS_PER_LENGTH, "jitter": flow.JITTER}
+        if self.varied:
+            meshes = {
+                "kinds_of_mesh": list(varied_meshes.KINDS),
+                "cells_per_length": list(varied_meshes.CELLS_PER_LENGTH),
+                "jitter": [0.0, varied_meshes.LARGEST_JITTER],
+            }
         return {
             "seed": self.seed,
             "profile": self.profile,
             "frames": self.frames,
-            "cells_per_length": flow.CELLS_PER_LENGTH,
-            "jitter": flow.JITTER,
+            **meshes,
             "times": self._times(),
             "significant_bits": FRAME_BITS if self.frames else FLOW_BITS,
             "program": "potentialFoam, icoFoam",
@@ -239,9 +247,10 @@ class FlowRecipe(Recipe):
             if not flow.is_complete(path):
                 with _scratch(path) as scratch:
                     flow.solve(name, profile, path, None, on_progress, scratch)
-            run = flow.read_run(path)
+            run = flow.read_run(path, self.frames)
             _check_profile(path, run.facts, asdict(profile))
-            case = flow.case_from_run(path, self.seed, frames=self.frames)
+            mesh = (varied_meshes.varied_mesh if self.varied else flow.coarse_mesh)(name, self.seed)
+            case = flow.case_on_mesh(run, mesh, self.frames)
             facts = {
                 "solver": str(run.facts["solver"]),
                 "solver_seconds": round(float(run.facts["seconds"]), 1),

@@ -13,8 +13,8 @@ class Settings:
     """How to train.
 
     Args:
-        optimizer: "adam" as in the paper, or "soap": Adam in the eigenbasis of the gradients' second moments, which needs
-            fewer steps for the same error (docs/experiments.md).
+        optimizer: "adam" as in the paper, or "soap": Adam in the eigenbasis of the gradients' second moments, which
+            needs fewer steps for the same error (docs/experiments.md).
         learning_rate: At the start.
         batch_size: Cases a step, over all processes together.
         epochs: Stop after so many passes over the training cases.
