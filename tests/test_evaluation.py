@@ -97,14 +97,20 @@ def test_the_neumann_error_of_an_exact_gradient_is_round_off_and_of_zero_the_mea
 
 
 def test_a_rigid_motion_leaves_the_errors_of_an_equivariant_network_to_five_digits():
+    class Positions(nn.Module):
+        def forward(self, case):
+            return {"T": case.mesh.points[:, :1].expand_as(case.targets["T"])}
+
     torch.manual_seed(0)
-    model = advection_diffusion_network(width=4, iterations=3, hidden=8)
-    straight, moved = (
-        evaluate(model, CASES, transformed=transformed, dtype=torch.float64).pooled()["domain"]["T"]["mse"]
-        for transformed in (False, True)
-    )
-    assert moved == pytest.approx(straight, rel=1e-5)
-    assert moved != straight
+    for model, is_equivariant in (
+        (advection_diffusion_network(width=4, iterations=3, hidden=8), True),
+        (Positions(), False),
+    ):
+        straight, moved = (
+            evaluate(model, CASES, transformed=transformed, dtype=torch.float64).pooled()["domain"]["T"]["mse"]
+            for transformed in (False, True)
+        )
+        assert (moved == pytest.approx(straight, rel=1e-5)) == is_equivariant
 
 
 def test_what_a_network_prepares_once_a_mesh_is_no_part_of_its_time():
