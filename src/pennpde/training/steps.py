@@ -94,7 +94,7 @@ class Steps:
         else:
             seen = []
             with self._compiled_methods():
-                for step, (row, rate) in enumerate(zip(chosen.to(self.processes.device), rates, strict=True), first):
+                for step, (row, rate) in enumerate(zip(self._placed(chosen), rates, strict=True), first):
                     seen.append(self._gradients(row))
                     self._average_gradients()
                     self._update(rate)
@@ -158,10 +158,14 @@ class Steps:
 
     def _test(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
         if self._test_graph is None:
-            return self._errors_of(row.to(self.processes.device))
+            return self._errors_of(self._placed(row))
         self._static.tested.copy_(row)
         self._test_graph.replay()
         return self._static.errors
+
+    def _placed(self, chosen: Tensor) -> Tensor:
+        """Case numbers where the batches look for them: those of blocks are wanted by the host."""
+        return chosen if isinstance(self.batches, Blocks) else chosen.to(self.processes.device)
 
     @torch.no_grad()
     def _errors_of(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:

@@ -1,0 +1,108 @@
+"""What each change to a network or its training brought: trainings side by side.
+
+    python benchmarks/learning_curves.py add GROUP LABEL RUN --what "what is different"
+    python benchmarks/learning_curves.py draw
+
+`add` puts a folder of `penn train` (its `training.json` and `log.csv`) into `benchmarks/results/learning_curves.json`;
+`draw` makes the tables and curves of `docs/experiments.md` from that file: it replaces what stands there between
+`<!-- GROUP -->` and `<!-- end -->`, and the picture of each group in `docs/images`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "learning_curves.json"
+PAGE = ROOT / "docs" / "experiments.md"
+KEPT = ("network", "arguments", "parameters", "dataset", "steps", "minutes", "milliseconds_per_step", "rollbacks")
+SETTINGS = ("optimizer", "learning_rate", "warm_up", "batch_size", "schedule", "seed")
+
+
+def summary(folder: Path, what: str) -> dict[str, Any]:
+    """What is worth keeping of a training."""
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    with (folder / "log.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    targets = [name.removeprefix("validation_") for name in rows[0] if name.startswith("validation_")]
+    tests = [row for row in rows if row["validation"]]
+    thinned = tests[:: max(1, len(tests) // 60)]
+    if thinned[-1] is not tests[-1]:
+        thinned.append(tests[-1])
+    curve = {"step": [int(row["step"]) for row in thinned], "loss": [_short(row["loss"]) for row in thinned]}
+    curve |= {name: [_short(row[f"validation_{name}"]) for row in thinned] for name in targets}
+    kept = {name: record[name] for name in KEPT}
+    settings = {name: record["settings"].get(name, "adam") for name in SETTINGS}
+    about = {"what": what, "device": record["device"], "validation": record["validation"]}
+    return {**about, **kept, "settings": settings, "curve": curve}
+
+
+def _short(number: str) -> float:
+    return float(f"{float(number):.4g}")
+
+
+def table(runs: dict[str, Any]) -> str:
+    """One row a training, Markdown."""
+    targets = list(next(iter(runs.values()))["validation"])
+    headings = ["", "what", "steps", "training loss", *(f"validation {name}" for name in targets), "rollbacks"]
+    lines = [headings, ["---"] * len(headings)]
+    for label, run in runs.items():
+        errors = [f"{run['validation'][name]:.1e}" for name in targets]
+        loss = f"{run['curve']['loss'][-1]:.1e}"
+        lines.append([f"`{label}`", run["what"], f"{run['steps']:,}", loss, *errors, str(run["rollbacks"])])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def draw(group: str, runs: dict[str, Any]) -> str:
+    """The curves as a picture; its path from the page."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
+
+    targets = list(next(iter(runs.values()))["validation"])
+    figure, axes = plt.subplots(1, len(targets), figsize=(5 * len(targets), 3.6), squeeze=False)
+    for axis, target in zip(axes[0], targets, strict=True):
+        for label, run in runs.items():
+            axis.loglog(run["curve"]["step"], run["curve"][target], label=label, linewidth=1.4)
+        axis.set(xlabel="step", title=f"validation error of {target} (mean square)")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.grid(which="both", alpha=0.2)
+    axes[0, 0].legend(fontsize=8)
+    figure.tight_layout()
+    path = ROOT / "docs" / "images" / f"curves_{group}.png"
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return f"images/{path.name}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    add = commands.add_parser("add")
+    add.add_argument("group")
+    add.add_argument("label")
+    add.add_argument("run", type=Path)
+    add.add_argument("--what", required=True)
+    commands.add_parser("draw")
+    given = parser.parse_args()
+    groups = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    if given.command == "add":
+        groups.setdefault(given.group, {})[given.label] = summary(given.run, given.what)
+        RESULTS.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
+        return
+    page = PAGE.read_text(encoding="utf-8")
+    for group, runs in groups.items():
+        made = f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})"
+        pattern = re.compile(rf"(<!-- {group} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not pattern.search(page):
+            raise SystemExit(f"{PAGE} has no place for {group!r}: write <!-- {group} --> and <!-- end --> into it.")
+        page = pattern.sub(lambda found, made=made: f"{found[1]}{made}\n{found[2]}", page)
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
