@@ -12,7 +12,7 @@ from pennpde.cli.conventions import Output
 EXAMPLES = [
     "penn train experiments/flow.toml --data data/flow --out runs/flow",
     "penn train experiments/flow.toml --data data/flow --out runs/flow --resume",
-    "penn train experiments/flow.toml --row any_mesh --data data/flow --also data/flow_varied --out runs/any_mesh",
+    "penn train experiments/flow.toml --data data/flow --also data/flow_varied --out runs/flow",
     "penn train experiments/flow.toml --row C --data data/flow --out runs/C",
 ]
 
