@@ -1,6 +1,7 @@
 """Reports: the paper's tables from records, and pictures."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from problems import heated_plate, polynomial
 from test_evaluation import flow_case, off_by
 
 from pennpde.evaluation import evaluate
-from pennpde.report import draw_case, markdown, paper_numbers, read_records
+from pennpde.report import draw_case, markdown, paper_numbers, read_records, within
 
 CASES = [flow_case("a_0.10"), flow_case("b_0.10_0.20"), flow_case("c_0.10_0.20")]
 
@@ -101,3 +102,15 @@ def test_truth_prediction_and_error_are_drawn(case, tmp_path):
     }
     draw_case(case, fields, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_committed_records():
+    root = Path(__file__).resolve().parents[1]
+    page = (root / "docs" / "results.md").read_text(encoding="utf-8")
+    assert page == within(page, markdown(read_records([root / "records"])))
+
+
+def test_tables_go_between_the_marks_of_a_page_or_stand_alone():
+    page = "# Ours\n<!-- tables -->\nold\n<!-- end of tables -->\nrest\n"
+    assert within(page, "new\n") == "# Ours\n<!-- tables -->\n\nnew\n\n<!-- end of tables -->\nrest\n"
+    assert within("# Ours\n", "new\n") == "new\n"

@@ -113,6 +113,13 @@ def markdown(records: Sequence[Record]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def within(page: str, tables: str) -> str:
+    """The page with the tables between its marks; the tables alone where it has none."""
+    before, mark, rest = page.partition("<!-- tables -->\n")
+    _, end, after = rest.partition("<!-- end of tables -->")
+    return f"{before}{mark}\n{tables}\n{end}{after}" if mark and end else tables
+
+
 def _legend(records: Sequence[Record]) -> str:
     cases = sorted({record["cases"] for record in records})
     hashes = sorted({record["dataset"]["hash"] for record in records if record["dataset"].get("hash")})

@@ -29,15 +29,18 @@ def run(
         list[str] | None, typer.Option(help="Case to draw; may be repeated.", show_default="that of median error")
     ] = None,
 ) -> dict[str, Any]:
-    """Make the paper's tables of your records, its numbers beside yours, and pictures like its figures."""
-    from pennpde.report import markdown, read_records
+    """Make the paper's tables of your records, its numbers beside yours, and pictures like its figures.
+
+    A file that has the lines `<!-- tables -->` and `<!-- end of tables -->` keeps what stands around them.
+    """
+    from pennpde.report import markdown, read_records, within
 
     found = read_records(records)
     text = markdown(found)
     written = []
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+        out.write_text(within(out.read_text(encoding="utf-8"), text) if out.exists() else text, encoding="utf-8")
         written.append(str(out))
     else:
         output.say(text)
