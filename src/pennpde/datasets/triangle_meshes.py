@@ -9,17 +9,15 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64
-from scipy.spatial import Delaunay, KDTree
+from jaxtyping import Float, Int64
 
+from pennpde import triangulation
 from pennpde.datasets.ducts import duct
 from pennpde.mesh import Mesh
+from pennpde.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smoothed
 
-# Of the spacing: with these throws there is then one point for each square of the spacing, as in a mesh of squares.
-_NEAREST = 0.79
 _NEAREST_TO_BOUNDARY = 0.6
-_THROWS = 40
-_SMOOTHING = 12
+"""Of the spacing."""
 _SMALLEST_ANGLE = 15.0
 
 
@@ -37,8 +35,8 @@ def triangle_mesh(name: str, cells_per_length: float, seed: int = 0) -> Mesh:
     boundary = _boundary(sides, spacing)
     random = np.random.default_rng([seed, zlib.crc32(name.encode())])
     points = np.concatenate([boundary, _scattered(boundary, sides, spacing, random)])
-    for _ in range(_SMOOTHING):
-        points = _smoothed(points, _triangles(points, sides), len(boundary))
+    for _ in range(SMOOTHING):
+        points = smoothed(points, _triangles(points, sides), len(boundary))
     triangles = _triangles(points, sides)
     patches = {patch: np.flatnonzero(shape.on_patch(patch, points)) for patch in shape.patches}
     mesh = Mesh.from_arrays(points, {"triangle": triangles}, patches=patches)
@@ -48,12 +46,7 @@ def triangle_mesh(name: str, cells_per_length: float, seed: int = 0) -> Mesh:
 
 def smallest_angles(mesh: Mesh) -> Float[np.ndarray, " triangles"]:
     """The smallest angle of each triangle, in degrees."""
-    corners = mesh.points.numpy()[mesh.connectivity.reshape(-1, 3)]
-    angles = []
-    for here in range(3):
-        one, other = (corners[:, (here + step) % 3] - corners[:, here] for step in (1, 2))
-        angles.append(np.arctan2(_cross(one, other), (one * other).sum(axis=1)))
-    return np.degrees(np.min(angles, axis=0))
+    return triangulation.smallest_angles(mesh.points.numpy()[mesh.connectivity.reshape(-1, 3)])
 
 
 def _boundary(sides: Float[np.ndarray, "sides 2 2"], spacing: float) -> Float[np.ndarray, "boundary 2"]:
@@ -68,49 +61,21 @@ def _boundary(sides: Float[np.ndarray, "sides 2 2"], spacing: float) -> Float[np
 def _scattered(
     boundary: np.ndarray, sides: np.ndarray, spacing: float, random: np.random.Generator
 ) -> Float[np.ndarray, "inner 2"]:
-    """Random points inside, none nearer to another than a share of the spacing, until hardly one more fits."""
+    """Random points inside, none nearer to another or to a side than a share of the spacing."""
     low, high = sides.min(axis=(0, 1)), sides.max(axis=(0, 1))
     number = round(float(np.prod(high - low)) / spacing**2)
-    inner = np.zeros((0, 2))
-    for _ in range(_THROWS):
+
+    def throw() -> np.ndarray:
         thrown = random.uniform(low, high, (number, 2))
-        thrown = thrown[_inside(thrown, sides) & (_distance(thrown, sides) > _NEAREST_TO_BOUNDARY * spacing)]
-        thrown = thrown[KDTree(np.concatenate([boundary, inner])).query(thrown)[0] > _NEAREST * spacing]
-        # Of two that are too near to each other, the later one goes.
-        crowded = KDTree(thrown).query_pairs(_NEAREST * spacing, output_type="ndarray").max(axis=1, initial=-1)
-        inner = np.concatenate([inner, np.delete(thrown, crowded, axis=0)])
-    return inner
+        return thrown[inside(thrown, sides) & (_distance(thrown, sides) > _NEAREST_TO_BOUNDARY * spacing)]
+
+    return scattered(throw, boundary, spacing)
 
 
 def _triangles(points: np.ndarray, sides: np.ndarray) -> Int64[np.ndarray, "triangles 3"]:
-    """Delaunay's triangles that lie inside, without the flat ones along straight sides."""
-    triangles = Delaunay(points).simplices.astype(np.int64)
-    corners = points[triangles]
-    doubled = np.abs(_cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
-    return triangles[(doubled > 1e-6 * np.median(doubled)) & _inside(corners.mean(axis=1), sides)]
-
-
-def _smoothed(points: np.ndarray, triangles: np.ndarray, fixed: int) -> np.ndarray:
-    """Inner points in the middle of their neighbours."""
-    sums, counts = np.zeros_like(points), np.zeros(len(points))
-    for one, other in ((0, 1), (1, 2), (2, 0), (1, 0), (2, 1), (0, 2)):
-        np.add.at(sums, triangles[:, one], points[triangles[:, other]])
-        np.add.at(counts, triangles[:, one], 1.0)
-    moved = points.copy()
-    moved[fixed:] = sums[fixed:] / counts[fixed:, None]
-    return moved
-
-
-def _inside(
-    points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"]
-) -> Bool[np.ndarray, " points"]:
-    """Whether a ray to the right crosses the boundary an odd number of times."""
-    x, y = points[:, :1], points[:, 1:]
-    (start_x, start_y), (end_x, end_y) = sides[:, 0].T, sides[:, 1].T
-    rises = (start_y > y) != (end_y > y)
-    height = np.where(end_y == start_y, 1.0, end_y - start_y)
-    crossing = start_x + (y - start_y) / height * (end_x - start_x)
-    return (rises & (x < crossing)).sum(axis=1) % 2 == 1
+    """Delaunay's triangles that lie inside."""
+    triangles = delaunay(points)
+    return triangles[inside(points[triangles].mean(axis=1), sides)]
 
 
 def _distance(points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"]) -> np.ndarray:
@@ -120,12 +85,8 @@ def _distance(points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "s
     return np.linalg.norm(offset - share[..., None] * along, axis=2).min(axis=1)
 
 
-def _cross(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]
-
-
 def _check(mesh: Mesh, name: str, sides: np.ndarray, boundary: int) -> None:
-    area, filled = float(_cross(sides[:, 0], sides[:, 1]).sum()) / 2, float(mesh.cell_volumes.sum())
+    area, filled = float(cross(sides[:, 0], sides[:, 1]).sum()) / 2, float(mesh.cell_volumes.sum())
     smallest = float(smallest_angles(mesh).min())
     if len(mesh.facets) != boundary or abs(filled - area) > 1e-9 * area or smallest < _SMALLEST_ANGLE:
         raise ValueError(

@@ -1,0 +1,81 @@
+"""Triangles without any structure: points are scattered at random, joined by Delaunay and smoothed.
+
+What meshes of the ducts and companions of a user's mesh have in common; all of it is arithmetic on positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+from scipy.spatial import Delaunay, KDTree
+
+# Of the spacing: with these throws there is then one point for each square of the spacing, as in a mesh of squares.
+NEAREST = 0.79
+_THROWS = 40
+SMOOTHING = 12
+"""Rounds after which triangles hardly get any better."""
+
+
+def scattered(
+    throw: Callable[[], Float[np.ndarray, "thrown 2"]], boundary: Float[np.ndarray, "boundary 2"], spacing: float
+) -> Float[np.ndarray, "inner 2"]:
+    """Thrown points, none nearer to another or to the boundary's than a share of the spacing.
+
+    Throws of one point for each square of the spacing go on until hardly one more fits.
+    """
+    inner = np.zeros((0, 2))
+    for _ in range(_THROWS):
+        thrown = throw()
+        thrown = thrown[KDTree(np.concatenate([boundary, inner])).query(thrown)[0] > NEAREST * spacing]
+        # Of two that are too near to each other, the later one goes.
+        crowded = KDTree(thrown).query_pairs(NEAREST * spacing, output_type="ndarray").max(axis=1, initial=-1)
+        inner = np.concatenate([inner, np.delete(thrown, crowded, axis=0)])
+    return inner
+
+
+def delaunay(points: Float[np.ndarray, "points 2"]) -> Int64[np.ndarray, "triangles 3"]:
+    """Delaunay's triangles, also those that fill hollows of the boundary, without the flat ones along its sides."""
+    triangles = Delaunay(points).simplices.astype(np.int64)
+    corners = points[triangles]
+    doubled = np.abs(cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
+    return triangles[doubled > 1e-6 * np.median(doubled)]
+
+
+def smoothed(
+    points: Float[np.ndarray, "points 2"], triangles: Int64[np.ndarray, "triangles 3"], fixed: int
+) -> Float[np.ndarray, "points 2"]:
+    """All points but the first ones, which are fixed, in the middle of their neighbours."""
+    sums, counts = np.zeros_like(points), np.zeros(len(points))
+    for one, other in ((0, 1), (1, 2), (2, 0), (1, 0), (2, 1), (0, 2)):
+        np.add.at(sums, triangles[:, one], points[triangles[:, other]])
+        np.add.at(counts, triangles[:, one], 1.0)
+    moved = points.copy()
+    moved[fixed:] = sums[fixed:] / counts[fixed:, None]
+    return moved
+
+
+def inside(
+    points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"]
+) -> Bool[np.ndarray, " points"]:
+    """Whether a ray to the right crosses the boundary an odd number of times."""
+    x, y = points[:, :1], points[:, 1:]
+    (start_x, start_y), (end_x, end_y) = sides[:, 0].T, sides[:, 1].T
+    rises = (start_y > y) != (end_y > y)
+    height = np.where(end_y == start_y, 1.0, end_y - start_y)
+    crossing = start_x + (y - start_y) / height * (end_x - start_x)
+    return (rises & (x < crossing)).sum(axis=1) % 2 == 1
+
+
+def smallest_angles(corners: Float[np.ndarray, "triangles 3 2"]) -> Float[np.ndarray, " triangles"]:
+    """The smallest angle of each triangle, in degrees."""
+    angles = []
+    for here in range(3):
+        one, other = (corners[:, (here + step) % 3] - corners[:, here] for step in (1, 2))
+        angles.append(np.arctan2(cross(one, other), (one * other).sum(axis=1)))
+    return np.degrees(np.min(angles, axis=0))
+
+
+def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
+    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]
