@@ -170,6 +170,11 @@ class PENN(nn.Module):
         encoded = self.decoder == "pseudoinverse" and self.dirichlet_in_solver != "none"
         return encoded or self.dirichlet_after_decoding
 
+    def prepare(self, case: Case) -> None:
+        """Work out what depends on the mesh alone; it is kept with the case's operators."""
+        for name in self.equation.unknowns:
+            case.operators[name].composed(self.equation.laplacian_damping)
+
     def forward(self, case: Case) -> dict[str, Tensor]:
         return self._predict(case, record=False).fields
 

@@ -308,6 +308,13 @@ class Operators:
                     f"{damping:g}: where cases are stacked, CaseStack.of takes laplacian_damping."
                 )
             return self
+        # Kept: a network asks for it at every call.
+        made: dict[float, Operators] = self.__dict__.setdefault("_composed", {})
+        if damping not in made:
+            made[damping] = self._compose(damping)
+        return made[damping]
+
+    def _compose(self, damping: float) -> Operators:
         import scipy.sparse
 
         number, space = self.number_of_points, self.space
