@@ -62,6 +62,7 @@ class Certificate:
         diverged: Whether it grew beyond bounds, or a value is not finite.
         compared: The numbers of the case beside what the network was trained on; empty where that is not known.
         warnings: Sentences about what a user should know before trusting the fields.
+        notes: Sentences about how they were made, where that is not as usual.
     """
 
     dirichlet: dict[str, float]
@@ -76,6 +77,7 @@ class Certificate:
     diverged: bool
     compared: tuple[Comparison, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def behaviour(self) -> dict[str, float]:
@@ -122,7 +124,8 @@ class Certificate:
             rows.append(("within the training range", f"{inside} of {len(self.compared)} numbers"))
         else:
             rows.append(("within the training range", "not known: the network does not tell its range"))
-        return [f"  {what:<32}{value}" for what, value in rows] + [f"  warning: {each}" for each in self.warnings]
+        told = [f"  note: {each}" for each in self.notes] + [f"  warning: {each}" for each in self.warnings]
+        return [f"  {what:<32}{value}" for what, value in rows] + told
 
 
 def certify(
@@ -182,6 +185,31 @@ def certify(
     if ranges:
         numbers = describe(compared or case) | certificate.behaviour
         certificate = replace(certificate, compared=compare(numbers, ranges))
+    return replace(certificate, warnings=tuple(_warnings(certificate)))
+
+
+def certify_interpolated(
+    prediction: Prediction,
+    predicted: Case,
+    case: Case,
+    ranges: Ranges | None = None,
+    *,
+    fields: Mapping[str, Tensor],
+) -> Certificate:
+    """The certificate of fields that were predicted on another mesh than that of their case.
+
+    Conditions and mass are measured on the fields that are handed out; the solver, and all that is compared with the
+    training, on what the network saw.
+
+    Args:
+        prediction: On the other mesh.
+        predicted: The case there, in the units of the network.
+        case: What the fields are judged by.
+        ranges: What the network was trained on.
+        fields: What is handed out, in the units of `case`.
+    """
+    seen, given = certify(prediction, predicted, ranges), certify(prediction, case, fields=fields)
+    certificate = replace(given, compared=seen.compared)
     return replace(certificate, warnings=tuple(_warnings(certificate)))
 
 

@@ -2,26 +2,39 @@
 
 For a flow that is the distance from the walls, the potential flow to start from, and units in which the inlet has width
 and speed one; for advection and diffusion the distance from the prescribed values, and units in which they are one.
+A plane mesh unlike those of training gets a companion that is like them, and the fields are interpolated from there.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pennpde.certificate import Certificate, certify
+from pennpde.certificate import Certificate, certify, certify_interpolated
 from pennpde.checkpoints import config_of
+from pennpde.companion import CompanionError, back, companion_mesh, ends_of_conditions, on_companion, spacing_of
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.flow import Flow
 from pennpde.network import PENN
 from pennpde.potential import potential_flow
-from pennpde.ranges import Ranges, checked
+from pennpde.ranges import Comparison, Ranges, checked, compare, describe_mesh
 from pennpde.similarity import Units, inlet_units, transport_units
+
+Resolution = Literal["auto", "own", "network"]
+"""On which mesh a network works: the user's own, a companion of its own spacing, or whichever it was trained for."""
+
+_CELL_SIZE, _NEIGHBOURS = "mean cell size", "typical number of neighbours"
+_NEIGHBOURS_OF_TRIANGLES = 6.0
+_GRADED = 1.5
+"""Times beyond the sizes of training that a tenth of the cells must be for a mesh to count as graded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +42,18 @@ class Outcome:
     """A prediction in the user's units."""
 
     case: Case
-    """The user's case with what was added to it."""
+    """The user's case; with what was added to it where the network worked on the user's own mesh."""
     fields: dict[str, Tensor]
     """In the precision of the case. Several output times are a trailing axis."""
     certificate: Certificate
     seconds: dict[str, float]
-    """Preparing (distances, potential flow), assembling operators, the network itself, and the certificate."""
+    """Preparing (distances, potential flow), assembling operators, the network itself, and the certificate; where there
+    is a companion, making it and interpolating from it."""
     times: tuple[float, ...]
     """When after the start the fields hold, in the user's units."""
     units: Units | None
+    companion: Case | None = None
+    """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
 
     @property
     def time(self) -> float:
@@ -72,6 +88,7 @@ def predict(
     *,
     length: float | None = None,
     speed: float | None = None,
+    resolution: Resolution = "auto",
 ) -> Outcome:
     """Predict with a network on any case it can take.
 
@@ -82,15 +99,22 @@ def predict(
             that was loaded says about itself.
         length: What counts as one; by default, see `units_of`.
         speed: Likewise.
+        resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
+            the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
+            plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
     """
     begin = time.perf_counter()
     _check(model, case)
     config = config_of(model)
     if ranges is None and config is not None:
         ranges = checked(config.training_range, "The training range in the network's configuration")
-    case = completed(model, case)
+    companion, notes = _companion(model, case, ranges or {}, resolution, length, speed)
+    meshed = time.perf_counter()
+    seen = completed(model, case if companion is None else companion)
+    if companion is None:
+        case = seen
     units = units_of(model, case, length, speed)
-    scaled = units.dimensionless(case) if units is not None else case
+    scaled = units.dimensionless(seen) if units is not None else seen
     prepared = time.perf_counter()
     parameter = next(model.parameters())
     ready = scaled.to(parameter.dtype, parameter.device)
@@ -106,24 +130,97 @@ def predict(
     fields = {name: values.clone() for name, values in fields.items()}  # free of inference mode
     if units is not None:
         fields = units.physical(fields)
+    if companion is not None:
+        fields = back(fields, companion.mesh, case.mesh)
+        fields |= {name: slip.apply(fields[name]) for name, slip in case.slip.items()}
     if model.fulfils_dirichlet:
         # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
         fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
-    certificate = certify(prediction, case, ranges, fields=fields, compared=scaled)
+    interpolated = time.perf_counter()
+    if companion is None:
+        certificate = certify(prediction, case, ranges, fields=fields, compared=scaled)
+    else:
+        certificate = certify_interpolated(prediction, scaled, case, ranges, fields=fields)
+    seconds = {
+        "prepare": prepared - meshed,
+        "operators": assembled - prepared,
+        "network": done - assembled,
+        "certificate": time.perf_counter() - interpolated,
+    }
+    aside = (meshed - begin) + (interpolated - done)
     return Outcome(
         case=case,
         fields=fields,
-        certificate=certificate,
-        seconds={
-            "prepare": prepared - begin,
-            "operators": assembled - prepared,
-            "network": done - assembled,
-            "certificate": time.perf_counter() - done,
-        },
+        certificate=replace(certificate, notes=notes),
+        seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
         times=tuple(
             (step + 1) * model.time_step * (1.0 if units is None else units.time) for step in range(model.steps)
         ),
         units=units,
+        companion=None if companion is None else seen,
+    )
+
+
+def _companion(
+    model: PENN, case: Case, ranges: Ranges, resolution: Resolution, length: float | None, speed: float | None
+) -> tuple[Case | None, tuple[str, ...]]:
+    """The case on a companion, where it is to be predicted on one, and what to tell about that."""
+    if resolution not in get_args(Resolution):
+        raise ValueError(f"The resolution is {resolution!r}; it may be {', '.join(map(repr, get_args(Resolution)))}.")
+    if resolution == "own" or (resolution == "auto" and not _knows_triangles(case, ranges)):
+        return None, ()
+    if case.space != 2:
+        raise ValueError(
+            "The network's resolution was asked for, but only plane cases have companion meshes; this one is in space. "
+            'Leave the resolution out, or take "own".'
+        )
+    if _CELL_SIZE not in ranges:
+        raise ValueError(
+            "The network's resolution was asked for, but the network does not tell on which cell sizes it was trained. "
+            'Take the resolution "own".'
+        )
+    units = units_of(model, case, length, speed)
+    one = 1.0 if units is None else units.length
+    if resolution == "auto" and _is_like_training(case.mesh, one, ranges):
+        return None, ()
+    size = one * math.sqrt(math.prod(ranges[_CELL_SIZE]))
+    try:
+        mesh = companion_mesh(case.mesh, spacing_of(case.mesh, size), keep=ends_of_conditions(case))
+    except CompanionError as error:
+        if resolution == "network":
+            raise
+        return None, (f"The mesh is unlike those of training, but could not be replaced by one of their kind. {error}",)
+    note = (
+        f"Predicted on a companion mesh of {mesh.number_of_cells} triangles at the network's spacing, interpolated to "
+        f"your {case.number_of_points} points."
+    )
+    return on_companion(case, mesh), (note,)
+
+
+def _knows_triangles(case: Case, ranges: Ranges) -> bool:
+    """Whether a companion of this case would be one of the meshes that the network was trained on, as far as known."""
+    if case.space != 2 or _CELL_SIZE not in ranges or _NEIGHBOURS not in ranges:
+        return False
+    return Comparison(_NEIGHBOURS, _NEIGHBOURS_OF_TRIANGLES, *ranges[_NEIGHBOURS]).inside
+
+
+def _is_like_training(mesh: Mesh, one: float, ranges: Ranges) -> bool:
+    """Whether cells have sizes and shapes of training, in units of the length that counts as one."""
+    numbers = describe_mesh(mesh)
+    numbers[_CELL_SIZE] /= one
+    compared = {each.name: each for each in compare(numbers, ranges)}
+    low, high = ranges[_CELL_SIZE]
+    within = np.setdiff1d(np.arange(mesh.number_of_points), mesh.boundary_points)
+    sizes = mesh.point_volumes.sqrt().numpy()[within if len(within) else slice(None)] / one
+    finest, coarsest = np.quantile(sizes, [0.1, 0.9])
+    stretching = compared.get("mean stretching of cells")
+    return bool(
+        compared[_CELL_SIZE].inside
+        and compared[_NEIGHBOURS].inside
+        and _GRADED * finest >= low
+        and coarsest <= _GRADED * high
+        # Less stretched than in training can only be better.
+        and (stretching is None or stretching.inside or stretching.value < stretching.low)
     )
 
 

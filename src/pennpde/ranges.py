@@ -48,13 +48,7 @@ class Comparison:
 
 def describe(case: Case) -> dict[str, float]:
     """The numbers of one case: dimensions, sizes of domain and cells, parameters, conditions, features, start."""
-    volumes = case.mesh.point_volumes
-    numbers = {
-        "space": float(case.space),
-        "domain size": float(volumes.sum()) ** (1 / case.space),
-        "mean cell size": float(volumes.mean()) ** (1 / case.space),
-        **_of_graph(case.mesh),
-    }
+    numbers = describe_mesh(case.mesh)
     for name, value in case.parameters.items():
         numbers[f"parameter {name}"] = float(value.reshape(-1).norm())
     for name, start in case.initial.items():
@@ -71,6 +65,17 @@ def describe(case: Case) -> dict[str, float]:
     for name, values in case.features.items():
         numbers[f"largest {name}"] = _largest(values)
     return numbers | _of_flow(case)
+
+
+def describe_mesh(mesh: Mesh) -> dict[str, float]:
+    """Those of the numbers that are of the mesh alone."""
+    volumes = mesh.point_volumes
+    return {
+        "space": float(mesh.space),
+        "domain size": float(volumes.sum()) ** (1 / mesh.space),
+        "mean cell size": float(volumes.mean()) ** (1 / mesh.space),
+        **_of_graph(mesh),
+    }
 
 
 def spanned(cases: Iterable[Case]) -> dict[str, tuple[float, float]]:

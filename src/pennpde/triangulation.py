@@ -56,9 +56,7 @@ def smoothed(
     return moved
 
 
-def inside(
-    points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"]
-) -> Bool[np.ndarray, " points"]:
+def inside(points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"]) -> Bool[np.ndarray, " points"]:
     """Whether a ray to the right crosses the boundary an odd number of times."""
     x, y = points[:, :1], points[:, 1:]
     (start_x, start_y), (end_x, end_y) = sides[:, 0].T, sides[:, 1].T

@@ -267,3 +267,19 @@ def test_a_page_of_a_case_in_space_is_refused_before_predicting(workplace, tmp_p
     assert finished.exit_code == 1
     assert "draws plane cases alone" in finished.stderr
     assert not (tmp_path / "flow.html").exists()
+
+
+def test_a_mesh_finer_than_those_of_training_is_predicted_on_a_companion_and_so_it_is_told(workplace, tmp_path):
+    quads = coarse_mesh("a_0.37", cells_per_length=4)
+    store(tmp_path / "net", ranges=spanned([flow_case(quads), flow_case(quads.triangulated())]))
+    fine = coarse_mesh("a_0.37", cells_per_length=8)
+    Mesh.from_arrays(fine.points, fine.connectivity.reshape(-1, 4)).save(tmp_path / "fine.vtu")
+    given = ("predict", tmp_path / "fine.vtu", "--case", workplace / "duct.toml", "--model", tmp_path / "net", "--json")
+    record = json.loads(penn(*given, "--out", tmp_path / "flow.vtu").stdout)
+    assert record["companion"]["points"] == pytest.approx(quads.number_of_points, rel=0.15)
+    assert f"of {record['companion']['triangles']} triangles" in record["certificate"]["notes"][0]
+    assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
+    assert Mesh.read(tmp_path / "flow.vtu").number_of_points == fine.number_of_points == record["points"]
+    own = json.loads(penn(*given, "--resolution", "own").stdout)
+    assert own["companion"] is None
+    assert own["certificate"]["notes"] == []

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
     "penn predict pitzDaily --model flow --out flow.vtu --png flow.png",
     "penn predict pitzDaily --write-time 0.01 --strict",
+    "penn predict duct.vtu --case duct.toml --resolution own",
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
@@ -52,6 +53,13 @@ def run(
         float | None, typer.Option(help="Length that counts as one; of a flow the width of its inlet.")
     ] = None,
     speed: Annotated[float | None, typer.Option(help="Speed that counts as one; of a flow that of its inlet.")] = None,
+    resolution: Annotated[
+        Literal["auto", "own", "network"],
+        typer.Option(
+            help="Predict on your own mesh, on one of the network's spacing, or on the latter if yours is unlike those "
+            "of training."
+        ),
+    ] = "auto",
     strict: Annotated[bool, typer.Option("--strict", help="Fail on any warning of the certificate.")] = False,
 ) -> dict[str, Any]:
     """Predict the fields of your case with a trained network.
@@ -73,7 +81,7 @@ def run(
         option = "--png" if png else "--html"
         raise ValueError(f"{option} draws plane cases alone; this one is in space. Write --out and open it in ParaView")
     use_threads_for(problem)
-    outcome = predict(network, problem, length=length, speed=speed)
+    outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
     certificate = outcome.certificate
     if not all(values.isfinite().all() for values in outcome.fields.values()):
         raise ValueError(
@@ -99,6 +107,12 @@ def run(
         "input": str(input_path),
         "model": model,
         "points": problem.number_of_points,
+        "companion": None
+        if outcome.companion is None
+        else {
+            "points": outcome.companion.number_of_points,
+            "triangles": outcome.companion.mesh.number_of_cells,
+        },
         "seconds": outcome.seconds,
         "times": outcome.times,
         "certificate": certificate.as_dict(),

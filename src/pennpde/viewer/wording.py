@@ -57,6 +57,8 @@ def facts(outcome: Outcome) -> list[str]:
         reynolds = outcome.units.length * outcome.units.speed / float(case.parameters["viscosity"])
         words.append(f"Re {reynolds:.4g}")
     words.append(f"t = {outcome.time:.3g}")
+    if outcome.companion is not None:
+        words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
     return words
 
 
