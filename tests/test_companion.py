@@ -147,6 +147,19 @@ def test_a_mesh_of_any_cells_has_a_companion_with_the_points_that_are_to_be_kept
     assert float((companion.points - mesh.points[kept]).norm(dim=1).amin()) < 1e-12
 
 
+def test_what_is_inside_does_not_depend_on_how_many_are_looked_at_together(monkeypatch):
+    mesh = square_with_hole(24, 4)
+    sides = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)]
+    targets = np.random.default_rng(0).uniform(-0.6, 0.6, (200, 2))
+    together = triangulation.inside(targets, sides)
+    # Off the chords of the circle, by less than 0.01.
+    clear = np.abs(np.linalg.norm(targets, axis=1) - 0.25) > 0.01
+    expected = (np.abs(targets) < 0.5).all(axis=1) & (np.linalg.norm(targets, axis=1) > 0.25)
+    np.testing.assert_array_equal(together[clear], expected[clear])
+    monkeypatch.setattr(triangulation, "_PAIRS_AT_ONCE", 500)
+    np.testing.assert_array_equal(triangulation.inside(targets, sides), together)
+
+
 # Fields
 
 
@@ -416,6 +429,12 @@ def test_a_network_of_coarse_cells_stays_with_the_mesh_of_a_narrow_domain_and_sa
     assert "thinner than the spacing" in outcome.certificate.notes[0]
     with pytest.raises(CompanionError, match="thinner than the spacing"):
         predict(network, narrow, ranges, length=1.0, resolution="network")
+
+
+def test_a_companion_of_very_many_points_is_not_made_unasked(network, ranges):
+    outcome = predict(network, user_case(6.0), ranges | {"mean cell size": (1e-3, 2e-3)})
+    assert outcome.companion is None
+    assert "ask for them with the resolution" in outcome.certificate.notes[0]
 
 
 def test_the_network_s_resolution_is_refused_where_there_is_none(network, ranges):

@@ -35,6 +35,8 @@ _CELL_SIZE, _NEIGHBOURS = "mean cell size", "typical number of neighbours"
 _NEIGHBOURS_OF_TRIANGLES = 6.0
 _GRADED = 1.5
 """Times beyond the sizes of training that a tenth of the cells must be for a mesh to count as graded."""
+_MOST_POINTS = 100_000
+"""Of a companion that nobody asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +185,15 @@ def _companion(
     one = 1.0 if units is None else units.length
     if resolution == "auto" and _is_like_training(case.mesh, one, ranges):
         return None, ()
-    size = one * math.sqrt(math.prod(ranges[_CELL_SIZE]))
+    spacing = spacing_of(case.mesh, one * math.sqrt(math.prod(ranges[_CELL_SIZE])))
+    points = float(case.mesh.cell_volumes.sum()) / spacing**2
     try:
-        mesh = companion_mesh(case.mesh, spacing_of(case.mesh, size), keep=ends_of_conditions(case))
+        if resolution == "auto" and points > _MOST_POINTS:
+            raise CompanionError(
+                f"At the network's spacing of {spacing:.4g} the domain has about {points:.1e} points; ask for them "
+                'with the resolution "network".'
+            )
+        mesh = companion_mesh(case.mesh, spacing, keep=ends_of_conditions(case))
     except CompanionError as error:
         if resolution == "network":
             raise

@@ -16,6 +16,8 @@ NEAREST = 0.79
 _THROWS = 40
 SMOOTHING = 12
 """Rounds after which triangles hardly get any better."""
+_PAIRS_AT_ONCE = 4_000_000
+"""Of points and sides: what memory holds easily."""
 
 
 def scattered(
@@ -58,12 +60,16 @@ def smoothed(
 
 def inside(points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"]) -> Bool[np.ndarray, " points"]:
     """Whether a ray to the right crosses the boundary an odd number of times."""
-    x, y = points[:, :1], points[:, 1:]
     (start_x, start_y), (end_x, end_y) = sides[:, 0].T, sides[:, 1].T
-    rises = (start_y > y) != (end_y > y)
     height = np.where(end_y == start_y, 1.0, end_y - start_y)
-    crossing = start_x + (y - start_y) / height * (end_x - start_x)
-    return (rises & (x < crossing)).sum(axis=1) % 2 == 1
+    found = np.zeros(len(points), bool)
+    at_once = max(1, _PAIRS_AT_ONCE // max(1, len(sides)))
+    for first in range(0, len(points), at_once):
+        x, y = points[first : first + at_once, :1], points[first : first + at_once, 1:]
+        rises = (start_y > y) != (end_y > y)
+        crossing = start_x + (y - start_y) / height * (end_x - start_x)
+        found[first : first + at_once] = (rises & (x < crossing)).sum(axis=1) % 2 == 1
+    return found
 
 
 def smallest_angles(corners: Float[np.ndarray, "triangles 3 2"]) -> Float[np.ndarray, " triangles"]:

@@ -283,3 +283,14 @@ def test_a_mesh_finer_than_those_of_training_is_predicted_on_a_companion_and_so_
     own = json.loads(penn(*given, "--resolution", "own").stdout)
     assert own["companion"] is None
     assert own["certificate"]["notes"] == []
+
+
+def test_a_thin_openfoam_case_is_predicted_on_a_companion_of_its_plane(workplace, tmp_path):
+    case = foam_channel(tmp_path / "channel")
+    given = ("predict", case, "--model", workplace / "flow", "--resolution", "network", "--write-time", "0.5", "--json")
+    finished = penn(*given)
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads(finished.stdout)
+    assert record["companion"]["points"] > record["points"] == 20
+    assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
+    assert np.isfinite(openfoam.read_field(case / "0.5" / "U", case).values(12)).all()
