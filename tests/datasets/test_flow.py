@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from pennpde import openfoam
-from pennpde.datasets import ducts, flow, flow_truth
+from pennpde.datasets import ducts, flow, flow_truth, recipes, storage
 from pennpde.datasets.flow_truth import Profile, Run
 from pennpde.datasets.interpolation import FineMesh
 from pennpde.mesh import Mesh
 
+COMMITTED = Path(__file__).parents[2] / "data" / "flow"
 ONE_OF_EACH = ("a_0.50", "b_0.30_0.70", "c_0.80_0.30")
 EXTREMES = (
     "a_0.00",
@@ -259,6 +260,42 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         flow_truth.write_run(tmp_path / "run.h5", linear_run("a_0.50"))
     assert list(tmp_path.iterdir()) == []
+
+
+# The committed set
+
+
+def test_the_committed_set_is_complete_and_intact():
+    manifest = storage.read_manifest(COMMITTED)
+    splits = {split: list(names) for split, names in manifest.splits.items()}
+    assert splits == flow.splits()
+    assert {split: len(names) for split, names in splits.items()} == {"train": 203, "validation": 25, "test": 25}
+    for kind, sizes in {"a": (7, 2, 2), "b": (93, 14, 14), "c": (103, 9, 9)}.items():
+        assert tuple(sum(name.startswith(kind) for name in names) for names in splits.values()) == sizes
+    assert set(manifest.cases) == set(flow.all_names())
+    assert len(manifest.cases) == 253
+    assert not manifest.failed
+    assert all(storage.is_intact(COMMITTED, name, manifest) for name in manifest.cases)
+    assert manifest.settings == json.loads(json.dumps(recipes.FlowRecipe(runs="", profile="standard").settings()))
+    assert manifest.settings["profile"] == "standard"
+
+
+def test_the_committed_cases_have_the_meshes_conditions_and_starts_of_their_ducts():
+    manifest = storage.read_manifest(COMMITTED)
+    for name in manifest.names("test")[::6]:
+        case = storage.case_files.unpack(storage.checked_content(COMMITTED, name, manifest), name).case
+        again = flow.flow_case(flow.coarse_mesh(name), name)
+        assert torch.equal(case.mesh.points, again.mesh.points)
+        np.testing.assert_array_equal(case.mesh.edges, again.mesh.edges)
+        # Fields are stored with 16 significant bits.
+        torch.testing.assert_close(case.initial["u"], again.initial["u"], atol=0, rtol=2**-15)
+        for unknown in ("u", "p"):
+            assert torch.equal(case.dirichlet[unknown].mask, again.dirichlet[unknown].mask)
+            held = case.dirichlet[unknown].mask
+            assert torch.equal(case.targets[unknown][held], again.dirichlet[unknown].values[held])
+        # Faster than the inlet where the jet is squeezed, and no wild values.
+        assert 1.0 < case.targets["u"].norm(dim=1).max() < 2.5
+        assert case.targets["p"].abs().max() < 3.0
 
 
 # With OpenFOAM itself
