@@ -64,7 +64,7 @@ class AdvectionDiffusion(Equation):
         scale: float = 1.0,
         spread: float = 0.75,
         upwind: float = 0.05,
-        laplacian_damping: float = 0.0,
+        laplacian_damping: float = 0.25,
         forcing: bool = False,
     ):
         super().__init__()
@@ -116,7 +116,7 @@ def advection_diffusion_network(
     *,
     hidden: int = 64,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
-    laplacian_damping: float = 0.0,
+    laplacian_damping: float = 0.25,
     **switches,
 ) -> PENN:
     """The network for T at `steps` times; `switches` are PENN's, for the ablations."""
