@@ -67,7 +67,8 @@ def tensors_of(case: Case) -> dict[str, Tensor]:
         found |= {f"{part}.{name}": values for name, values in getattr(case, part).items()}
     for part in ("dirichlet", "neumann", "slip"):
         for name, condition in getattr(case, part).items():
-            found |= {f"{part}.{name}.{key}": values for key, values in vars(condition).items()}
+            values = {key: values for key, values in vars(condition).items() if isinstance(values, Tensor)}
+            found |= {f"{part}.{name}.{key}": each for key, each in values.items()}
     return found
 
 

@@ -156,7 +156,7 @@ def gradient_by_hand(mesh: Mesh, normals: np.ndarray, weight: float = 10.0) -> n
 
 def physical(width: int, iterations: int, tolerance: float | None = None) -> PENN:
     """The advection-diffusion network with its weights set to the equation itself."""
-    equation = AdvectionDiffusion(width, 4, upwind=0.0)
+    equation = AdvectionDiffusion(width, 4, upwind=0.0, laplacian_damping=0.0)
     with torch.no_grad():
         for mixing in (equation.advection, equation.diffusion):
             mixing.copy_(torch.eye(width))
