@@ -289,7 +289,7 @@ class Operators:
         self._check(field)
         return (self.smoothing @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
 
-    @torch.compiler.disable  # SciPy's work, once a mesh
+    @torch.compiler.disable()  # SciPy's work, once a mesh
     def composed(self, damping: float = 0.0) -> Operators:
         """The same operators with the Laplacian multiplied out.
 
