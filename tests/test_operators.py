@@ -669,6 +669,16 @@ def test_damping_makes_every_mode_decay_that_div_of_grad_lets_grow():
     assert -1.5 * (np.pi / 2) ** 2 < fastest(0.25) < -0.5 * (np.pi / 2) ** 2
 
 
+def test_operators_that_were_composed_for_a_prediction_serve_a_training():
+    mesh = walled("quad", 4)
+    operators = Operators.on(mesh)
+    with torch.inference_mode():
+        operators.composed(0.25)
+    field = torch.randn(mesh.number_of_points, dtype=double, requires_grad=True)
+    operators.composed(0.25).laplacian(field).square().sum().backward()
+    assert field.grad is not None
+
+
 def test_the_damped_laplacian_still_converges():
     """Inside a regular mesh, where div of grad is of second order, the damping takes none of it away."""
     errors = []

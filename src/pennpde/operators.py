@@ -289,7 +289,6 @@ class Operators:
         self._check(field)
         return (self.smoothing @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
 
-    @torch.compiler.disable()  # SciPy's work, once a mesh
     def composed(self, damping: float = 0.0) -> Operators:
         """The same operators with the Laplacian multiplied out.
 
@@ -309,13 +308,19 @@ class Operators:
                     f"{damping:g}: where cases are stacked, CaseStack.of takes laplacian_damping."
                 )
             return self
-        # Kept: a network asks for it at every call.
-        made: dict[float, Operators] = self.__dict__.setdefault("_composed", {})
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable()(self._composed)(damping)  # it would trace into SciPy
+        return self._composed(damping)
+
+    def _composed(self, damping: float) -> Operators:
+        # Kept: a network asks for it at every call, and later maybe in training, where no tensors of inference mode do.
+        made: dict[float, Operators] = self.__dict__.setdefault("composed with", {})
         if damping not in made:
-            made[damping] = self._compose(damping)
+            with torch.inference_mode(mode=False):
+                made[damping] = self._multiplied_out(damping)
         return made[damping]
 
-    def _compose(self, damping: float) -> Operators:
+    def _multiplied_out(self, damping: float) -> Operators:
         import scipy.sparse
 
         number, space = self.number_of_points, self.space
