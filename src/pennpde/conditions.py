@@ -143,12 +143,12 @@ class Case:
             if torch.compiler.is_compiling():
                 # Not as a decorator: it would load the compiler, a second and a half, wherever a case is used.
                 assemble = torch.compiler.disable()(assemble)  # it would trace into SciPy
-            # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
-            with torch.inference_mode(mode=False):
-                object.__setattr__(self, "cached_operators", assemble())
+            object.__setattr__(self, "cached_operators", assemble())
         assert self.cached_operators is not None
         return self.cached_operators
 
+    # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
+    @torch.inference_mode(mode=False)
     def _assembled_operators(self) -> dict[str, Operators]:
         like = next(iter(self.initial.values()))
         points = self.mesh.points
