@@ -5,7 +5,7 @@
 
 `add` puts a folder of `penn train` (its `training.json` and `log.csv`) into `benchmarks/results/learning_curves.json`;
 `draw` makes the tables and curves of `docs/experiments.md` from that file: it replaces what stands there between
-`<!-- GROUP -->` and `<!-- end -->`, and the picture of each group in `docs/images`.
+`<!-- GROUP -->` and `<!-- end of GROUP -->`, and the picture of each group in `docs/images`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import re
 from pathlib import Path
 from typing import Any
+
+from pennpde.report import within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "learning_curves.json"
@@ -96,11 +97,10 @@ def main() -> None:
         return
     page = PAGE.read_text(encoding="utf-8")
     for group, runs in groups.items():
-        made = f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})"
-        pattern = re.compile(rf"(<!-- {group} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(page):
-            raise SystemExit(f"{PAGE} has no place for {group!r}: write <!-- {group} --> and <!-- end --> into it.")
-        page = pattern.sub(lambda found, made=made: f"{found[1]}{made}\n{found[2]}", page)
+        made = f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})\n"
+        if f"<!-- {group} -->\n" not in page:
+            raise SystemExit(f"{PAGE} has no place for {group!r}: write <!-- {group} --> and its end into it.")
+        page = within(page, made, group)
     PAGE.write_text(page, encoding="utf-8")
 
 

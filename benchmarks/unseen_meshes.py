@@ -36,11 +36,14 @@ from pennpde.mesh import Mesh
 from pennpde.metrics import Estimate, domain_errors
 from pennpde.network import PENN
 from pennpde.prediction import Resolution, predict
+from pennpde.report import within
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(os.environ.get("PENN_REFERENCE", ROOT.parent / "shared" / "reference"))
 RESULT = Path(__file__).parent / "results" / "unseen_meshes.json"
 PAGE = ROOT / "docs" / "unseen_meshes.md"
+RESULTS_PAGE = ROOT / "docs" / "results.md"
+"""Has the table once more, between its marks."""
 SAMPLED = "a_1.00"
 OWN = "the dataset's quads"
 
@@ -133,6 +136,9 @@ def main() -> None:
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     arguments.page.write_text(page(record), encoding="utf-8")
+    if arguments.page == PAGE:
+        results = RESULTS_PAGE.read_text(encoding="utf-8")
+        RESULTS_PAGE.write_text(within(results, tables(record), "unseen meshes"), encoding="utf-8")
     print(table(record))
 
 
@@ -283,6 +289,12 @@ def page(record: Mapping[str, Any]) -> str:
         "which writes `benchmarks/results/unseen_meshes.json` and this page.",
     ]
     return "\n\n".join(lines) + "\n"
+
+
+def tables(record: Mapping[str, Any]) -> str:
+    """The numbers of the page, without its words."""
+    sample = _sample(record["the authors' sample"])[1:3] if "the authors' sample" in record else []
+    return "\n\n".join([table(record), *sample]) + "\n"
 
 
 def _wrapped(text: str, hanging: str = "") -> str:

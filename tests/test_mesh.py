@@ -520,7 +520,6 @@ $EndElements
 
 
 def test_the_named_boundaries_of_a_gmsh_file_become_patches(tmp_path, capsys):
-    pytest.importorskip("meshio", reason="meshio is optional")
     (tmp_path / "square.msh").write_text(GMSH)
     mesh = Mesh.read(tmp_path / "square.msh")
     assert mesh.number_of_cells == 2
@@ -531,7 +530,6 @@ def test_the_named_boundaries_of_a_gmsh_file_become_patches(tmp_path, capsys):
 
 
 def test_a_surface_that_a_gmsh_file_names_inside_the_body_is_no_patch(tmp_path):
-    pytest.importorskip("meshio", reason="meshio is optional")
     inner = GMSH.replace("3\n1 1", '4\n1 4 "diagonal"\n1 1').replace(
         "6\n1 1 2 1 1 4 1", "7\n7 1 2 4 4 1 3\n1 1 2 1 1 4 1"
     )

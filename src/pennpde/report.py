@@ -113,11 +113,11 @@ def markdown(records: Sequence[Record]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def within(page: str, tables: str) -> str:
-    """The page with the tables between its marks; the tables alone where it has none."""
-    before, mark, rest = page.partition("<!-- tables -->\n")
-    _, end, after = rest.partition("<!-- end of tables -->")
-    return f"{before}{mark}\n{tables}\n{end}{after}" if mark and end else tables
+def within(page: str, made: str, name: str = "tables") -> str:
+    """The page with what was made between its marks of this name; what was made alone where it has none."""
+    before, mark, rest = page.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- end of {name} -->")
+    return f"{before}{mark}\n{made}\n{end}{after}" if mark and end else made
 
 
 def _legend(records: Sequence[Record]) -> str:

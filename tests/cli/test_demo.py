@@ -66,7 +66,6 @@ def test_the_operators_alone_are_shown_where_asked_for_or_no_network_is_there(tm
     assert record["flow_through"] < 0.2 * record["flow_through_without_condition"]  # w = 10 gives 0.1
 
 
-@pytest.mark.skipif("flow" not in checkpoints.shipped(), reason="no flow network comes with the package yet")
 def test_the_network_that_is_shipped_gives_a_flow_with_an_eddy_behind_the_step(tmp_path):
     record = json.loads(penn("demo", "--out", tmp_path, "--json").stdout)
     certificate = record["certificate"]

@@ -287,7 +287,7 @@ class _Run:
         parts: dict[str, Mapping[str, Tensor]] = {
             "weights": self.steps.weights(),
             "best": self.best_weights,
-            "optimizer": self.steps.optimizer_tensors(),
+            "optimizer": self.steps.optimizer.tensors(),
             "random": random,
         }
         tensors = {f"{kind}/{name}": tensor for kind, part in parts.items() for name, tensor in part.items()}

@@ -121,7 +121,7 @@ class Soap:
         self.left, self.left_vectors = zeros(self.height, self.height), zeros(self.height, self.height)
         self.right, self.right_vectors = zeros(self.width, self.width), zeros(self.width, self.width)
         # A single row or column has nothing to be turned into: its basis stays as it is.
-        self.turns_left = torch.tensor([min(shape) > 1 for shape in shapes], device=device).to(dtype)[:, None, None]
+        self.turns = torch.tensor([min(shape) > 1 for shape in shapes], device=device).to(dtype)[:, None, None]
         self.reset()
 
     def step(self, rate: float | Tensor) -> None:
@@ -139,8 +139,8 @@ class Soap:
             self.parameters, change.split([each.numel() for each in self.parameters]), strict=True
         ):
             parameter.data.add_(part.view_as(parameter))
-        self.left.lerp_(self.turns_left * matrices @ matrices.mT, 1 - self.memory)
-        self.right.lerp_(self.turns_left * matrices.mT @ matrices, 1 - self.memory)
+        self.left.lerp_(self.turns * matrices @ matrices.mT, 1 - self.memory)
+        self.right.lerp_(self.turns * matrices.mT @ matrices, 1 - self.memory)
 
     def refresh(self) -> None:
         """One step of orthogonal iteration towards the eigenvectors."""

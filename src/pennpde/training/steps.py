@@ -125,11 +125,8 @@ class Steps:
         for name, tensor in self.model.state_dict().items():
             tensor.copy_(weights[name])  # in place: a graph holds these very tensors
 
-    def optimizer_tensors(self) -> dict[str, Tensor]:
-        return self.optimizer.tensors()
-
     def load_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, tensor in self.optimizer_tensors().items():
+        for name, tensor in self.optimizer.tensors().items():
             tensor.copy_(tensors[name])
 
     def _gradients(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
