@@ -669,6 +669,18 @@ def test_damping_makes_every_mode_decay_that_div_of_grad_lets_grow():
     assert -1.5 * (np.pi / 2) ** 2 < fastest(0.25) < -0.5 * (np.pi / 2) ** 2
 
 
+def test_no_point_of_a_bad_mesh_feeds_its_own_value():
+    """Sheared and split along random diagonals: some points have so few neighbours that plain damping is too weak."""
+    grid = walled("quad", 10, jitter=0.2).with_patches({"others": lambda x: (x[:, 0] > 1 - 1e-9) | (x[:, 1] % 1 == 0)})
+    mesh = replace(grid, points=grid.points + 1.2 * grid.points[:, 1:] * torch.tensor([1.0, 0.0])).triangulated(1.0, 0)
+    free = np.setdiff1d(np.arange(mesh.number_of_points), mesh.patch("left").points)
+    operators = Operators.on(mesh, ["others"])
+    plain, damped = (operators.composed(damping).composed_laplacian.to_scipy() for damping in (0.0, 0.25))
+    assert plain.diagonal().max() > 0
+    assert damped.diagonal().max() < 0
+    assert np.linalg.eigvals(damped.toarray()[np.ix_(free, free)]).real.max() < -1.0
+
+
 def test_operators_that_were_composed_for_a_prediction_serve_a_training():
     mesh = walled("quad", 4)
     operators = Operators.on(mesh)
