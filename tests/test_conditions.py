@@ -439,6 +439,8 @@ def test_sums_over_a_batch_are_taken_case_by_case(same_size):
     together = batch(cases)
     sums = together.sum(together.initial["u"])
     assert_close(sums, torch.stack([case.initial["u"].sum(dim=0) for case in cases]))
+    for name, values in together.initial.items():
+        assert_close(together.total(values), torch.stack([case.initial[name].sum() for case in cases]))
     spread = together.at_points(sums)
     assert torch.equal(spread, sums[together.index])
     assert_close(cases[0].sum(cases[0].initial["p"]), cases[0].initial["p"].sum(dim=0, keepdim=True))

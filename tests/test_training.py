@@ -607,7 +607,7 @@ def test_methods_that_a_network_names_are_compiled_while_it_trains_and_as_before
         result = fit(model, TRAIN, VALIDATION, batch_size=2, epochs=1)
     assert result.description.startswith("captured, compiled"), caplog.messages
     assert compiled == [{"dynamic": False, "fullgraph": True}]
-    assert "step" not in vars(model.equation)
+    assert "iterate" not in vars(model)
 
 
 @pytest.mark.gpu

@@ -200,6 +200,12 @@ class Case:
         total = values.new_zeros(len(self.sizes), *values.shape[1:])
         return total.index_add(0, self.index, values)
 
+    def total(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, " cases"]:
+        """Sum over the points of each case and all other axes."""
+        if len(set(self.sizes)) == 1:  # in one go: channel by channel first is slower on a GPU
+            return values.reshape(len(self.sizes), -1).sum(dim=1)
+        return self.sum(values.reshape(values.shape[0], -1).sum(dim=1))
+
     def at_points(self, per_case: Float[Tensor, "cases *axes"]) -> Float[Tensor, "points_or_one *axes"]:
         """Spread one value a case over its points."""
         if len(self.sizes) == 1:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from pennpde.mixing import Linear, mix
 from pennpde.operators import Operators
 
 LEAKY_SLOPE = 0.5
@@ -60,7 +61,7 @@ class MLP(nn.Module):
         self.activations: tuple[Activation, ...] = tuple(activations or ("tanh",) * inside + ("identity",))
         if len(self.activations) != len(sizes) - 1:
             raise ValueError(f"{len(sizes) - 1} layers need as many activations; got {self.activations}.")
-        self.linears = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in pairwise(sizes))
+        self.linears = nn.ModuleList(Linear(a, b, bias=bias) for a, b in pairwise(sizes))
         if start is not None:
             last = self.layers[-1]
             with torch.no_grad():
@@ -174,7 +175,7 @@ class EquivariantMLP(nn.Module):
     def __init__(self, sizes: Sequence[int], *, bias: bool = True):
         super().__init__()
         self.gate = MLP(sizes, bias=bias)
-        self.linear = nn.Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
+        self.linear = Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
 
     def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
         return scale_by(self.gate(squared_norm(values)), self.linear(values))
@@ -213,7 +214,7 @@ class NIsoGCN(nn.Module):
             derivative = operators.laplacian(values, normal_derivative)
         else:
             derivative = operators.grad(values, normal_derivative)
-        mixed = derivative @ self.mixing
+        mixed = mix(derivative, self.mixing.T)
         return mixed if self.coefficient is None else scale_by(self.coefficient(invariant(values)), mixed)
 
     def extra_repr(self) -> str:

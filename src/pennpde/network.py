@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from pennpde.conditions import Case
 from pennpde.layers import MLP, Encoder, apply_dirichlet
 from pennpde.operators import Operators
-from pennpde.solver import BarzilaiBorwein, Solution, Solver, State
+from pennpde.solver import BarzilaiBorwein, Memory, Solution, Solver, State
 
 SCALAR, VECTOR = 0, 1
 """Ranks of an unknown."""
@@ -122,7 +123,7 @@ class PENN(nn.Module):
         boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
     """
 
-    compiled_methods: ClassVar = ("equation.step",)
+    compiled_methods: ClassVar = ("iterate",)
     """What training compiles on a GPU: one iteration, for the unrolled loop takes minutes to compile."""
 
     def __init__(
@@ -189,11 +190,9 @@ class PENN(nn.Module):
         state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
         solutions, frames = [], []
 
-        def step(values: State, start: State, fraction: float) -> State:
-            return self.equation.step(values, start, encoded, fraction * self.time_step)
-
         for _ in range(self.steps):
-            solution = self.solver(step, state, case, encoded.project, record=record)
+            iterate = partial(self.iterate, encoded, state)
+            solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
             state = solution.state
             solutions.append(solution)
             frames.append({name: self._decode(name, values) for name, values in state.items()})
@@ -208,6 +207,14 @@ class PENN(nn.Module):
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
             fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
         return Prediction(fields, tuple(solutions), round_off)
+
+    def iterate(self, encoded: EncodedCase, start: State, state: State, memory: Memory) -> tuple[State, Memory, State]:
+        """One iteration of the solver."""
+        step = partial(self._step, encoded)
+        return self.solver.iterate(step, start, encoded.case, encoded.project, state, memory)
+
+    def _step(self, encoded: EncodedCase, state: State, start: State, fraction: float) -> State:
+        return self.equation.step(state, start, encoded, fraction * self.time_step)
 
     def _encode(self, case: Case) -> EncodedCase:
         boundary, physical = {}, {}

@@ -51,7 +51,7 @@ NEUMANN_WEIGHT = 10.0
 _SINGULAR = 1e-10
 
 _SMALLEST_DECAY = 0.1
-"""What div(grad) must take of a point's own value at least, as a share of the roughness; on a regular mesh it is 0.2."""
+"""What div(grad) must take of a point's own value at least, as a share of the roughness: 0.2 on regular meshes."""
 
 
 @dataclass(frozen=True, eq=False)

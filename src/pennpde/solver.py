@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -61,6 +62,12 @@ class Solution:
 Step = Callable[[State, State, float], State]
 """step(state, start, fraction): where a fraction of the time step leads from `start`, the rate taken at `state`."""
 
+Memory = tuple[State, State] | None
+"""What the next iteration has to know of the one before: its state and its residual. None before the first."""
+
+Iterate = Callable[[State, Memory], tuple[State, Memory, State]]
+"""iterate(state, memory): the next state, the next memory, and the residual of the state that was given."""
+
 
 class Solver(Protocol):
     """Advances a state by one time step under conditions."""
@@ -73,7 +80,19 @@ class Solver(Protocol):
         project: Callable[[State], State] | None = None,
         *,
         record: bool = True,
-    ) -> Solution: ...
+    ) -> Solution:
+        """Solve a step."""
+        ...
+
+    def iterate(
+        self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
+    ) -> tuple[State, Memory, State]:
+        """One iteration of it."""
+        ...
+
+    def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
+        """All of them, given how one is done: a network compiles its own."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -109,12 +128,7 @@ class BarzilaiBorwein:
         record: bool = True,
     ) -> Solution:
         project = _unchanged if project is None else project
-
-        def residual(state: State) -> State:
-            advanced = project(step(state, start, 1.0))
-            return {name: state[name] - advanced[name] for name in state}
-
-        return self.minimise(residual, project(start), case, record=record)
+        return self.repeat(partial(self.iterate, step, start, case, project), project(start), case, record=record)
 
     def minimise(
         self,
@@ -125,35 +139,50 @@ class BarzilaiBorwein:
         record: bool = True,
     ) -> Solution:
         """Follow any residual to zero; `record=False` leaves out its history, which training has no use for."""
-        state, previous_state, previous_residual = start, None, None
-        history = []
+
+        def iterate(state: State, memory: Memory) -> tuple[State, Memory, State]:
+            return self._follow(residual(state), state, memory, case)
+
+        return self.repeat(iterate, start, case, record=record)
+
+    def iterate(
+        self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
+    ) -> tuple[State, Memory, State]:
+        advanced = project(step(state, start, 1.0))
+        return self._follow({name: state[name] - advanced[name] for name in state}, state, memory, case)
+
+    def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
+        state, memory, history = start, None, []
         for _ in range(self.iterations):
-            current = residual(state)
+            following, memory, residual = iterate(state, memory)
             if record or self.tolerance is not None:
-                history.append(_size(current, case))
+                history.append(_size(residual, case))
             if self.tolerance is not None and bool((history[-1] <= self.tolerance).all()):
                 break
-            moved = {}
-            for name, values in state.items():
-                if previous_state is None or previous_residual is None:
-                    moved[name] = values - self.first_step * current[name]
-                    continue
-                step = self.step_size(values - previous_state[name], current[name] - previous_residual[name], case)
-                moved[name] = values - step * current[name]
-            previous_state, previous_residual, state = state, current, moved
+            state = following
         return _solution(state, history, case, self.tolerance, self.divergence)
+
+    def _follow(self, residual: State, state: State, memory: Memory, case: Case) -> tuple[State, Memory, State]:
+        moved = {}
+        for name, values in state.items():
+            if memory is None:
+                moved[name] = values - self.first_step * residual[name]
+                continue
+            before, residual_before = memory[0][name], memory[1][name]
+            step = self.step_size(values - before, residual[name] - residual_before, case)
+            moved[name] = values - step * residual[name]
+        return moved, (state, residual), residual
 
     def step_size(self, change: Tensor, change_of_residual: Tensor, case: Case) -> Tensor:
         """The step size of equation 16 for each case, shaped to multiply the residual."""
-        axes = tuple(range(1, change.ndim))
-        above = case.sum((change * change_of_residual).sum(dim=axes))
-        below = case.sum((change_of_residual * change_of_residual).sum(dim=axes))
+        above = case.total(change * change_of_residual)
+        below = case.total(change_of_residual * change_of_residual)
         settled = below <= self.settled
         # Divided by one there, so that no infinity enters the gradients; a plain step keeps a fixed point.
         step = torch.where(settled, self.first_step, above / torch.where(settled, 1.0, below))
         if not self.allow_negative_steps:
             step = step.abs()
-        return case.at_points(step).reshape(-1, *[1] * len(axes))
+        return case.at_points(step).reshape(-1, *[1] * (change.ndim - 1))
 
 
 @dataclass(frozen=True)
@@ -173,12 +202,26 @@ class ExplicitSteps:
         record: bool = True,
     ) -> Solution:
         project = _unchanged if project is None else project
-        state, history = project(start), []
+        return self.repeat(partial(self.iterate, step, start, case, project), project(start), case, record=record)
+
+    def iterate(
+        self,
+        step: Step,
+        start: State,  # noqa: ARG002
+        case: Case,  # noqa: ARG002
+        project: Callable[[State], State],
+        state: State,
+        memory: Memory,
+    ) -> tuple[State, Memory, State]:
+        advanced = project(step(state, state, 1 / self.iterations))
+        return advanced, memory, {name: advanced[name] - state[name] for name in state}
+
+    def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
+        state, memory, history = start, None, []
         for _ in range(self.iterations):
-            advanced = project(step(state, state, 1 / self.iterations))
+            state, memory, residual = iterate(state, memory)
             if record:
-                history.append(_size({name: advanced[name] - state[name] for name in state}, case))
-            state = advanced
+                history.append(_size(residual, case))
         return _solution(state, history, case, None, self.divergence)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from pennpde.conditions import Case
 from pennpde.layers import MLP
+from pennpde.mixing import mix
 from pennpde.network import PENN, SCALAR, EncodedCase, Equation
 from pennpde.operators import Operators
 from pennpde.solver import BarzilaiBorwein, ExplicitSteps, State
@@ -101,9 +102,9 @@ class AdvectionDiffusion(Equation):
         slope = made.operators.grad(values, derivative)
         advection = (made.velocity * slope).sum(dim=1)
         rate = (
-            made.diffusivity * (made.operators.laplacian(values, derivative) @ self.diffusion)
-            - made.advection * (advection @ self.advection)
-            + made.source * (values @ self.source)
+            made.diffusivity * mix(made.operators.laplacian(values, derivative), self.diffusion.T)
+            - made.advection * mix(advection, self.advection.T)
+            + made.source * mix(values, self.source.T)
         )
         return {"T": rate if made.forcing is None else rate + made.forcing}
 

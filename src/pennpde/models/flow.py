@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.layers import MLP, dot, scale_by, squared_norm
+from pennpde.mixing import Linear, mix
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
 from pennpde.operators import Operators
 from pennpde.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -82,7 +83,7 @@ class Flow(Equation):
         self.relaxation, self.length, self.diffusion_start = relaxation, length, diffusion_start
         self.laplacian_damping = laplacian_damping
         self.geometry = MLP((3, width, width))
-        self.correction = nn.Linear(2 * width, width, bias=False)
+        self.correction = Linear(2 * width, width, bias=False)
         self.correction_gate = MLP((3 * width, width, width), start=0.0)
         self.advection, self.diffusion, self.source, self.poisson, self.pressure_gradient = (
             nn.Parameter(_near_identity(width)) for _ in range(5)
@@ -90,7 +91,7 @@ class Flow(Equation):
         # One network for the coefficients of all five operators: they look at the same invariants.
         self.coefficients = MLP((2 * width, 2 * width, 5 * width), start=1.0)
         self.local_pressure = MLP((4 * width, width, width), start=0.0, spread=0.1)
-        self.force = nn.Linear(4 * width, width, bias=False)
+        self.force = Linear(4 * width, width, bias=False)
         self.force_gate = MLP((2 * width, width, width), start=0.0)
 
     def prepare(self, case: EncodedCase) -> Surroundings:
@@ -126,23 +127,23 @@ class Flow(Equation):
         by_advection, by_diffusion, by_source, by_poisson, by_pressure = self.coefficients(invariants).chunk(5, dim=1)
 
         viscosity = self.diffusion_start * case.parameter("viscosity", velocity)
-        intermediate_rate = viscosity * scale_by(by_diffusion, diffusion @ self.diffusion) - scale_by(
-            by_advection, advection @ self.advection
+        intermediate_rate = viscosity * scale_by(by_diffusion, mix(diffusion, self.diffusion.T)) - scale_by(
+            by_advection, mix(advection, self.advection.T)
         )
         # Equation 20: div of the intermediate velocity u + dt (...) over dt.
         source = divergence / duration + place.operators["u"].div(intermediate_rate)
-        source = by_source * (source @ self.source)
+        source = by_source * mix(source, self.source.T)
         local = self.local_pressure(torch.cat([invariants, state["p"], length * divergence], dim=1))
 
         def relax(pressure: State, begin: State, fraction: float) -> State:
-            laplacian = place.laplacian("p", pressure["p"]) @ self.poisson
+            laplacian = mix(place.laplacian("p", pressure["p"]), self.poisson.T)
             change = _PRESSURE_STEP * length**2 * (by_poisson * laplacian - source) + local
             return {"p": begin["p"] + fraction * change}
 
         inner = self.pressure_solver(relax, {"p": state["p"]}, case.case, case.project, record=False)
         pressure = inner.state["p"]
         slope = place.gradient("p", pressure)
-        push = scale_by(by_pressure, slope @ self.pressure_gradient)
+        push = scale_by(by_pressure, mix(slope, self.pressure_gradient.T))
         terms = torch.cat([velocity, length * advection, length**2 * diffusion, length * slope], dim=-1)
         force = scale_by(self.force_gate(invariants), self.force(terms))
         return {"u": start["u"] + duration * (intermediate_rate - push) + force, "p": pressure}
