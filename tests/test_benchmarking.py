@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import penn, store
+from matplotlib.axes import Axes
 
 from pennpde import openfoam
 from pennpde.benchmarking import presentation, settings, sweep, tradeoff
@@ -420,6 +421,42 @@ def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_re
     assert json.loads(again.stdout)["markdown"] == found["markdown"]
     assert (tmp_path / "again" / "tradeoff.md").read_text() == (tmp_path / "out" / "tradeoff.md").read_text()
     assert (tmp_path / "again" / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):
+    network = tradeoff.load_pretrained(store(tmp_path / "net", "flow"), dtype=torch.float32)
+    case, calls = TestSet.read(data).cases[0], []
+    network.register_forward_hook(lambda *_: calls.append(1))
+    for limit, wanted in ((60.0, 4), (0.0, 1)):
+        calls.clear()
+        monkeypatch.setattr(tradeoff, "LONG", limit)
+        with torch.no_grad():
+            found = tradeoff._timed(network, case, 3)
+        assert len(calls) == wanted
+        assert found["seconds"]["solve"] > 0
+    assert found["seconds"]["solve"] == found["seconds"]["first_call"]
+
+
+def test_the_figure_tells_kinds_of_networks_apart_and_leaves_out_what_blew_up(solved, tmp_path, monkeypatch):
+    names = ("PENN n = 16, r = 8", "PENN n = 4, r = 4", "MP-PDE n = 128, TW = 20")
+    rows = [network_row(dict.fromkeys(NAMES, 0.001), 0.1) | {"title": name, "model": name} for name in names]
+    drawn: dict[str, list[str]] = {}
+    real = Axes.scatter
+
+    def scatter(self, x, y, **options):
+        drawn.setdefault(str(options.get("label")), []).append(str(options.get("color")))
+        assert all(value < 0.05 for value in y)
+        return real(self, x, y, **options)
+
+    monkeypatch.setattr(Axes, "scatter", scatter)
+    worse = json.loads(json.dumps(solved))
+    first = next(row for row in worse["rows"] if any(each["outcome"] == "finished" for each in row["records"]))
+    for each in first["records"]:
+        for error in each.get("errors", {}).values():
+            error["mse"] = 1.0
+    presentation.draw(traded(worse, *rows), tmp_path / "figure.png")
+    assert drawn["PENN"] == [presentation._NETWORK_COLOURS[0]]
+    assert drawn["MP-PDE"] == [presentation._NETWORK_COLOURS[1]]
 
 
 def test_a_network_without_a_finite_result_is_recorded_as_diverged(data, solved, tmp_path):

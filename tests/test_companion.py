@@ -9,18 +9,12 @@ from problems import brick, heated_plate, rectangle
 from torch.testing import assert_close
 
 from pennpde import triangulation
-from pennpde.companion import (
-    CompanionError,
-    back,
-    companion_mesh,
-    ends_of_conditions,
-    interpolation,
-    on_companion,
-    spacing_of,
-)
+from pennpde.companion import back, ends_of_conditions, on_companion
+from pennpde.companion_mesh import CompanionError, companion_mesh, spacing_of
 from pennpde.conditions import Case, Dirichlet
 from pennpde.datasets.flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.mesh_interpolation import interpolation
 from pennpde.models.flow import flow_network
 from pennpde.network import PENN
 from pennpde.prediction import complete_flow, predict

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from pennpde.certificate import Certificate, certify, certify_interpolated
 from pennpde.checkpoints import config_of
-from pennpde.companion import CompanionError, back, companion_mesh, ends_of_conditions, on_companion, spacing_of
+from pennpde.companion import back, ends_of_conditions, on_companion
+from pennpde.companion_mesh import CompanionError, companion_mesh, spacing_of
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
 from pennpde.models.advection_diffusion import AdvectionDiffusion

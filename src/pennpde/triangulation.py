@@ -1,6 +1,6 @@
-"""Triangles without any structure: points are scattered at random, joined by Delaunay and smoothed.
+"""Triangles without any structure: points are scattered at random, joined by Delaunay and smoothed; what lies in which.
 
-What meshes of the ducts and companions of a user's mesh have in common; all of it is arithmetic on positions.
+What meshes of the ducts, companions of a user's mesh and interpolations have in common: arithmetic on positions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ NEAREST = 0.79
 _THROWS = 40
 SMOOTHING = 12
 """Rounds after which triangles hardly get any better."""
+_CANDIDATES = (12, 100, 1000)
+"""Triangles with the nearest centres that are tried, in turn; thin ones may have theirs far away."""
 _PAIRS_AT_ONCE = 4_000_000
 """Of points and sides: what memory holds easily."""
 
@@ -70,6 +72,40 @@ def inside(points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "side
         crossing = start_x + (y - start_y) / height * (end_x - start_x)
         found[first : first + at_once] = (rises & (x < crossing)).sum(axis=1) % 2 == 1
     return found
+
+
+def containing(
+    corners: Float[np.ndarray, "triangles 3 2"], targets: Float[np.ndarray, "targets 2"], tolerance: float = 1e-9
+) -> tuple[Int64[np.ndarray, " targets"], Float[np.ndarray, "targets 3"]]:
+    """The triangle that each target lies in, or nearest to, and its barycentric coordinates there.
+
+    A coordinate below minus the tolerance, which is a share of the triangle, tells that the target lies outside of all.
+    """
+    tree = KDTree(corners.mean(axis=1))
+    found, weights = np.zeros(len(targets), np.int64), np.full((len(targets), 3), -np.inf)
+    left = np.arange(len(targets))
+    for candidates in _CANDIDATES:
+        number = min(candidates, len(corners))
+        nearest = np.asarray(tree.query(targets[left], k=number)[1]).reshape(len(left), number)
+        coordinates = _barycentric(corners[nearest], targets[left])
+        best = coordinates.min(axis=2).argmax(axis=1)
+        found[left] = nearest[np.arange(len(left)), best]
+        weights[left] = coordinates[np.arange(len(left)), best]
+        left = left[weights[left].min(axis=1) < -tolerance]
+        if number == len(corners) or not len(left):
+            break
+    return found, weights
+
+
+def _barycentric(
+    corners: Float[np.ndarray, "targets candidates 3 2"], targets: Float[np.ndarray, "targets 2"]
+) -> Float[np.ndarray, "targets candidates 3"]:
+    a, b, c = np.moveaxis(corners, 2, 0)
+    target = targets[:, None]
+    area = cross(b - a, c - a)
+    area = np.where(area == 0, np.finfo(float).tiny, area)
+    first, second = cross(b - target, c - target) / area, cross(c - target, a - target) / area
+    return np.stack([first, second, 1.0 - first - second], axis=-1)
 
 
 def smallest_angles(corners: Float[np.ndarray, "triangles 3 2"]) -> Float[np.ndarray, " triangles"]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pennpde.benchmarking.tradeoff import Contender, Defeat, contenders, defeat, front, losses
+from pennpde.benchmarking.tradeoff import LONG, Contender, Defeat, contenders, defeat, front, losses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +16,8 @@ Record = Mapping[str, Any]
 _NETWORK_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _OPENFOAM_COLOUR = "#555555"
 _NAMED = 3
+_BLOWN_UP = 0.05
+"""A solver's error from which on its flow has nothing to do with the truth; it would only stretch the figure."""
 DISTURBED = 1.15
 """Times on the wall that exceed those of the processor by more are not worth comparing."""
 
@@ -48,8 +50,9 @@ def _legend(record: Record) -> str:
         "are mean squares over all points of the cases, u over three components, against the dataset's truth at the "
         "points of its coarse meshes; ± is the standard deviation over cases. Networks: "
         f"{record['precision']}, one thread, median of {record['repeats']} forward calls after one that is not "
-        f"counted; {sweep['solver']}: wall time of its whole process, on one core. *Before* is what has to be done "
-        "first: distances, potential flow and operators, or mesh and potential flow. OpenFOAM was not run on moved "
+        f"counted, or that one alone where it takes more than {LONG:g} s; {sweep['solver']}: wall time of its whole "
+        "process, on one core. *Before* is what has to be done first: distances, potential flow and operators, or "
+        "mesh and potential flow. OpenFOAM was not run on moved "
         "shapes, which are the same to it."
     )
     if limited:
@@ -209,12 +212,14 @@ def draw(record: Record, path: Path | str) -> None:
     from matplotlib.figure import Figure
 
     found = [each for each in contenders(record) if each.cases]
+    solvers = [each for each in found if not each.is_network]
+    shown = [each for each in solvers if not _dagger(each) and each.total(each.cases) < _BLOWN_UP]
     figure = Figure(figsize=(8.6, 6.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _draw_openfoam(axes, [each for each in found if not each.is_network])
+    _draw_openfoam(axes, shown)
     _draw_networks(axes, [each for each in found if each.is_network])
     axes.set_xlabel(f"seconds a case, one core of {record['machine']['cpu']}")
     axes.set_ylabel("mean squared error of u and p together")
@@ -222,10 +227,10 @@ def draw(record: Record, path: Path | str) -> None:
     axes.set_axisbelow(True)
     axes.margins(x=0.12, y=0.08)
     axes.legend(fontsize=8, loc="best", framealpha=0.9)
-    figure.suptitle(
-        "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts.",
-        fontsize=9,
-    )
+    legend = "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts."
+    if missing := len(solvers) - len(shown):
+        legend += f"\nNot shown: {missing} settings of OpenFOAM that blew up or share the truth's own mesh."
+    figure.suptitle(legend, fontsize=9)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
@@ -254,19 +259,30 @@ def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:
 
 
 def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
-    names = list(dict.fromkeys(each.name for each in networks))
+    kinds = list(dict.fromkeys(_kind(each) for each in networks))
+    unmoved = {each.name: each for each in networks if not each.transformed}
     for each in networks:
-        colour = _NETWORK_COLOURS[names.index(each.name) % len(_NETWORK_COLOURS)]
-        fill = "none" if each.transformed else colour
-        label = None if each.transformed else each.name
+        colour = _NETWORK_COLOURS[kinds.index(_kind(each)) % len(_NETWORK_COLOURS)]
+        if not each.transformed:
+            label = _kind(each) if each is next(one for one in unmoved.values() if _kind(one) == _kind(each)) else None
+            axes.scatter(*_places([each]), s=50, color=colour, label=label, zorder=4)
+            if size := each.name.removeprefix(_kind(each)).strip():
+                (x,), (y,) = _places([each])
+                axes.annotate(size, (x, y), (6, -9), textcoords="offset points", fontsize=6, color=colour)
+            continue
         # A moved network that respects space lies on the unmoved one: a larger ring shows both.
-        size = 130 if each.transformed else 50
-        axes.scatter(
-            *_places([each]), s=size, facecolors=fill, edgecolors=colour, linewidths=1.4, label=label, zorder=4
-        )
-    best = front([each for each in networks if not each.transformed])
-    if len(best) > 1:
-        axes.plot(*_places(best), color=_NETWORK_COLOURS[0], linewidth=1.0, zorder=2)
+        axes.scatter(*_places([each]), s=130, facecolors="none", edgecolors=colour, linewidths=1.4, zorder=4)
+        if each.name in unmoved:
+            axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
+    for kind, colour in zip(kinds, _NETWORK_COLOURS * len(kinds), strict=False):
+        best = front([each for each in unmoved.values() if _kind(each) == kind])
+        if len(best) > 1:
+            axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)
+
+
+def _kind(network: Contender) -> str:
+    """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8"."""
+    return network.name.partition(" n = ")[0]
 
 
 def _places(found: Sequence[Contender]) -> tuple[list[float], list[float]]:

@@ -15,11 +15,10 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int64
 from scipy.sparse import csr_array
-from scipy.spatial import KDTree
 
 from pennpde.openfoam import FoamFormatError, PolyMesh
+from pennpde.triangulation import containing, cross
 
-_CANDIDATES = (12, 100, 1000)
 _TOLERANCE = 1e-3  # of a triangle: points of the boundary may be off by what single precision loses
 
 
@@ -60,7 +59,7 @@ class FineMesh:
     def centres(self) -> Float[np.ndarray, "cells 2"]:
         """The centroids of the cells, where finite volumes have their values."""
         corners = self.points[self.quads]
-        one, two = (_cross(corners[:, i] - corners[:, 0], corners[:, i + 1] - corners[:, 0]) for i in (1, 2))
+        one, two = (cross(corners[:, i] - corners[:, 0], corners[:, i + 1] - corners[:, 0]) for i in (1, 2))
         first, second = corners[:, [0, 1, 2]].mean(axis=1), corners[:, [0, 2, 3]].mean(axis=1)
         return (one[:, None] * first + two[:, None] * second) / (one + two)[:, None]
 
@@ -143,23 +142,9 @@ class FineMesh:
 
     def interpolation(self, points: Float[np.ndarray, "targets 2"]) -> csr_array:
         """The matrix [targets, samples] that interpolates linearly; its rows sum to one."""
-        corners = self.positions[self.triangles]
-        tree = KDTree(corners.mean(axis=1))
-        found = np.full(len(points), -1)
-        weights = np.zeros((len(points), 3))
-        for candidates in _CANDIDATES:
-            left = np.flatnonzero(found < 0)
-            if len(left) == 0:
-                break
-            nearest = tree.query(points[left], k=min(candidates, len(corners)))[1].reshape(len(left), -1)
-            inside = _barycentric(corners[nearest], points[left])
-            best = inside.min(axis=2).argmax(axis=1)
-            chosen = np.take_along_axis(inside, best[:, None, None], 1)[:, 0]
-            ready = chosen.min(axis=1) > -_TOLERANCE
-            found[left[ready]] = nearest[ready, best[ready]]
-            weights[left[ready]] = chosen[ready]
-        if np.any(found < 0):
-            lost = points[found < 0]
+        found, weights = containing(self.positions[self.triangles], points, _TOLERANCE)
+        lost = points[weights.min(axis=1) < -_TOLERANCE]
+        if len(lost):
             raise ValueError(f"{len(lost)} points lie outside of the fine mesh, the first at {lost[0]}.")
         weights = np.clip(weights, 0.0, None)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -176,20 +161,6 @@ def _pairs(faces: Int64[np.ndarray, "faces 4"]) -> Int64[np.ndarray, "faces 2"]:
     return faces[inside].reshape(-1, 2)
 
 
-def _cross(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]
-
-
 def _fans(rows: Int64[np.ndarray, "fans size"]) -> Int64[np.ndarray, "triangles 3"]:
     """Triangles (first, second, third), (first, third, fourth), ... of each row."""
     return np.concatenate([np.zeros((0, 3), np.int64), *(rows[:, [0, i, i + 1]] for i in range(1, rows.shape[1] - 1))])
-
-
-def _barycentric(corners: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Barycentric coordinates [points, candidates, 3] of points in triangles [points, candidates, 3, 2]."""
-    a, b, c = corners[..., 0, :], corners[..., 1, :], corners[..., 2, :]
-    p = points[:, None]
-    area = _cross(b - a, c - a)
-    area = np.where(np.abs(area) < 1e-300, 1e-300, area)
-    first, second = _cross(b - p, c - p) / area, _cross(c - p, a - p) / area
-    return np.stack([first, second, 1.0 - first - second], axis=-1)
