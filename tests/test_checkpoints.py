@@ -144,3 +144,13 @@ def test_an_argument_that_a_network_does_not_take_is_refused_with_those_that_it_
     registry.register("test-linear", nn.Linear)
     with pytest.raises(ValueError, match=r"'test-linear' takes in_features, out_features, bias.*'widht'"):
         registry.build("test-linear", {"widht": 3})
+
+
+def test_a_config_tells_in_short_what_its_network_has_had():
+    settings = {"minutes": 5.0, "epochs": None, "steps": None, "batch_size": 8, "learning_rate": 1e-3}
+    config = checkpoints.Config(
+        "flow", dataset={"train": 203}, training={"settings": settings, "steps": 900, "minutes": 4.9, "restarts": 0}
+    )
+    had = {"steps": 900, "minutes": 4.9, "cases": 203, "batch": 8, "budget": {"minutes": 5.0}}
+    assert config.training_in_short == had
+    assert checkpoints.Config("flow").training_in_short == {}

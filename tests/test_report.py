@@ -46,6 +46,18 @@ def test_seeds_are_averaged_and_their_spread_is_shown():
     assert row[4] == "25.00 ± 21.21"  # 10 and 40 in units of 1e-3
 
 
+def test_a_row_trained_for_another_budget_is_no_seed_of_it_and_every_row_says_what_it_has_had():
+    long = {"steps": 53000, "minutes": 19.7, "device": "a GPU", "cases": 406, "batch": 8, "budget": {"minutes": 20.3}}
+    short = long | {"steps": 8000, "minutes": 11.0, "cases": 203, "budget": {"minutes": 11}}
+    text = markdown([record(seed=0, training=long), record(seed=1, training=long), record(training=short)])
+    methods = [row[0] for row in rows_of(text)[2:4]]
+    assert methods[0].endswith("[20.3 minutes, 406 cases] (2 seeds)")
+    assert methods[1].endswith("[11 minutes, 203 cases]")
+    assert "53,000 steps of 8, 406 cases, 19.7 min on a GPU" in text
+    assert "8,000 steps of 8, 203 cases, 11.0 min on a GPU" in text
+    assert "[" not in markdown([record(training=long)])  # where there is nothing to tell apart
+
+
 def test_moved_and_unmoved_test_sets_have_rows_of_their_own():
     text = markdown([record(), record(transformed=True)])
     assert [row[1] for row in rows_of(text)[2:4]] == ["no", "yes"]

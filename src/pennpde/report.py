@@ -135,7 +135,7 @@ def _comparison(kind: str, table: Table, records: Sequence[Record]) -> str:
     for column in table.columns:
         headings += [column.heading, "paper"]
     rows = []
-    for (title, transformed), same in _grouped(records, lambda record: (_title(record), record["transformed"])).items():
+    for (title, transformed), same in _rows(records).items():
         cells = [_seeds(title, same), "yes" if transformed else "no"]
         for column in table.columns:
             cells += [_ours(same, column), _papers(kind, same[0].get("paper", ""), column, transformed)]
@@ -148,7 +148,7 @@ def _by_type(table: Table, records: Sequence[Record]) -> str:
     types = sorted({name for record in records for name in record["types"]})
     headings = ["Method", "Trans.", *(f"{column.heading} {name}" for column in columns for name in types)]
     rows = []
-    for (title, transformed), same in _grouped(records, lambda record: (_title(record), record["transformed"])).items():
+    for (title, transformed), same in _rows(records).items():
         cells = [_seeds(title, same), "yes" if transformed else "no"]
         for column in columns:
             for name in types:
@@ -160,8 +160,9 @@ def _by_type(table: Table, records: Sequence[Record]) -> str:
 
 def _sizes(kind: str, records: Sequence[Record]) -> str:
     headings = ["Method", "Parameters", "paper", "s per case", "paper, all cases", "on", "threads", "precision"]
+    headings += ["trained for"]
     rows = []
-    for title, same in _grouped([record for record in records if not record["transformed"]], _title).items():
+    for (title, _), same in _rows([record for record in records if not record["transformed"]]).items():
         record, printed = same[0], paper_numbers()[kind].get(same[0].get("paper", ""), {})
         seconds = printed.get("seconds")
         rows.append(
@@ -174,13 +175,49 @@ def _sizes(kind: str, records: Sequence[Record]) -> str:
                 record["device"],
                 str(record["threads"]),
                 record["precision"],
+                _training(same),
             ]
         )
     return _table(headings, rows)
 
 
+def _training(records: Sequence[Record]) -> str:
+    """What the networks of a row have had."""
+    known = [record["training"] for record in records if record.get("training", {}).get("steps")]
+    if not known:
+        return ""
+    first = known[0]
+    steps = f"{statistics.mean(each['steps'] for each in known):,.0f} steps"
+    parts = [f"{steps} of {first['batch']}" if "batch" in first else steps]
+    parts += [f"{first['cases']} cases"] if "cases" in first else []
+    if "minutes" in first:
+        minutes = statistics.mean(each["minutes"] for each in known)
+        parts.append(f"{minutes:.1f} min" + (f" on {first['device']}" if "device" in first else ""))
+    return ", ".join(parts)
+
+
 def _title(record: Record) -> str:
     return str(record.get("title") or record.get("row") or record.get("model") or "unnamed")
+
+
+def _rows(records: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
+    """Records by title and whether moved: seeds of one training. One that had another budget has a row of its own."""
+
+    def budget(record: Record) -> str:
+        training = record.get("training", {})
+        limits = [f"{value:g} {name}" for name, value in training.get("budget", {}).items()]
+        return ", ".join([*limits, f"{training['cases']} cases"] if "cases" in training else limits)
+
+    budgets: dict[str, set[str]] = {}
+    for record in records:
+        budgets.setdefault(_title(record), set()).add(budget(record))
+
+    def key(record: Record) -> tuple[str, bool]:
+        title = _title(record)
+        told = f" [{budget(record)}]" if len(budgets[title]) > 1 else ""
+        return title + told, record["transformed"]
+
+    return _grouped(records, key)
 
 
 def _seeds(title: str, records: Sequence[Record]) -> str:

@@ -55,6 +55,7 @@ def run(
         "seed": config.seed,
         "dataset": {"kind": manifest.dataset, "hash": dataset_hash(dataset), "folder": str(dataset)},
         "split": split,
+        "training": config.training_in_short,
     }
     fields = {}
     found = evaluate(
