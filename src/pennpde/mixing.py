@@ -17,12 +17,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 _FEWEST, _MOST = 8, 128
-"""Channels between which the kernel is used: fewer are a plain product, more are what BLAS is good at."""
+"""Channels on either side, and on both together, between which the kernel is used: more are what BLAS is good at."""
 _PROGRAMS = 264
 """Partial sums of a weight's gradient: two for each multiprocessor of a large GPU."""
-
-_ROWS = 128
-"""Points that a program takes at a time."""
+_MOST_ROWS, _HELD = 128, 8192
+"""Points that a program takes at a time, and numbers that it then holds: what the small shared memory of any GPU has."""
 
 
 def mix(
@@ -31,7 +30,7 @@ def mix(
     bias: Float[Tensor, " out"] | None = None,
 ) -> Float[Tensor, "points *axes out"]:
     """`torch.nn.functional.linear`, with faster gradients on a GPU."""
-    few = min(weight.shape) >= _FEWEST and max(weight.shape) <= _MOST
+    few = min(weight.shape) >= _FEWEST and sum(weight.shape) <= _MOST
     if few and values.is_cuda and values.dtype == torch.float32 and not torch.is_autocast_enabled("cuda"):
         flat = values.reshape(-1, values.shape[-1])
         return _mix(flat, weight, bias).reshape(*values.shape[:-1], weight.shape[0])
@@ -147,6 +146,10 @@ def _triton_gradients() -> Callable[..., tuple[Tensor, Tensor]] | None:
         out = weight.shape[0]
         of_values = torch.empty_like(values)
         partial = values.new_empty(_PROGRAMS, out, channels + 1)
+        channels_filled, out_filled = (max(16, triton.next_power_of_2(each)) for each in (channels, out))
+        at_once = _MOST_ROWS
+        while at_once > 16 and at_once * (channels_filled + out_filled) > _HELD:
+            at_once //= 2
         kernel[(_PROGRAMS,)](  # pyright: ignore[reportIndexIssue]
             gradient,
             values,
@@ -158,10 +161,10 @@ def _triton_gradients() -> Callable[..., tuple[Tensor, Tensor]] | None:
             weight.stride(1),
             CHANNELS=channels,
             OUT=out,
-            BLOCKS=triton.cdiv(rows, _ROWS * _PROGRAMS),
-            ROWS=_ROWS,
-            CHANNELS_FILLED=max(16, triton.next_power_of_2(channels)),
-            OUT_FILLED=max(16, triton.next_power_of_2(out)),
+            BLOCKS=triton.cdiv(rows, at_once * _PROGRAMS),
+            ROWS=at_once,
+            CHANNELS_FILLED=channels_filled,
+            OUT_FILLED=out_filled,
         )
         return of_values, partial
 

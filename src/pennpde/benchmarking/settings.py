@@ -256,6 +256,8 @@ _TUNED = (
     "careful-22.5-0.04",
     "careful-30-0.02",
     "careful-45-0.02",
+    "careful-45-0.01",
+    "careful-60-0.01",
     "careful-lust-22.5-0.02",
     "careful-lust-30-0.02",
     "careful-lust-45-0.02",
@@ -263,7 +265,7 @@ _TUNED = (
     "careful-lust-60-0.01",
 )
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    # Half an hour on one core for 25 cases. What takes minutes a case is measured on one to ten of them.
+    # Forty minutes on one core for 25 cases. What takes minutes a case is measured on one to ten of them.
     "default": (
         "gamg-smooth-22.5-0.05",
         "gamg-smooth-22.5-0.01",
