@@ -21,7 +21,7 @@ _FEWEST, _MOST = 8, 128
 _PROGRAMS = 264
 """Partial sums of a weight's gradient: two for each multiprocessor of a large GPU."""
 _MOST_ROWS, _HELD = 128, 8192
-"""Points that a program takes at a time, and numbers that it then holds: what the small shared memory of any GPU has."""
+"""Points that a program takes at a time, and numbers that it then holds: small GPUs have little shared memory."""
 
 
 def mix(

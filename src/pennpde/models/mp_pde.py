@@ -32,7 +32,9 @@ VELOCITY_SCALE = 0.352
 MOST_UNROLLED = 1
 """Windows without gradient before the one that is learned from, at most, as MP-PDE's authors have it."""
 _EDGES_AT_ONCE = 2**17
-"""Of which messages are worked out together: enough to fill a GPU."""
+"""Of which messages are worked out together on a CPU: what its caches hold."""
+_EDGES_AT_ONCE_ON_A_GPU = 2**21
+"""There each stretch costs launches, and memory is plenty: a gigabyte at width 128."""
 _HOPS = {20: 11, 10: 6, 4: 2, 2: 1}
 """How many cells a window's graph reaches: the more frames at once, the farther information travels in them."""
 _DECODERS = {
@@ -183,7 +185,8 @@ class MPPDE(nn.Module):
         values = self._joined(condition_u.values, condition_p.values)
         known = torch.cat([values, *flags, graph.normals, *levels], dim=1)
         neighbours = graph.degrees.clamp_min(1)[:, None].to(like)
-        return Surroundings(graph, tuple(graph.stretches(_EDGES_AT_ONCE)), known, neighbours, case)
+        at_once = _EDGES_AT_ONCE_ON_A_GPU if like.is_cuda else _EDGES_AT_ONCE
+        return Surroundings(graph, tuple(graph.stretches(at_once)), known, neighbours, case)
 
     def _received(
         self,
