@@ -691,6 +691,23 @@ def test_operators_that_were_composed_for_a_prediction_serve_a_training():
     assert field.grad is not None
 
 
+def test_each_mesh_is_composed_once_whatever_batches_and_precisions_it_goes_through(monkeypatch):
+    composed, multiply = [], Operators._multiplied_out
+    monkeypatch.setattr(
+        Operators, "_multiplied_out", lambda self, damping: composed.append(damping) or multiply(self, damping)
+    )
+    parts = [Operators.on(walled("quad", cells, jitter=0.2), ["left"]) for cells in (3, 4)]
+    fields = [torch.randn(each.number_of_points, 2, dtype=double) for each in parts]
+    alone = torch.cat([each.composed(0.25).laplacian(field) for each, field in zip(parts, fields, strict=True)])
+    for _ in range(2):
+        together = Operators.block_diagonal(parts).composed(0.25)
+        assert_close(together.laplacian(torch.cat(fields)), alone, rtol=0, atol=1e-12 * float(alone.abs().max()))
+    single = [each.to(torch.float32) for each in parts]
+    found = Operators.block_diagonal(single).composed(0.25).laplacian(torch.cat(fields).float())
+    assert_close(found.double(), alone, rtol=0, atol=1e-5 * float(alone.abs().max()))
+    assert composed == [0.25, 0.25]
+
+
 def test_the_damped_laplacian_still_converges():
     """Inside a regular mesh, where div of grad is of second order, the damping takes none of it away."""
     errors = []

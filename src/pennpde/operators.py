@@ -50,6 +50,8 @@ NEUMANN_WEIGHT = 10.0
 # this share of it the smallest is round-off: the neighbours do not span the space.
 _SINGULAR = 1e-10
 
+_COMPOSED, _PARTS = "composed with", "parts"
+"""Under which operators keep, beside their fields, what they were composed to and what they were put together from."""
 _SMALLEST_DECAY = 0.1
 """What div(grad) must take of a point's own value at least, as a share of the roughness: 0.2 on regular meshes."""
 
@@ -318,10 +320,13 @@ class Operators:
 
     def _composed(self, damping: float) -> Operators:
         # Kept: a network asks for it at every call, and later maybe in training, where no tensors of inference mode do.
-        made: dict[float, Operators] = self.__dict__.setdefault("composed with", {})
+        made: dict[float, Operators] = self.__dict__.setdefault(_COMPOSED, {})
         if damping not in made:
+            parts: tuple[Operators, ...] = self.__dict__.get(_PARTS, ())
             with torch.inference_mode(mode=False):
-                made[damping] = self._multiplied_out(damping)
+                # Those of a batch's meshes serve all batches that they are drawn into.
+                composed = [each.composed(damping) for each in parts]
+                made[damping] = Operators.block_diagonal(composed) if parts else self._multiplied_out(damping)
         return made[damping]
 
     def _multiplied_out(self, damping: float) -> Operators:
@@ -393,7 +398,7 @@ class Operators:
                 moved[id(tensor)] = tensor.to(device, dtype if tensor.is_floating_point() else None)
             return moved[id(tensor)]
 
-        return Operators(
+        there = Operators(
             self.gradient.map(move),
             self.divergence.map(move),
             self.smoothing.map(move),
@@ -403,6 +408,16 @@ class Operators:
             self.composed_lift and self.composed_lift.map(move),
             self.composed_damping,
         )
+        there.__dict__[_COMPOSED] = {
+            damping: replace(
+                there,
+                composed_laplacian=each.composed_laplacian and each.composed_laplacian.map(move),
+                composed_lift=each.composed_lift and each.composed_lift.map(move),
+                composed_damping=damping,
+            )
+            for damping, each in self.__dict__.get(_COMPOSED, {}).items()
+        }
+        return there
 
     def scaled(self, factor: float) -> Operators:
         """Operators in another unit of length: every first derivative is multiplied by the factor."""
@@ -437,7 +452,7 @@ class Operators:
             values=torch.cat([each.divergence.values for each in operators]),
             transposed_values=torch.cat([each.divergence.transposed_values for each in operators]),
         )
-        return cls(
+        whole = cls(
             gradient,
             divergence,
             SparseMatrix.block_diagonal([each.smoothing for each in operators]),
@@ -447,6 +462,8 @@ class Operators:
             together([each.composed_lift for each in operators]),
             operators[0].composed_damping,
         )
+        whole.__dict__[_PARTS] = tuple(operators)
+        return whole
 
     def _check(self, field: Tensor) -> None:
         if field.shape[:1] != (self.number_of_points,):
