@@ -578,3 +578,12 @@ def test_a_case_that_is_no_test_case_is_warned_about(solved_data, tmp_path):
     assert finished.exit_code == 0, finished.output
     assert "a_0.50 is no test case" in finished.stderr
     assert json.loads((tmp_path / sweep.RECORD).read_text())["no_test_cases"] == ["a_0.50"]
+
+
+def test_the_committed_table_is_that_of_the_committed_record():
+    results = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+    record = sweep.read_record(results / "tradeoff.json", tradeoff.KIND, "penn bench tradeoff")
+    assert (results / "tradeoff.md").read_text(encoding="utf-8") == presentation.markdown(record)
+    solved = sweep.read_record(results / "openfoam_sweep.json", sweep.KIND, "penn bench openfoam")
+    assert [row["setting"] for row in solved["rows"]] == [row["setting"] for row in record["openfoam"]["rows"]]
+    assert [row["setting"] for row in solved["rows"]] == [each.setting.name for each in settings.read(())]
