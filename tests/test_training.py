@@ -192,6 +192,12 @@ def test_soap_turns_into_the_eigenvectors_of_the_gradients():
     assert torch.equal(soap.left_vectors[0], torch.eye(5, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(("columns", "expected"), [(16, 10), (128, 10), (400, 100)])
+def test_soap_turns_the_eigenvectors_of_large_matrices_less_often(columns, expected):
+    matrix = torch.nn.Parameter(torch.zeros(8, columns))
+    assert Soap([matrix], torch.zeros(8 * columns), (0.9, 0.99)).refresh_every == expected
+
+
 # Going on
 
 

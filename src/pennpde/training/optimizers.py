@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 _EPSILON = 1e-8
+_SMALL = 128
+"""Rows or columns of a matrix whose eigenvectors can be followed every few steps."""
 
 
 class Optimizer(Protocol):
@@ -91,7 +93,8 @@ class Soap:
         gradient: The flat vector whose parts are the parameters' gradients.
         betas: Of momentum and second moments.
         memory: Of the preconditioner, a share a step.
-        refresh_every: Steps between two turns of the eigenvectors.
+        refresh_every: Steps between two turns of the eigenvectors; None: more for large matrices, of which a
+            factorisation takes long.
     """
 
     def __init__(
@@ -100,12 +103,13 @@ class Soap:
         gradient: Float[Tensor, " numbers"],
         betas: tuple[float, float],
         memory: float = 0.95,
-        refresh_every: int = 10,
+        refresh_every: int | None = None,
     ):
         self.parameters, self.gradient, self.betas, self.memory = list(parameters), gradient, betas, memory
-        self.refresh_every = refresh_every
         shapes = [(each.shape[0], each[0].numel()) if each.ndim > 1 else (each.numel(), 1) for each in parameters]
         self.height, self.width = (max(shape[axis] for shape in shapes) for axis in (0, 1))
+        largest = max(self.height, self.width)
+        self.refresh_every = refresh_every or (10 if largest <= _SMALL else largest // 4)
         places = []
         for number, (rows, columns) in enumerate(shapes):
             at = torch.arange(rows)[:, None] * self.width + torch.arange(columns)
