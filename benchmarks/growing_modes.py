@@ -15,7 +15,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from pennpde.conditions import Case
-from pennpde.datasets import case_files, storage
+from pennpde.datasets import storage
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "growing_modes.json"
@@ -58,14 +58,13 @@ def main() -> None:
     for label, folder in (("the dataset's meshes", given.data), ("varied meshes", given.also)):
         if folder is None:
             continue
-        manifest = storage.read_manifest(folder)
+        total = len(storage.read_manifest(folder).cases)
         rates: dict[str, list[float]] = {}
-        for number, name in enumerate(manifest.cases):
-            case = case_files.unpack(storage.checked_content(folder, name, manifest), name).case
-            for unknown in case.initial:
-                for kind, matrix in laplacians(case, unknown).items():
+        for number, file in enumerate(storage.read_files(folder), 1):
+            for unknown in file.case.initial:
+                for kind, matrix in laplacians(file.case, unknown).items():
                     rates.setdefault(f"{unknown}, {kind}", []).append(fastest(matrix))
-            print(f"\r{label}: {number + 1} of {len(manifest.cases)}", end="", flush=True)
+            print(f"\r{label}: {number} of {total}", end="", flush=True)
         record[label] = {
             kind: {
                 "meshes": len(found),

@@ -98,9 +98,10 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for group, runs in groups.items():
         made = f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})\n"
-        if f"<!-- {group} -->\n" not in page:
+        filled = within(page, made, group)
+        if filled == made:
             raise SystemExit(f"{PAGE} has no place for {group!r}: write <!-- {group} --> and its end into it.")
-        page = within(page, made, group)
+        page = filled
     PAGE.write_text(page, encoding="utf-8")
 
 

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int64
 from scipy.sparse import csr_array, eye_array, vstack
 
+from pennpde import triangulation
 from pennpde.mesh import Mesh
 from pennpde.mesh_topology import next_in_row
-from pennpde.triangulation import containing
 
 
 def interpolation(mesh: Mesh, targets: Float[np.ndarray, "targets 2"]) -> csr_array:
@@ -19,11 +19,7 @@ def interpolation(mesh: Mesh, targets: Float[np.ndarray, "targets 2"]) -> csr_ar
     """
     triangles, extension = cut_into_triangles(mesh)
     positions = np.asarray(extension @ mesh.points.numpy())
-    found, weights = containing(positions[triangles], targets)
-    weights = np.clip(weights, 0.0, None)
-    weights /= weights.sum(axis=1, keepdims=True)
-    rows = np.arange(0, 3 * len(targets) + 1, 3)
-    in_triangles = csr_array((weights.ravel(), triangles[found].ravel(), rows), shape=(len(targets), len(positions)))
+    in_triangles, _ = triangulation.interpolation(positions, triangles, targets)
     return csr_array(in_triangles @ extension)
 
 

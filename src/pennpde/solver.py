@@ -14,10 +14,10 @@ One alpha per case and unknown: a batch gives what its cases give one by one.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float
@@ -69,8 +69,18 @@ Iterate = Callable[[State, Memory], tuple[State, Memory, State]]
 """iterate(state, memory): the next state, the next memory, and the residual of the state that was given."""
 
 
-class Solver(Protocol):
-    """Advances a state by one time step under conditions."""
+class Solver(ABC):
+    """Advances a state by one time step under conditions, iteration by iteration."""
+
+    iterations: int
+    divergence: float
+    tolerance: float | None = None
+
+    @abstractmethod
+    def iterate(
+        self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
+    ) -> tuple[State, Memory, State]:
+        """One iteration."""
 
     def __call__(
         self,
@@ -82,21 +92,24 @@ class Solver(Protocol):
         record: bool = True,
     ) -> Solution:
         """Solve a step."""
-        ...
-
-    def iterate(
-        self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
-    ) -> tuple[State, Memory, State]:
-        """One iteration of it."""
-        ...
+        project = _unchanged if project is None else project
+        return self.repeat(partial(self.iterate, step, start, case, project), project(start), case, record=record)
 
     def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
-        """All of them, given how one is done: a network compiles its own."""
-        ...
+        """All iterations, given how one is done: a network compiles its own."""
+        state, memory, history = start, None, []
+        for _ in range(self.iterations):
+            following, memory, residual = iterate(state, memory)
+            if record or self.tolerance is not None:
+                history.append(_size(residual, case))
+            if self.tolerance is not None and bool((history[-1] <= self.tolerance).all()):
+                break
+            state = following
+        return _solution(state, history, case, self.tolerance, self.divergence)
 
 
 @dataclass(frozen=True)
-class BarzilaiBorwein:
+class BarzilaiBorwein(Solver):
     """Solves h = project(step(h)), an implicit step, with a step size of its own for every case and unknown.
 
     Args:
@@ -118,18 +131,6 @@ class BarzilaiBorwein:
     allow_negative_steps: bool = False
     settled: float = 1e-24
 
-    def __call__(
-        self,
-        step: Step,
-        start: State,
-        case: Case,
-        project: Callable[[State], State] | None = None,
-        *,
-        record: bool = True,
-    ) -> Solution:
-        project = _unchanged if project is None else project
-        return self.repeat(partial(self.iterate, step, start, case, project), project(start), case, record=record)
-
     def minimise(
         self,
         residual: Callable[[State], State],
@@ -150,17 +151,6 @@ class BarzilaiBorwein:
     ) -> tuple[State, Memory, State]:
         advanced = project(step(state, start, 1.0))
         return self._follow({name: state[name] - advanced[name] for name in state}, state, memory, case)
-
-    def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
-        state, memory, history = start, None, []
-        for _ in range(self.iterations):
-            following, memory, residual = iterate(state, memory)
-            if record or self.tolerance is not None:
-                history.append(_size(residual, case))
-            if self.tolerance is not None and bool((history[-1] <= self.tolerance).all()):
-                break
-            state = following
-        return _solution(state, history, case, self.tolerance, self.divergence)
 
     def _follow(self, residual: State, state: State, memory: Memory, case: Case) -> tuple[State, Memory, State]:
         moved = {}
@@ -186,23 +176,11 @@ class BarzilaiBorwein:
 
 
 @dataclass(frozen=True)
-class ExplicitSteps:
+class ExplicitSteps(Solver):
     """Explicit Euler: `iterations` steps of an equal share of the time. The ablation without nonlinear solver."""
 
     iterations: int
     divergence: float = 1e6
-
-    def __call__(
-        self,
-        step: Step,
-        start: State,
-        case: Case,
-        project: Callable[[State], State] | None = None,
-        *,
-        record: bool = True,
-    ) -> Solution:
-        project = _unchanged if project is None else project
-        return self.repeat(partial(self.iterate, step, start, case, project), project(start), case, record=record)
 
     def iterate(
         self,
@@ -215,14 +193,6 @@ class ExplicitSteps:
     ) -> tuple[State, Memory, State]:
         advanced = project(step(state, state, 1 / self.iterations))
         return advanced, memory, {name: advanced[name] - state[name] for name in state}
-
-    def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
-        state, memory, history = start, None, []
-        for _ in range(self.iterations):
-            state, memory, residual = iterate(state, memory)
-            if record:
-                history.append(_size(residual, case))
-        return _solution(state, history, case, None, self.divergence)
 
 
 def _unchanged(state: State) -> State:

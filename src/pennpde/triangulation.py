@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
+from scipy.sparse import csr_array
 from scipy.spatial import Delaunay, KDTree
 
 # Of the spacing: with these throws there is then one point for each square of the spacing, as in a mesh of squares.
@@ -74,13 +75,29 @@ def inside(points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "side
     return found
 
 
-def containing(
-    corners: Float[np.ndarray, "triangles 3 2"], targets: Float[np.ndarray, "targets 2"], tolerance: float = 1e-9
-) -> tuple[Int64[np.ndarray, " targets"], Float[np.ndarray, "targets 3"]]:
-    """The triangle that each target lies in, or nearest to, and its barycentric coordinates there.
+def interpolation(
+    positions: Float[np.ndarray, "points 2"],
+    triangles: Int64[np.ndarray, "triangles 3"],
+    targets: Float[np.ndarray, "targets 2"],
+    tolerance: float = 1e-9,
+) -> tuple[csr_array, Bool[np.ndarray, " targets"]]:
+    """The matrix [targets, points] that is linear in each triangle, its rows summing to one, and who lies outside.
 
-    A coordinate below minus the tolerance, which is a share of the triangle, tells that the target lies outside of all.
+    A target that is outside of all triangles by more than the tolerance, a share of a triangle, takes the nearest.
     """
+    found, weights = _containing(positions[triangles], targets, tolerance)
+    outside = weights.min(axis=1) < -tolerance
+    weights = np.clip(weights, 0.0, None)
+    weights /= weights.sum(axis=1, keepdims=True)
+    rows = np.arange(0, 3 * len(targets) + 1, 3)
+    shape = (len(targets), len(positions))
+    return csr_array((weights.ravel(), triangles[found].ravel(), rows), shape=shape), outside
+
+
+def _containing(
+    corners: Float[np.ndarray, "triangles 3 2"], targets: Float[np.ndarray, "targets 2"], tolerance: float
+) -> tuple[Int64[np.ndarray, " targets"], Float[np.ndarray, "targets 3"]]:
+    """The triangle that each target lies in, or nearest to, and its barycentric coordinates there."""
     tree = KDTree(corners.mean(axis=1))
     found, weights = np.zeros(len(targets), np.int64), np.full((len(targets), 3), -np.inf)
     left = np.arange(len(targets))

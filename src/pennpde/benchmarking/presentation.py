@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +53,7 @@ def _legend(record: Record) -> str:
         f"{record['precision']}, one thread, median of {record['repeats']} forward calls after one that is not "
         f"counted, or that one alone where it takes more than {LONG:g} s; {sweep['solver']}: wall time of its whole "
         "process, on one core. *Before* is what has to be done first: distances, potential flow and operators, or "
-        "mesh and potential flow. OpenFOAM was not run on moved "
-        "shapes, which are the same to it."
+        "mesh and potential flow. OpenFOAM was not run on moved shapes, which are the same to it."
     )
     if limited:
         text += (
@@ -259,23 +259,20 @@ def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:
 
 
 def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
-    kinds = list(dict.fromkeys(_kind(each) for each in networks))
-    unmoved = {each.name: each for each in networks if not each.transformed}
-    for each in networks:
-        colour = _NETWORK_COLOURS[kinds.index(_kind(each)) % len(_NETWORK_COLOURS)]
-        if not each.transformed:
-            label = _kind(each) if each is next(one for one in unmoved.values() if _kind(one) == _kind(each)) else None
-            axes.scatter(*_places([each]), s=50, color=colour, label=label, zorder=4)
-            if size := each.name.removeprefix(_kind(each)).strip():
-                (x,), (y,) = _places([each])
-                axes.annotate(size, (x, y), (6, -9), textcoords="offset points", fontsize=6, color=colour)
-            continue
-        # A moved network that respects space lies on the unmoved one: a larger ring shows both.
-        axes.scatter(*_places([each]), s=130, facecolors="none", edgecolors=colour, linewidths=1.4, zorder=4)
-        if each.name in unmoved:
-            axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
-    for kind, colour in zip(kinds, _NETWORK_COLOURS * len(kinds), strict=False):
-        best = front([each for each in unmoved.values() if _kind(each) == kind])
+    for kind, colour in zip(dict.fromkeys(map(_kind, networks)), cycle(_NETWORK_COLOURS), strict=False):
+        unmoved = {each.name: each for each in networks if _kind(each) == kind and not each.transformed}
+        if unmoved:
+            axes.scatter(*_places(list(unmoved.values())), s=50, color=colour, label=kind, zorder=4)
+        for name, each in unmoved.items():
+            (x,), (y,) = _places([each])
+            size = name.removeprefix(kind).strip()
+            axes.annotate(size, (x, y), (6, -9), textcoords="offset points", fontsize=6, color=colour)
+        for each in (one for one in networks if _kind(one) == kind and one.transformed):
+            # A moved network that respects space lies on the unmoved one: a larger ring shows both.
+            axes.scatter(*_places([each]), s=130, facecolors="none", edgecolors=colour, linewidths=1.4, zorder=4)
+            if each.name in unmoved:
+                axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
+        best = front(list(unmoved.values()))
         if len(best) > 1:
             axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)
 

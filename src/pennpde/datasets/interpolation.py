@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Float, Int64
 from scipy.sparse import csr_array
 
+from pennpde import triangulation
 from pennpde.openfoam import FoamFormatError, PolyMesh
-from pennpde.triangulation import containing, cross
+from pennpde.triangulation import cross
 
 _TOLERANCE = 1e-3  # of a triangle: points of the boundary may be off by what single precision loses
 
@@ -142,15 +143,11 @@ class FineMesh:
 
     def interpolation(self, points: Float[np.ndarray, "targets 2"]) -> csr_array:
         """The matrix [targets, samples] that interpolates linearly; its rows sum to one."""
-        found, weights = containing(self.positions[self.triangles], points, _TOLERANCE)
-        lost = points[weights.min(axis=1) < -_TOLERANCE]
-        if len(lost):
+        matrix, outside = triangulation.interpolation(self.positions, self.triangles, points, _TOLERANCE)
+        if outside.any():
+            lost = points[outside]
             raise ValueError(f"{len(lost)} points lie outside of the fine mesh, the first at {lost[0]}.")
-        weights = np.clip(weights, 0.0, None)
-        weights /= weights.sum(axis=1, keepdims=True)
-        rows = np.arange(0, 3 * len(points) + 1, 3)
-        shape = (len(points), len(self.positions))
-        return csr_array((weights.reshape(-1), self.triangles[found].reshape(-1), rows), shape=shape)
+        return matrix
 
 
 def _pairs(faces: Int64[np.ndarray, "faces 4"]) -> Int64[np.ndarray, "faces 2"]:
