@@ -366,8 +366,8 @@ def test_the_table_has_a_row_for_each_and_the_paper_s_numbers(solved):
     assert len(lines) == 2 + 2 + len(RULES)
     diverged = next(line for line in lines if "gamg-smooth-22.5-0.05" in line)
     assert diverged.count("diverged") == 4
-    assert diverged.endswith("| divergent |")
-    assert next(line for line in lines if "gamg-smooth-22.5-0.01" in line).endswith("| 60.9 |")
+    assert diverged.endswith("| divergent |  |")
+    assert next(line for line in lines if "gamg-smooth-22.5-0.01" in line).endswith("| 60.9 |  |")
     assert "`gamg-smooth-22.5-0.05` in 3 of 3 cases" in text
 
 
@@ -392,6 +392,40 @@ def test_seeds_of_one_row_are_told_apart(solved):
     rows = [network_row(dict.fromkeys(NAMES, 0.01), 0.1, model=f"runs/{seed}") for seed in (0, 1)]
     names = [each.name for each in tradeoff.contenders(traded(solved, *rows)) if each.is_network]
     assert names == ["Net (runs/0)", "Net (runs/1)"]
+
+
+def test_trainings_of_one_title_are_told_apart_by_their_budget(solved):
+    trainings = [{"budget": {"minutes": 6.2}, "cases": 203, "steps": 3000}, {"budget": {"minutes": 20}, "cases": 406}]
+    rows = [network_row(dict.fromkeys(NAMES, 0.01), 0.1, model=f"runs/{number}") for number in range(3)]
+    rows = [row | {"training": trainings[number > 0]} for number, row in enumerate(rows)]
+    record = traded(solved, *rows, rows[0] | {"transformed": True})
+    names = [each.name for each in tradeoff.contenders(record) if each.is_network]
+    assert names == [
+        "Net [6.2 minutes, 203 cases]",
+        "Net [20 minutes, 406 cases] (runs/1)",
+        "Net [20 minutes, 406 cases] (runs/2)",
+        "Net [6.2 minutes, 203 cases]",
+    ]
+    assert "| 3,000 steps, 203 cases |" in presentation.markdown(record)
+
+
+@pytest.mark.parametrize(
+    ("row", "transformed", "total"),
+    [
+        ("penn_n16_r8", False, 1.606e-3),
+        ("penn_n16_r8", True, 1.606e-3),
+        ("mp_pde_n128_tw20", True, 0.477222),
+        ("ablation_a", False, None),
+    ],
+)
+def test_the_paper_s_number_of_a_network(row, transformed, total):
+    printed = tradeoff._printed(row, transformed)
+    assert printed == {"total": None if total is None else [pytest.approx(total)]}
+
+
+def test_a_network_that_the_paper_has_not_has_no_number_of_it():
+    assert tradeoff._printed("", False) is None
+    assert tradeoff._printed("ablation_c", True) is None
 
 
 # Networks on the cases of a sweep
@@ -421,6 +455,37 @@ def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_re
     assert json.loads(again.stdout)["markdown"] == found["markdown"]
     assert (tmp_path / "again" / "tradeoff.md").read_text() == (tmp_path / "out" / "tradeoff.md").read_text()
     assert (tmp_path / "again" / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, monkeypatch):
+    model, test_set, calls = str(store(tmp_path / "net", "flow")), TestSet.read(data), []
+    real = tradeoff._timed
+    monkeypatch.setattr(tradeoff, "_timed", lambda *given: calls.append(given[1].name) or real(*given))
+
+    def measured(**changes):
+        calls.clear()
+        options = {"models": [model], "repeats": 1, "runs": tmp_path / "runs"} | changes
+        return tradeoff.compare(test_set, openfoam=solved, **options)["networks"]
+
+    first = measured()
+    assert len(calls) == 2 * len(NAMES)
+    files = sorted((tmp_path / "runs").iterdir())
+    assert [each.name.endswith("_moved.json") for each in files] == [False, True]
+    assert measured() == first
+    assert calls == []
+    files[1].write_text(files[1].read_text()[:50])  # damaged: measured once more
+    measured()
+    assert len(calls) == len(NAMES)
+    measured(repeats=2)
+    assert len(calls) == 2 * len(NAMES), "measured in another way"
+    store(tmp_path / "net", "flow", width=3)
+    measured(repeats=2)
+    assert len(calls) == 2 * len(NAMES), "other weights in the same folder"
+    store(tmp_path / "net", "flow", width=3, iterations=4)
+    measured(repeats=2)
+    assert len(calls) == 2 * len(NAMES), "the same weights, more work"
+    measured(repeats=2, runs=None)
+    assert len(calls) == 2 * len(NAMES)
 
 
 def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):

@@ -35,6 +35,35 @@ def test_a_stacked_batch_gives_what_its_cases_give_alone(cases):
             assert together[name][points.stop : begin + stack.points_per_case].abs().sum() == 0
 
 
+@pytest.mark.parametrize("solver", ["barzilai_borwein", "explicit"])
+def test_fillers_do_not_disturb_a_network_that_has_learned_and_holds_no_condition(cases, solver):
+    torch.manual_seed(0)
+    network = flow_network(
+        width=4, iterations=3, pressure_iterations=3, solver=solver, dirichlet_in_solver="none", decoder="mlp"
+    ).double()
+    for parameter in network.parameters():  # far from the start, where some layers give zero whatever they are given
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
+    small = min(range(len(cases)), key=lambda number: cases[number].number_of_points)
+    case, _ = stack.batch(torch.tensor([small]))
+    number = cases[small].number_of_points
+    assert number < stack.points_per_case
+    with torch.no_grad():
+        filled, alone = network(case), network(cases[small])
+    assert filled["p"][number:].abs().min() > 0, "a filler that stays zero disturbs nothing anyway"
+    for name in ("u", "p"):
+        torch.testing.assert_close(filled[name][:number], alone[name], rtol=1e-9, atol=1e-9)
+
+
+def test_sums_leave_fillers_out(cases):
+    stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
+    case, _ = stack.batch(torch.tensor([0, 1]))
+    ones = torch.ones(case.number_of_points, 2, dtype=torch.float64)
+    sizes = [float(cases[number].number_of_points) for number in (0, 1)]
+    assert case.sum(ones).tolist() == [[size] * 2 for size in sizes]
+    assert case.total(ones).tolist() == [2 * size for size in sizes]
+
+
 def test_a_weighted_sum_is_the_mean_over_cases_of_their_means(cases):
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
     case, weights = stack.batch(torch.tensor([1, 0]))

@@ -86,6 +86,7 @@ class Case:
         targets: The fields that should come out. Named as an unknown they may have a trailing axis of output times.
         name: What the case is called in records and messages.
         sizes: Number of points of each case of a batch; leave it to `batch`.
+        present: Not at points that only fill a case up to a size (`stack`), which sums leave out; None: everywhere.
     """
 
     mesh: Mesh
@@ -98,6 +99,7 @@ class Case:
     targets: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     sizes: tuple[int, ...] = ()
+    present: Bool[Tensor, " points"] | None = None
     cached_operators: Mapping[str, Operators] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -195,6 +197,7 @@ class Case:
 
     def sum(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "cases *axes"]:
         """Sum over the points of each case."""
+        values = self._without_fillers(values)
         if len(set(self.sizes)) == 1:  # a plain sum: an index_add is slow, forward and backward
             return values.reshape(len(self.sizes), self.sizes[0], *values.shape[1:]).sum(dim=1)
         total = values.new_zeros(len(self.sizes), *values.shape[1:])
@@ -202,9 +205,15 @@ class Case:
 
     def total(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, " cases"]:
         """Sum over the points of each case and all other axes."""
+        values = self._without_fillers(values)
         if len(set(self.sizes)) == 1:  # in one go: channel by channel first is slower on a GPU
             return values.reshape(len(self.sizes), -1).sum(dim=1)
         return self.sum(values.reshape(values.shape[0], -1).sum(dim=1))
+
+    def _without_fillers(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
+        if self.present is None:
+            return values
+        return torch.where(self.present.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
 
     def at_points(self, per_case: Float[Tensor, "cases *axes"]) -> Float[Tensor, "points_or_one *axes"]:
         """Spread one value a case over its points."""
@@ -276,6 +285,7 @@ class Case:
             "parameters": each(self.parameters),
             "features": each(self.features),
             "targets": each(self.targets),
+            "present": None if self.present is None else move(self.present),
         }
         return replace(self, **(settled | changes))
 

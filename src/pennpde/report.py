@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pennpde import evaluation
+from pennpde import budgets, evaluation
 from pennpde.conditions import Case
 from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw
@@ -175,25 +175,10 @@ def _sizes(kind: str, records: Sequence[Record]) -> str:
                 record["device"],
                 str(record["threads"]),
                 record["precision"],
-                _training(same),
+                budgets.taken([each.get("training", {}) for each in same]),
             ]
         )
     return _table(headings, rows)
-
-
-def _training(records: Sequence[Record]) -> str:
-    """What the networks of a row have had."""
-    known = [record["training"] for record in records if record.get("training", {}).get("steps")]
-    if not known:
-        return ""
-    first = known[0]
-    steps = f"{statistics.mean(each['steps'] for each in known):,.0f} steps"
-    parts = [f"{steps} of {first['batch']}" if "batch" in first else steps]
-    parts += [f"{first['cases']} cases"] if "cases" in first else []
-    if "minutes" in first:
-        minutes = statistics.mean(each["minutes"] for each in known)
-        parts.append(f"{minutes:.1f} min" + (f" on {first['device']}" if "device" in first else ""))
-    return ", ".join(parts)
 
 
 def _title(record: Record) -> str:
@@ -204,17 +189,15 @@ def _rows(records: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
     """Records by title and whether moved: seeds of one training. One that had another budget has a row of its own."""
 
     def budget(record: Record) -> str:
-        training = record.get("training", {})
-        limits = [f"{value:g} {name}" for name, value in training.get("budget", {}).items()]
-        return ", ".join([*limits, f"{training['cases']} cases"] if "cases" in training else limits)
+        return budgets.allowed(record.get("training", {}))
 
-    budgets: dict[str, set[str]] = {}
+    of_title: dict[str, set[str]] = {}
     for record in records:
-        budgets.setdefault(_title(record), set()).add(budget(record))
+        of_title.setdefault(_title(record), set()).add(budget(record))
 
     def key(record: Record) -> tuple[str, bool]:
         title = _title(record)
-        told = f" [{budget(record)}]" if len(budgets[title]) > 1 else ""
+        told = f" [{budget(record)}]" if len(of_title[title]) > 1 else ""
         return title + told, record["transformed"]
 
     return _grouped(records, key)

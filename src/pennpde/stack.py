@@ -1,8 +1,9 @@
 """Many cases in one shape on one device, so that drawing a batch is a gather.
 
 Meshes differ in size; a GPU wants the same shapes every step (captured graphs, no synchronisation with the host). Every
-case is filled up to the largest with points that belong to no cell and whose value is prescribed as zero: their
-residual vanishes, their matrix rows are empty, their weight in the loss is zero.
+case is filled up to the largest with points that belong to no cell and whose value is prescribed as zero: their matrix
+rows are empty, their weight in the loss is zero, and sums over a case's points, such as those of the solver's step
+size, leave them out (`Case.present`), which networks without a Dirichlet layer need.
 """
 
 from __future__ import annotations
@@ -144,6 +145,7 @@ class CaseStack:
             features=fields("features"),
             targets=fields("targets"),
             sizes=(self.points_per_case,) * number,
+            present=self.weights[chosen].flatten() > 0,
             cached_operators={name: operators_of(name) for name in initial},
         )
         return case, self.weights[chosen].flatten() / number

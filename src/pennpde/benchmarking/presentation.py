@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pennpde.benchmarking.tradeoff import LONG, Contender, Defeat, contenders, defeat, front, losses
+from pennpde.budgets import taken
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +135,7 @@ def _more_accurate(record: Record) -> str:
 def _table(record: Record) -> str:
     found = contenders(record)
     headings = ["Method", "Trans.", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "s a case", "before, s"]
-    headings += ["Beaten by", "Paper, u + p (×10⁻⁴)"]
+    headings += ["Beaten by", "Paper, u + p (×10⁻⁴)", "Trained for"]
     lines = [headings, ["---"] * len(headings)]
     for each in found:
         name = each.name if each.is_network else f"OpenFOAM `{each.name}`{_dagger(each)}"
@@ -142,7 +143,7 @@ def _table(record: Record) -> str:
         number = len(each.cases) + len(each.diverged)
         cases = f"{number}" if not each.diverged else f"{number}, {len(each.diverged)} diverged"
         if not each.cases:
-            lines.append([name, trans, cases, *["diverged"] * 3, "", "", "", _printed(each)])
+            lines.append([name, trans, cases, *["diverged"] * 3, "", "", "", _printed(each), _trained(each)])
             continue
         errors = each.row["errors"]
         lines.append(
@@ -155,6 +156,7 @@ def _table(record: Record) -> str:
                 _seconds(each.time(each.cases, prepared=False) - each.time(each.cases)),
                 _winners(each, found),
                 _printed(each),
+                _trained(each),
             ]
         )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -172,6 +174,10 @@ def _printed(each: Contender) -> str:
     if not paper:
         return ""
     return "divergent" if paper["total"] is None else f"{paper['total'][0] / 1e-4:.3g}"
+
+
+def _trained(each: Contender) -> str:
+    return taken([each.row.get("training", {})]) if each.is_network else ""
 
 
 def _divergence(record: Record) -> str:

@@ -7,11 +7,14 @@ network's time is that of the forward call, in a process that has loaded it; Ope
 
 from __future__ import annotations
 
+import json
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,12 +22,14 @@ from torch import nn
 
 from pennpde import __version__
 from pennpde.benchmarking.machine import load, machine
-from pennpde.benchmarking.sweep import TestSet, over_cases, plain, summarised_errors
+from pennpde.benchmarking.sweep import TestSet, over_cases, plain, summarised_errors, write_record
+from pennpde.budgets import allowed
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.conditions import Case
 from pennpde.datasets.flow import flow_case
 from pennpde.datasets.rigid_motion import moved
 from pennpde.metrics import domain_errors
+from pennpde.report import paper_numbers
 
 KIND = "speed-accuracy trade-off"
 RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"
@@ -42,16 +47,21 @@ def compare(
     models: Sequence[str],
     openfoam: Mapping[str, Any],
     *,
+    runs: Path | str | None = None,
     repeats: int = REPEATS,
     about: Mapping[str, Any] | None = None,
     watch: Callable[[Sequence[Case], str], Iterable[Case]] | None = None,
 ) -> dict[str, Any]:
     """Measure networks on the cases of a sweep of OpenFOAM, as they are and each moved rigidly, and put both together.
 
+    A large message passing network takes ten minutes for the cases: what was measured is kept, and used again where
+    weights, cases, machine and all that matters for times are the same.
+
     Args:
         test_set: the cases, those of the sweep.
         models: names of networks that come with the package, or folders.
         openfoam: the record of the sweep.
+        runs: folder with one file for each network; None: nothing is kept.
         repeats: forward calls a case; their median counts.
         about: goes into the record as it is.
         watch: wraps the cases, with a word on what is done, for a progress bar.
@@ -65,9 +75,15 @@ def compare(
         networks = []
         for model, network in loaded.items():
             for transformed in (False, True):
-                cases = moved(test_set.cases) if transformed else list(test_set.cases)
-                words = f"{model}, moved" if transformed else model
-                records = [_timed(network, case, repeats) for case in show(_warm(network, cases), words)]
+                identity = _identity(network, transformed, test_set, repeats)
+                path = Path(runs) / _file_name(model, transformed) if runs is not None else None
+                records = _stored(path, identity)
+                if records is None:
+                    cases = moved(test_set.cases) if transformed else list(test_set.cases)
+                    words = f"{model}, moved" if transformed else model
+                    records = [_timed(network, case, repeats) for case in show(_warm(network, cases), words)]
+                    if path is not None:
+                        write_record(path, identity | {"records": records})
                 networks.append(_row(model, network, transformed, records))
     return {
         "kind": KIND,
@@ -84,6 +100,37 @@ def compare(
         "networks": networks,
         "openfoam": {name: value for name, value in openfoam.items() if name != "kind"},
     }
+
+
+def _identity(network: nn.Module, transformed: bool, test_set: TestSet, repeats: int) -> dict[str, Any]:
+    """What has to be the same for a measurement to hold."""
+    config = config_of(network)
+    return {
+        "version": __version__,
+        "network": {"kind": config.network, "arguments": dict(config.arguments)} if config else {},
+        "weights_sha256": config.weights_sha256 if config else "",
+        "transformed": transformed,
+        "cases": dict(test_set.hashes),
+        "machine": machine(),
+        "torch": torch.__version__,
+        "precision": str(PRECISION).removeprefix("torch."),
+        "repeats": repeats,
+    }
+
+
+def _file_name(model: str, transformed: bool) -> str:
+    plain_name = re.sub(r"[^A-Za-z0-9._-]+", "_", model).strip("._") or "network"
+    return f"{plain_name}{'_moved' if transformed else ''}.json"
+
+
+def _stored(path: Path | None, identity: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8")) if path is not None else None
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        return None  # not there, or damaged after it was written: measured once more
+    if not isinstance(kept, dict) or any(kept.get(name) != value for name, value in identity.items()):
+        return None  # other weights, another machine: its times say nothing here
+    return kept["records"]
 
 
 def _check_same_truth(test_set: TestSet, openfoam: Mapping[str, Any]) -> None:
@@ -141,12 +188,23 @@ def _row(model: str, network: nn.Module, transformed: bool, records: Sequence[Ma
         "title": (config.title if config else "") or model,
         "weights_sha256": config.weights_sha256 if config else "",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "training": config.training_in_short if config else {},
+        "paper": _printed(config.paper if config else "", transformed),
         "transformed": transformed,
         "diverged": [record["case"] for record in records if record["outcome"] == "diverged"],
         "errors": summarised_errors([record["errors"] for record in finished]) if finished else None,
         "seconds": over_cases([record["seconds"]["solve"] for record in records]),
         "records": list(records),
     }
+
+
+def _printed(row: str, transformed: bool) -> dict[str, Any] | None:
+    """What the paper says of the same network: the total error, None where it diverged."""
+    printed = paper_numbers()["flow"].get(row, {})
+    printed = printed.get("transformed", {}) if transformed else printed
+    if "u" not in printed:
+        return None
+    return {"total": None if printed["u"] is None else [printed["u"][0] + printed["p"][0]]}
 
 
 @contextmanager
@@ -202,10 +260,9 @@ class Contender:
 def contenders(record: Mapping[str, Any]) -> list[Contender]:
     """Networks first, then OpenFOAM; settings that diverged everywhere have no cases."""
     found = []
-    titles = [row["title"] for row in record["networks"] if not row["transformed"]]
+    names = _names([row for row in record["networks"] if not row["transformed"]])
     for row in record["networks"]:
-        # Seeds of one row of an experiment have the same title.
-        title = row["title"] if titles.count(row["title"]) == 1 else f"{row['title']} ({row['model']})"
+        title = names.get(row["model"], row["title"])
         records = {each["case"]: each for each in row["records"] if each["outcome"] == "finished"}
         before = {
             name: sum(record["preparation"][name].values())
@@ -222,6 +279,21 @@ def contenders(record: Mapping[str, Any]) -> list[Contender]:
         before = {name: each["seconds"]["mesh"] + each["seconds"]["potential_flow"] for name, each in ended.items()}
         found.append(Contender(row["setting"], False, False, errors, seconds, before, tuple(row["diverged"]), row))
     return found
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """By model, its title, with the budget where trainings of one title had several, and the model where they agree."""
+    names = {}
+    for row in rows:
+        same = [other for other in rows if other["title"] == row["title"]]
+        budgets_of_same = [allowed(other.get("training", {})) for other in same]
+        budget, name = allowed(row.get("training", {})), row["title"]
+        if len(set(budgets_of_same)) > 1 and budget:
+            name += f" [{budget}]"
+        if budgets_of_same.count(budget) > 1:
+            name += f" ({row['model']})"
+        names[row["model"]] = name
+    return names
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def run(
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(help="openfoam: where each run's result is kept and used again.", show_default="OUT/runs"),
+        typer.Option(help="Where what was measured is kept and used again.", show_default="OUT/runs"),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -62,24 +62,25 @@ def run(
 ) -> dict[str, Any]:
     """Compare networks with OpenFOAM: error against seconds on one core.
 
-    `openfoam` solves the test cases of the flow dataset in many settings; a second start makes what is missing, and a
-    run that diverges is recorded as such. `tradeoff` measures networks on the same cases and puts both together. Leave
-    the machine to it: others who compute at the same time spoil the times.
+    `openfoam` solves the test cases of the flow dataset in many settings; a run that diverges is recorded as such.
+    `tradeoff` measures networks on the same cases and puts both together. A second start measures what is missing.
+    Leave the machine to it: others who compute at the same time spoil the times.
     """
-    mine = {"--runs": runs, "--settings": settings, "--only": only, "--limit": limit}
+    mine = {"--settings": settings, "--only": only, "--limit": limit}
     theirs = {"--models": models, "--openfoam": openfoam, "--repeats": repeats, "--from": stored}
     _refuse(what, "tradeoff" if what == "openfoam" else "openfoam", theirs if what == "openfoam" else mine)
     if what == "openfoam":
         return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
     if stored is not None:
-        given = {"--data": data, "--models": models, "--openfoam": openfoam, "--repeats": repeats}
+        given = {"--data": data, "--runs": runs, "--models": models, "--openfoam": openfoam, "--repeats": repeats}
         if unused := [name for name, value in given.items() if value]:
             raise typer.BadParameter(f"{unused[0]} has no effect with --from, which measures nothing.")
         return _redraw(output, stored, out)
     names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
     if not names:
         raise typer.BadParameter("tradeoff needs --models, such as --models flow; or --from a record.")
-    return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, repeats)
+    kept = (runs or out / "runs") / "networks"
+    return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, kept, repeats)
 
 
 def _needed(path: Path | None, option: str) -> Path:
@@ -152,7 +153,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _trade(
-    output: Output, data: Path, models: Sequence[str], sweep: Path, out: Path, repeats: int | None
+    output: Output, data: Path, models: Sequence[str], sweep: Path, out: Path, runs: Path, repeats: int | None
 ) -> dict[str, Any]:
     from pennpde.benchmarking import sweep as sweeping
     from pennpde.benchmarking import tradeoff
@@ -163,6 +164,7 @@ def _trade(
         test_set,
         models,
         solved,
+        runs=runs,
         repeats=repeats or tradeoff.REPEATS,
         about={"dataset": _dataset(data)},
         watch=lambda cases, words: output.progress(cases, words, total=len(cases)),

@@ -27,9 +27,6 @@ from pennpde.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 DURATION = 4.0
 """Time from the potential flow at the start to the predicted state."""
 
-_PRESSURE_STEP = 0.2
-"""Pseudo time of the pressure loop before training, in squares of the typical length: about its limit of stability."""
-
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
@@ -64,6 +61,8 @@ class Flow(Equation):
         laplacian_damping: See `Operators.composed`. Without it the pressure's operator has growing modes.
         length: A typical length of the mesh's cells times a few: makes the inputs of the force term of one size.
         diffusion_start: The untrained network's viscosity over the real one: the coarse mesh needs more to stay smooth.
+        pressure_step: Pseudo time of the pressure loop before training, in squares of the typical length. Its default
+            is about the limit of stability for the loop's own step sizes; explicit steps need a quarter of it.
     """
 
     unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
@@ -77,11 +76,12 @@ class Flow(Equation):
         laplacian_damping: float = 0.25,
         length: float = 0.15,
         diffusion_start: float = 5.0,
+        pressure_step: float = 0.2,
     ):
         super().__init__()
         self.pressure_solver = pressure_solver or BarzilaiBorwein(iterations=5)
         self.relaxation, self.length, self.diffusion_start = relaxation, length, diffusion_start
-        self.laplacian_damping = laplacian_damping
+        self.laplacian_damping, self.pressure_step = laplacian_damping, pressure_step
         self.geometry = MLP((3, width, width))
         self.correction = Linear(2 * width, width, bias=False)
         self.correction_gate = MLP((3 * width, width, width), start=0.0)
@@ -137,7 +137,7 @@ class Flow(Equation):
 
         def relax(pressure: State, begin: State, fraction: float) -> State:
             laplacian = mix(place.laplacian("p", pressure["p"]), self.poisson.T)
-            change = _PRESSURE_STEP * length**2 * (by_poisson * laplacian - source) + local
+            change = self.pressure_step * length**2 * (by_poisson * laplacian - source) + local
             return {"p": begin["p"] + fraction * change}
 
         inner = self.pressure_solver(relax, {"p": state["p"]}, case.case, case.project, record=False)
@@ -145,7 +145,8 @@ class Flow(Equation):
         slope = place.gradient("p", pressure)
         push = scale_by(by_pressure, mix(slope, self.pressure_gradient.T))
         terms = torch.cat([velocity, length * advection, length**2 * diffusion, length * slope], dim=-1)
-        force = scale_by(self.force_gate(invariants), self.force(terms))
+        # Learned for the whole time step; of a share of it, as explicit steps take, it acts for that share.
+        force = scale_by(time_step / DURATION * self.force_gate(invariants), self.force(terms))
         return {"u": start["u"] + duration * (intermediate_rate - push) + force, "p": pressure}
 
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
@@ -167,9 +168,11 @@ def flow_network(
     *,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
     laplacian_damping: float = 0.25,
+    pressure_step: float = 0.2,
     **switches,
 ) -> PENN:
     """The flow network of the paper's size; `switches` are PENN's, for the ablations."""
     made = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(iterations)
     inner = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(pressure_iterations)
-    return PENN(Flow(width, inner, laplacian_damping=laplacian_damping), width, made, time_step=DURATION, **switches)
+    equation = Flow(width, inner, laplacian_damping=laplacian_damping, pressure_step=pressure_step)
+    return PENN(equation, width, made, time_step=DURATION, **switches)

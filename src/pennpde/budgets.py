@@ -1,0 +1,33 @@
+"""What trainings were allowed and what they took, in words: networks compare only where this is told.
+
+Takes `Config.training_in_short` as records keep it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Training = Mapping[str, Any]
+
+
+def allowed(training: Training) -> str:
+    """The budget, and on how many cases; empty where neither is known."""
+    limits = [f"{value:g} {name}" for name, value in training.get("budget", {}).items()]
+    return ", ".join([*limits, f"{training['cases']} cases"] if "cases" in training else limits)
+
+
+def taken(trainings: Sequence[Training]) -> str:
+    """The means over seeds of one training: steps, batch, cases, minutes and where; empty where nothing is known."""
+    known = [training for training in trainings if training.get("steps")]
+    if not known:
+        return ""
+    first = known[0]
+    steps = f"{statistics.mean(each['steps'] for each in known):,.0f} steps"
+    parts = [f"{steps} of {first['batch']}" if "batch" in first else steps]
+    parts += [f"{first['cases']} cases"] if "cases" in first else []
+    if "minutes" in first:
+        minutes = statistics.mean(each["minutes"] for each in known)
+        parts.append(f"{minutes:.1f} min" + (f" on {first['device']}" if "device" in first else ""))
+    return ", ".join(parts)
