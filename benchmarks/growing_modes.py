@@ -15,6 +15,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from pennpde.conditions import Case
+from pennpde.damped_laplacian import roughness
 from pennpde.datasets import storage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,8 +43,9 @@ def laplacians(case: Case, unknown: str) -> dict[str, scipy.sparse.csr_matrix]:
     damped = operators.composed(DAMPING).composed_laplacian
     assert plain is not None
     assert damped is not None
-    differences, explained = operators._roughness()
-    evenly = plain.to_scipy() + DAMPING * (differences - explained @ operators.gradient.to_scipy())
+    gradient = operators.gradient.to_scipy()
+    differences, explained = roughness(gradient, operators.moment_inverse.double().numpy())
+    evenly = plain.to_scipy() + DAMPING * (differences - explained @ gradient)
     whole = {"div of grad": plain.to_scipy(), "evenly damped": evenly, "as taken": damped.to_scipy()}
     return {name: scipy.sparse.csr_matrix(matrix)[free][:, free] for name, matrix in whole.items()}
 

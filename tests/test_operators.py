@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from pennpde.mesh import Mesh
-from pennpde.operators import NEUMANN_WEIGHT, Operators, PointGraph
+from pennpde.operators import NEUMANN_WEIGHT, Operators
+from pennpde.point_graph import PointGraph
 
 double = torch.float64
 

@@ -126,3 +126,16 @@ def test_tables_go_between_the_marks_of_a_page_or_stand_alone():
     page = "# Ours\n<!-- tables -->\nold\n<!-- end of tables -->\nrest\n"
     assert within(page, "new\n") == "# Ours\n<!-- tables -->\n\nnew\n\n<!-- end of tables -->\nrest\n"
     assert within("# Ours\n", "new\n") == "new\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "missing"),
+    [
+        ("# Ours\n<!-- tables -->\nold\n", "end of tables"),
+        ("# Ours\nold\n<!-- end of tables -->\n", "<!-- tables -->"),
+        ("<!-- end of tables -->\n<!-- tables -->\nold\n", "end of tables"),
+    ],
+)
+def test_half_a_pair_of_marks_is_refused_rather_than_the_page_lost(page, missing):
+    with pytest.raises(ValueError, match=f"lacks the mark '.*{missing}"):
+        within(page, "new\n")

@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pennpde.mesh import Mesh
-from pennpde.operators import Operators, PointGraph
+from pennpde.operators import Operators
+from pennpde.point_graph import PointGraph
 
 Value = float | Sequence[float] | np.ndarray | Tensor
 """A number, a vector of space, or one of these for each point."""

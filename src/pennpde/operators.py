@@ -28,17 +28,18 @@ How exact they are (h is the distance of points; each line is a test):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.kernels import SparseMatrix, index_tensor
+from pennpde.damped_laplacian import damped_laplacian
+from pennpde.kernels import SparseMatrix
 from pennpde.mesh import Mesh
+from pennpde.point_graph import PointGraph
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -49,11 +50,6 @@ NEUMANN_WEIGHT = 10.0
 # Moment matrices are sums of unit dyads, so their largest eigenvalue is of the order of the number of neighbours. Below
 # this share of it the smallest is round-off: the neighbours do not span the space.
 _SINGULAR = 1e-10
-
-_COMPOSED, _PARTS = "composed with", "parts"
-"""Under which operators keep, beside their fields, what they were composed to and what they were put together from."""
-_SMALLEST_DECAY = 0.1
-"""What div(grad) must take of a point's own value at least, as a share of the roughness: 0.2 on regular meshes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +71,11 @@ class Operators:
     """What prescribed normal derivatives add to that Laplacian."""
     composed_damping: float = 0.0
     """The damping that is in it."""
+    # What follows is worked out, not given: a changed copy begins without it.
+    _composed_with: dict[float, Operators] = field(default_factory=dict, init=False, repr=False)
+    """By damping, what these operators were composed to."""
+    _parts: tuple[Operators, ...] = field(default=(), init=False, repr=False)
+    """What they were put together from, side by side."""
 
     @classmethod
     def on(
@@ -320,9 +321,8 @@ class Operators:
 
     def _composed(self, damping: float) -> Operators:
         # Kept: a network asks for it at every call, and later maybe in training, where no tensors of inference mode do.
-        made: dict[float, Operators] = self.__dict__.setdefault(_COMPOSED, {})
+        made, parts = self._composed_with, self._parts
         if damping not in made:
-            parts: tuple[Operators, ...] = self.__dict__.get(_PARTS, ())
             with torch.inference_mode(mode=False):
                 # Those of a batch's meshes serve all batches that they are drawn into.
                 composed = [each.composed(damping) for each in parts]
@@ -332,18 +332,10 @@ class Operators:
     def _multiplied_out(self, damping: float) -> Operators:
         import scipy.sparse
 
+        laplacian, of_gradient = damped_laplacian(
+            self.gradient.to_scipy(), self.divergence.to_scipy(), self.moment_inverse.double().cpu().numpy(), damping
+        )
         number, space = self.number_of_points, self.space
-        gradient, of_gradient = self.gradient.to_scipy(), self.divergence.to_scipy()
-        laplacian = of_gradient @ gradient
-        if damping:
-            differences, explained = self._roughness()
-            roughness = scipy.sparse.csr_matrix(differences - explained @ gradient)
-            # One point whose own value feeds itself is a mode that grows, and no solve survives it.
-            decay = roughness.diagonal()
-            share = np.divide(laplacian.diagonal(), decay, out=np.ones_like(decay), where=decay < 0)
-            strength = scipy.sparse.diags(damping + np.maximum(_SMALLEST_DECAY - share, 0.0))
-            laplacian = laplacian + strength @ roughness
-            of_gradient = of_gradient - strength @ explained
         lift = self.neumann_lift.double().cpu().numpy().ravel()
         every = np.arange(number * space)
         lifted = scipy.sparse.csr_matrix((lift, (every, every // space)), shape=(number * space, number))
@@ -352,40 +344,6 @@ class Operators:
             for matrix in (laplacian, of_gradient @ lifted)
         )
         return replace(self, composed_laplacian=next(matrices), composed_lift=next(matrices), composed_damping=damping)
-
-    def _roughness(self) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
-        """What fitted gradients do not explain of the differences between neighbours, as a second derivative.
-
-            (S f)_i = sum_j omega_ij (f_j - f_i - r_ij . (g_i + g_j) / 2),    omega_ij = 2 r.M_i^-1 r / |r|^4
-
-        with g the fitted gradient: zero for linear fields, of the order of h for smooth ones, and the Laplacian of what
-        alternates from point to point, which a gradient does not see. Returned are the matrix of the differences, on
-        f, and that of what is explained, on g.
-        """
-        import scipy.sparse
-
-        gradient, space, number = self.gradient.to_scipy(), self.space, self.number_of_points
-        weights = [gradient[axis::space].tocoo() for axis in range(space)]
-        rows, columns = weights[0].row, weights[0].col
-        away = rows != columns
-        rows, columns = rows[away], columns[away]
-        weight = np.stack([each.data[away] for each in weights], axis=1)
-        # The weights are M^-1 r / |r|^2: with M they give back the offsets.
-        moments = np.linalg.pinv(self.moment_inverse.double().cpu().numpy(), hermitian=True)
-        inward = np.einsum("eij,ej->ei", moments[rows], weight)
-        offsets = inward / (inward**2).sum(axis=1, keepdims=True)
-        omega = 2 * (inward * weight).sum(axis=1)
-
-        plain = scipy.sparse.csr_matrix((omega, (rows, columns)), shape=(number, number))
-        total = scipy.sparse.diags(np.asarray(plain.sum(axis=1)).ravel())
-        share = 0.5 * omega[:, None] * offsets
-        axes = np.arange(space)
-        there = (np.repeat(rows, space), (columns[:, None] * space + axes).ravel())
-        here = (np.repeat(rows, space), (rows[:, None] * space + axes).ravel())
-        explained = sum(
-            scipy.sparse.csr_matrix((share.ravel(), where), shape=(number, number * space)) for where in (there, here)
-        )
-        return scipy.sparse.csr_matrix(plain - total), scipy.sparse.csr_matrix(explained)
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Operators:
         if (dtype is None or dtype == self.dtype) and device is None:
@@ -408,15 +366,13 @@ class Operators:
             self.composed_lift and self.composed_lift.map(move),
             self.composed_damping,
         )
-        there.__dict__[_COMPOSED] = {
-            damping: replace(
+        for damping, each in self._composed_with.items():
+            there._composed_with[damping] = replace(
                 there,
                 composed_laplacian=each.composed_laplacian and each.composed_laplacian.map(move),
                 composed_lift=each.composed_lift and each.composed_lift.map(move),
                 composed_damping=damping,
             )
-            for damping, each in self.__dict__.get(_COMPOSED, {}).items()
-        }
         return there
 
     def scaled(self, factor: float) -> Operators:
@@ -462,7 +418,7 @@ class Operators:
             together([each.composed_lift for each in operators]),
             operators[0].composed_damping,
         )
-        whole.__dict__[_PARTS] = tuple(operators)
+        object.__setattr__(whole, "_parts", tuple(operators))
         return whole
 
     def _check(self, field: Tensor) -> None:
@@ -478,90 +434,6 @@ class Operators:
                 f"The field is {field.dtype}, the operators are {self.dtype}. "
                 f"Convert one of them: operators.to({field.dtype}) or field.to({self.dtype})."
             )
-
-
-@dataclass(frozen=True, eq=False)
-class PointGraph:
-    """A symmetric graph in which every point is its own neighbour too: where the entries of all matrices go.
-
-    It depends on the mesh alone, so the unknowns of a case share one.
-
-    Attributes:
-        space: number of axes.
-        starts: where the entries of each point begin, and the end.
-        rows: the point i of each entry (i, j).
-        columns: the point j of each entry, ascending for each i.
-        diagonal: the position of each entry (i, i).
-        reverse: for each entry (i, j) the position of (j, i).
-    """
-
-    space: int
-    starts: np.ndarray
-    rows: Int[Tensor, " entries"]
-    columns: Int[Tensor, " entries"]
-    diagonal: Int[Tensor, " points"]
-    reverse: Int[Tensor, " entries"]
-
-    @classmethod
-    def of(cls, edges: np.ndarray, number: int, space: int) -> PointGraph:
-        """The graph of the edges, both directions (i, j) of each, sorted by i, then j."""
-        import scipy.sparse
-
-        counts = np.bincount(edges[0], minlength=number) + 1
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        index_tensor(space * starts)  # refuses what 32 bits do not hold, before anything here overflows
-        diagonal = starts[:-1] + np.bincount(edges[0], edges[1] < edges[0], minlength=number).astype(np.int64)
-        apart = np.ones(starts[-1], dtype=bool)
-        apart[diagonal] = False
-        columns = np.empty(starts[-1], dtype=np.int32)
-        columns[diagonal] = np.arange(number)
-        columns[apart] = edges[1]
-        places = np.arange(starts[-1], dtype=np.int32)
-        across = scipy.sparse.csr_matrix((places, columns, starts.astype(np.int32)), (number, number)).T.tocsr()
-        ordered = (np.diff(edges[0]) >= 0).all() and across.has_canonical_format
-        if not (ordered and np.array_equal(across.indptr, starts) and np.array_equal(across.indices, columns)):
-            raise ValueError(
-                "The edges are not those of a symmetric graph in order: give both (i, j) and (j, i) of each edge, "
-                "once, sorted by i, then j, as mesh.edges has them."
-            )
-        rows = np.repeat(np.arange(number, dtype=np.int32), counts)
-        return cls(space, starts, *map(torch.from_numpy, (rows, columns, diagonal, across.data)))
-
-    def tall(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
-        """Values in the order of the gradient's matrix, in which row (i, k) holds the entries of axis k."""
-        merged = per_axis[0].new_empty(self.space * len(self.rows))
-        for places, values in zip(self._tall_places, per_axis, strict=True):
-            merged.index_copy_(0, places, values)
-        return merged
-
-    @cached_property
-    def _tall_places(self) -> list[Tensor]:
-        counts = np.diff(self.starts)
-        first = torch.from_numpy(np.repeat((self.space - 1) * self.starts[:-1], counts))
-        first += torch.arange(len(first))
-        step = torch.from_numpy(np.repeat(counts, counts))
-        return [first + axis * step for axis in range(self.space)]
-
-    def wide(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
-        """Values in the order of the divergence's matrix, in which row i holds all axes of each entry side by side."""
-        return torch.stack(list(per_axis), dim=1).reshape(-1)
-
-    @cached_property
-    def tall_indices(self) -> tuple[Tensor, Tensor]:
-        counts = np.diff(self.starts)
-        starts = (self.space * self.starts[:-1, None] + counts[:, None] * np.arange(self.space)).ravel()
-        return index_tensor(np.append(starts, self.space * self.starts[-1])), self.tall([self.columns] * self.space)
-
-    @cached_property
-    def wide_indices(self) -> tuple[Tensor, Tensor]:
-        columns = self.wide([self.space * self.columns + axis for axis in range(self.space)])
-        return index_tensor(self.space * self.starts), columns
-
-    def smoothing(self, dtype: torch.dtype) -> SparseMatrix:
-        shares = torch.from_numpy(1.0 / np.sqrt(np.diff(self.starts)))
-        values = (shares.index_select(0, self.rows) * shares.index_select(0, self.columns)).to(dtype)
-        starts = index_tensor(self.starts)
-        return SparseMatrix(starts, self.columns, values, starts, self.columns, values)
 
 
 def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:

@@ -115,9 +115,17 @@ def markdown(records: Sequence[Record]) -> str:
 
 def within(page: str, made: str, name: str = "tables") -> str:
     """The page with what was made between its marks of this name; what was made alone where it has none."""
-    before, mark, rest = page.partition(f"<!-- {name} -->\n")
-    _, end, after = rest.partition(f"<!-- end of {name} -->")
-    return f"{before}{mark}\n{made}\n{end}{after}" if mark and end else made
+    opening, closing = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    if opening not in page and closing not in page:
+        return made
+    before, mark, rest = page.partition(opening)
+    _, end, after = rest.partition(closing)
+    if not (mark and end):
+        missing = closing if mark else opening.strip()
+        raise ValueError(
+            f"The page lacks the mark {missing!r}, so what to replace is not known; put it where that ends."
+        )
+    return f"{before}{mark}\n{made}\n{end}{after}"
 
 
 def _legend(records: Sequence[Record]) -> str:

@@ -262,7 +262,7 @@ def contenders(record: Mapping[str, Any]) -> list[Contender]:
     found = []
     names = _names([row for row in record["networks"] if not row["transformed"]])
     for row in record["networks"]:
-        title = names.get(row["model"], row["title"])
+        title = names.get(row["model"], str(row["title"]))
         records = {each["case"]: each for each in row["records"] if each["outcome"] == "finished"}
         before = {
             name: sum(record["preparation"][name].values())
@@ -287,7 +287,7 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for row in rows:
         same = [other for other in rows if other["title"] == row["title"]]
         budgets_of_same = [allowed(other.get("training", {})) for other in same]
-        budget, name = allowed(row.get("training", {})), row["title"]
+        budget, name = allowed(row.get("training", {})), str(row["title"])
         if len(set(budgets_of_same)) > 1 and budget:
             name += f" [{budget}]"
         if budgets_of_same.count(budget) > 1:

@@ -1,0 +1,88 @@
+"""The Laplacian as one matrix, div x grad, with a damping of what alternates from point to point.
+
+A gradient that is fitted to the neighbours of a point hardly sees a field that alternates, so div(grad) lets it be, and
+with Neumann sides may even feed it. What the gradients leave unexplained of the differences between neighbours sees
+just that (`roughness`), vanishes on linear fields, and has entries where div x grad has them anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+_SMALLEST_DECAY = 0.1
+"""What div(grad) must take of a point's own value at least, as a share of the roughness: 0.2 on regular meshes."""
+
+
+def damped_laplacian(
+    gradient: scipy.sparse.csr_matrix,
+    divergence: scipy.sparse.csr_matrix,
+    moment_inverse: Float[np.ndarray, "points space space"],
+    damping: float,
+) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
+    """The matrix on a field, and the one on its gradient that went into it.
+
+    Through the latter goes what is added to the gradient, such as prescribed normal derivatives.
+
+    Args:
+        gradient: rows (point, axis), columns points.
+        divergence: rows points, columns (point, axis).
+        moment_inverse: of the fit at each point.
+        damping: how much of the roughness is added. A point whose neighbours lie so that div(grad) feeds its own value
+            gets as much more as it takes.
+    """
+    import scipy.sparse
+
+    laplacian = scipy.sparse.csr_matrix(divergence @ gradient)
+    if not damping:
+        return laplacian, divergence
+    differences, explained = roughness(gradient, moment_inverse)
+    rough = scipy.sparse.csr_matrix(differences - explained @ gradient)
+    # One point whose own value feeds itself is a mode that grows, and no solve survives it.
+    decay = rough.diagonal()
+    share = np.divide(laplacian.diagonal(), decay, out=np.ones_like(decay), where=decay < 0)
+    strength = scipy.sparse.diags(damping + np.maximum(_SMALLEST_DECAY - share, 0.0))
+    damped = laplacian + strength @ rough, divergence - strength @ explained
+    return scipy.sparse.csr_matrix(damped[0]), scipy.sparse.csr_matrix(damped[1])
+
+
+def roughness(
+    gradient: scipy.sparse.csr_matrix, moment_inverse: Float[np.ndarray, "points space space"]
+) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
+    """What fitted gradients do not explain of the differences between neighbours, as a second derivative.
+
+        (S f)_i = sum_j omega_ij (f_j - f_i - r_ij . (g_i + g_j) / 2),    omega_ij = 2 r.M_i^-1 r / |r|^4
+
+    with g the fitted gradient: zero for linear fields, of the order of h for smooth ones, and the Laplacian of what
+    alternates from point to point, which a gradient does not see. Returned are the matrix of the differences, on f,
+    and that of what is explained, on g.
+    """
+    import scipy.sparse
+
+    number, space = moment_inverse.shape[:2]
+    weights = [gradient[axis::space].tocoo() for axis in range(space)]
+    rows, columns = weights[0].row, weights[0].col
+    away = rows != columns
+    rows, columns = rows[away], columns[away]
+    weight = np.stack([each.data[away] for each in weights], axis=1)
+    # The weights are M^-1 r / |r|^2: with M they give back the offsets.
+    moments = np.linalg.pinv(moment_inverse, hermitian=True)
+    inward = np.einsum("eij,ej->ei", moments[rows], weight)
+    offsets = inward / (inward**2).sum(axis=1, keepdims=True)
+    omega = 2 * (inward * weight).sum(axis=1)
+
+    plain = scipy.sparse.csr_matrix((omega, (rows, columns)), shape=(number, number))
+    total = scipy.sparse.diags(np.asarray(plain.sum(axis=1)).ravel())
+    share = 0.5 * omega[:, None] * offsets
+    axes = np.arange(space)
+    there = (np.repeat(rows, space), (columns[:, None] * space + axes).ravel())
+    here = (np.repeat(rows, space), (rows[:, None] * space + axes).ravel())
+    explained = sum(
+        scipy.sparse.csr_matrix((share.ravel(), where), shape=(number, number * space)) for where in (there, here)
+    )
+    return scipy.sparse.csr_matrix(plain - total), scipy.sparse.csr_matrix(explained)
