@@ -23,8 +23,9 @@ ABLATIONS = {
     "E": {"decoder": "mlp", "dirichlet_in_solver": "none", "boundary_features": True},
     "F": {"decoder": "mlp"},
     "G": {"decoder": "mlp", "dirichlet_after_decoding": True},
+    "corrected": {"decoder": "corrected"},
 }
-EXACT = ("PENN", "A", "B", "C", "G")
+EXACT = ("PENN", "A", "B", "C", "G", "corrected")
 
 
 class Burgers(Equation):
@@ -125,6 +126,25 @@ def test_what_the_decoder_alone_leaves_is_round_off(dtype, autocast, bound, make
     share = 10 if not encoders["T"].is_linear else 1  # two layers, of a condition number of some
     assert float(prediction.round_off["T"]) <= share * bound
     assert_dirichlet(lambda case: prediction.fields, heated_plate(inlet=0.7))
+
+
+@pytest.mark.parametrize("make", [AdvectionDiffusion, lambda width, _: Burgers(width)], ids=["scalar", "vector"])
+def test_a_corrected_decoder_begins_as_the_pseudoinverse_and_learns_to_see_more_where_nothing_is_prescribed(make):
+    case = heated_plate(inlet=0.7) if make is AdvectionDiffusion else stream()
+    name = next(iter(case.initial))
+    plain = PENN(make(4, 4), 4, BarzilaiBorwein(3), time_step=0.25).double()
+    corrected = PENN(make(4, 4), 4, BarzilaiBorwein(3), time_step=0.25, decoder="corrected").double()
+    corrected.load_state_dict(plain.state_dict(), strict=False)
+    with torch.no_grad():
+        assert torch.equal(corrected(case)[name], plain(case)[name])
+        for parameter in corrected.decoders.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        found = corrected.solve(case)
+    free = ~case.dirichlet[name].mask
+    assert (found.fields[name] - plain(case)[name])[free].abs().amax() > 1e-3
+    assert float(found.round_off[name].detach()) <= 1e-14, "the structure holds the condition, not a last correction"
+    assert_dirichlet(corrected, case)
+    assert_equivariant(corrected, case)
 
 
 def test_gradients_reach_the_boundary_encoder_without_nan(network):

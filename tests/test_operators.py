@@ -14,6 +14,7 @@ from shapes import unchecked
 from torch import Tensor
 from torch.testing import assert_close
 
+from pennpde.damped_laplacian import Damping
 from pennpde.mesh import Mesh
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.point_graph import PointGraph
@@ -640,7 +641,7 @@ def test_the_composed_laplacian_is_div_of_grad_with_fewer_entries(kind):
         assert_close(changed.laplacian(twice), changed.div(changed.grad(twice)), rtol=0, atol=1e-13 * scale)
     assert Operators.block_diagonal([composed, operators]).composed_laplacian is None
     assert composed.to(torch.float32).composed_laplacian.values.dtype == torch.float32
-    with pytest.raises(ValueError, match=r"composed with a damping of 0, asked for is 0\.25"):
+    with pytest.raises(ValueError, match=r"composed with a damping of 0 .*, asked for is 0\.25"):
         composed.composed(damping=0.25)
 
 
@@ -680,6 +681,11 @@ def test_no_point_of_a_bad_mesh_feeds_its_own_value():
     assert plain.diagonal().max() > 0
     assert damped.diagonal().max() < 0
     assert np.linalg.eigvals(damped.toarray()[np.ix_(free, free)]).real.max() < -1.0
+    more = operators.composed(Damping(0.25, smallest_decay=0.4)).composed_laplacian.to_scipy()
+    assert (more.diagonal() <= damped.diagonal()).all()
+    # Where div(grad) takes less than 0.1 of the roughness, the two together take 0.25 + 0.1 of it, or 0.25 + 0.4.
+    assert more.diagonal().max() == pytest.approx(0.65 / 0.35 * damped.diagonal().max())
+    assert operators.composed(Damping(0.25, smallest_decay=0.4)) is not operators.composed(0.25)
 
 
 def test_operators_that_were_composed_for_a_prediction_serve_a_training():
@@ -706,7 +712,7 @@ def test_each_mesh_is_composed_once_whatever_batches_and_precisions_it_goes_thro
     single = [each.to(torch.float32) for each in parts]
     found = Operators.block_diagonal(single).composed(0.25).laplacian(torch.cat(fields).float())
     assert_close(found.double(), alone, rtol=0, atol=1e-5 * float(alone.abs().max()))
-    assert composed == [0.25, 0.25]
+    assert composed == [Damping(0.25)] * 2
 
 
 def test_the_damped_laplacian_still_converges():

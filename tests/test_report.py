@@ -58,6 +58,26 @@ def test_a_row_trained_for_another_budget_is_no_seed_of_it_and_every_row_says_wh
     assert "[" not in markdown([record(training=long)])  # where there is nothing to tell apart
 
 
+def test_ablations_have_a_table_of_their_own_beside_the_full_network_of_their_budget():
+    short, long = ({"budget": {"minutes": minutes}, "steps": 1000} for minutes in (6, 20))
+    full = [record(training=short), record(training=short, transformed=True), record(training=long)]
+    ablation = record(row="B", paper="ablation_b", title="(B)", training=short)
+    others = [ablation | {"transformed": True}, record(row="n4_r4", paper="penn_n4_r4", title="Small", training=short)]
+    text = markdown([ablation, *others, *full])
+    main, apart = text.split("## Incompressible flow, ablations")
+    assert [row[0] for row in rows_of(main)[2:6]] == [
+        "Ours [20 minutes]",
+        "Ours [6 minutes]",
+        "Ours [6 minutes]",
+        "Small",
+    ]
+    assert [row[1] for row in rows_of(main)[2:6]] == ["no", "no", "yes", "no"]
+    assert "(B)" not in main
+    assert [row[:2] for row in rows_of(apart)[2:4]] == [["Ours", "no"], ["(B)", "no"]]
+    assert apart.count("(B)") == 2, "its errors and its size"
+    assert "ablations (" not in markdown(full), "no table without an ablation"
+
+
 def test_moved_and_unmoved_test_sets_have_rows_of_their_own():
     text = markdown([record(), record(transformed=True)])
     assert [row[1] for row in rows_of(text)[2:4]] == ["no", "yes"]

@@ -7,6 +7,7 @@ just that (`roughness`), vanishes on linear fields, and has entries where div x 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +16,35 @@ from jaxtyping import Float
 if TYPE_CHECKING:
     import scipy.sparse
 
-_SMALLEST_DECAY = 0.1
-"""What div(grad) must take of a point's own value at least, as a share of the roughness: 0.2 on regular meshes."""
+
+@dataclass(frozen=True)
+class Damping:
+    """How much of the roughness is added.
+
+    Attributes:
+        strength: everywhere; 0.25 to 1 makes alternating modes decay as they do under the real Laplacian.
+        smallest_decay: what div(grad) must take of a point's own value at least, as a share of the roughness; it takes
+            0.2 on regular meshes. A point whose neighbours lie so that it takes less, or even feeds the value, gets as
+            much more damping as is missing. With none at all nothing is added anywhere.
+    """
+
+    strength: float = 0.0
+    smallest_decay: float = 0.1
+
+    @classmethod
+    def of(cls, given: float | Damping) -> Damping:
+        """A number is a strength."""
+        return given if isinstance(given, Damping) else cls(given)
+
+    def __str__(self) -> str:
+        return f"{self.strength:g} (smallest decay {self.smallest_decay:g})"
 
 
 def damped_laplacian(
     gradient: scipy.sparse.csr_matrix,
     divergence: scipy.sparse.csr_matrix,
     moment_inverse: Float[np.ndarray, "points space space"],
-    damping: float,
+    damping: Damping,
 ) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
     """The matrix on a field, and the one on its gradient that went into it.
 
@@ -33,20 +54,19 @@ def damped_laplacian(
         gradient: rows (point, axis), columns points.
         divergence: rows points, columns (point, axis).
         moment_inverse: of the fit at each point.
-        damping: how much of the roughness is added. A point whose neighbours lie so that div(grad) feeds its own value
-            gets as much more as it takes.
+        damping: how much of the roughness is added.
     """
     import scipy.sparse
 
     laplacian = scipy.sparse.csr_matrix(divergence @ gradient)
-    if not damping:
+    if not damping.strength:
         return laplacian, divergence
     differences, explained = roughness(gradient, moment_inverse)
     rough = scipy.sparse.csr_matrix(differences - explained @ gradient)
     # One point whose own value feeds itself is a mode that grows, and no solve survives it.
     decay = rough.diagonal()
     share = np.divide(laplacian.diagonal(), decay, out=np.ones_like(decay), where=decay < 0)
-    strength = scipy.sparse.diags(damping + np.maximum(_SMALLEST_DECAY - share, 0.0))
+    strength = scipy.sparse.diags(damping.strength + np.maximum(damping.smallest_decay - share, 0.0))
     damped = laplacian + strength @ rough, divergence - strength @ explained
     return scipy.sparse.csr_matrix(damped[0]), scipy.sparse.csr_matrix(damped[1])
 

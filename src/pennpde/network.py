@@ -16,7 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.conditions import Case
-from pennpde.layers import MLP, Encoder, apply_dirichlet
+from pennpde.damped_laplacian import Damping
+from pennpde.layers import MLP, Encoder, apply_dirichlet, scale_by, squared_norm
 from pennpde.operators import Operators
 from pennpde.solver import BarzilaiBorwein, Memory, Solution, Solver, State
 
@@ -80,7 +81,7 @@ class Equation(nn.Module):
     """
 
     unknowns: ClassVar[Mapping[str, int]]
-    laplacian_damping: float = 0.0
+    laplacian_damping: float | Damping = 0.0
     """How much `Operators.composed` is to add against modes that alternate from point to point."""
 
     def prepare(self, case: EncodedCase) -> Any:  # noqa: ARG002
@@ -117,7 +118,8 @@ class PENN(nn.Module):
         steps: Output times, each solved from the encoded state of the one before.
         time_step: Time between outputs.
         encoders: By unknown, an encoder other than the linear one.
-        decoder: "pseudoinverse", or "mlp" for the ablations.
+        decoder: "pseudoinverse"; "corrected", which adds to it what is learned from the other channels, but where a
+            value is prescribed; or "mlp" for the ablations.
         dirichlet_in_solver: Whether iterations see the conditions in "encoded" space, in "physical" space, or not.
         dirichlet_after_decoding: Set the physical values once more at the end.
         boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
@@ -135,13 +137,13 @@ class PENN(nn.Module):
         steps: int = 1,
         time_step: float = 1.0,
         encoders: Mapping[str, Encoder] | None = None,
-        decoder: Literal["pseudoinverse", "mlp"] = "pseudoinverse",
+        decoder: Literal["pseudoinverse", "corrected", "mlp"] = "pseudoinverse",
         dirichlet_in_solver: Literal["encoded", "physical", "none"] = "encoded",
         dirichlet_after_decoding: bool = False,
         boundary_features: bool = False,
     ):
         super().__init__()
-        if boundary_features and decoder == "pseudoinverse":
+        if boundary_features and decoder != "mlp":
             raise ValueError(
                 "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
                 'use decoder="mlp" with it.'
@@ -162,13 +164,14 @@ class PENN(nn.Module):
             self.boundary_encoders = nn.ModuleDict(
                 {name: BoundaryFeatures(width, rank) for name, rank in equation.unknowns.items()}
             )
-        if decoder == "mlp":
-            self.decoders = nn.ModuleDict({name: PlainDecoder(width, rank) for name, rank in equation.unknowns.items()})
+        if decoder != "pseudoinverse":
+            kind = PlainDecoder if decoder == "mlp" else Correction
+            self.decoders = nn.ModuleDict({name: kind(width, rank) for name, rank in equation.unknowns.items()})
 
     @property
     def fulfils_dirichlet(self) -> bool:
         """Whether the structure guarantees the conditions, so that the last round-off may be removed."""
-        encoded = self.decoder == "pseudoinverse" and self.dirichlet_in_solver != "none"
+        encoded = self.decoder != "mlp" and self.dirichlet_in_solver != "none"
         return encoded or self.dirichlet_after_decoding
 
     def prepare(self, case: Case) -> None:
@@ -195,7 +198,7 @@ class PENN(nn.Module):
             solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
             state = solution.state
             solutions.append(solution)
-            frames.append({name: self._decode(name, values) for name, values in state.items()})
+            frames.append({name: self._decode(name, values, case) for name, values in state.items()})
         fields = {
             name: frames[0][name] if self.steps == 1 else torch.stack([frame[name] for frame in frames], dim=-1)
             for name in frames[0]
@@ -255,8 +258,31 @@ class PENN(nn.Module):
             encoded = encoded + self.boundary_encoders[name](case.dirichlet[name])
         return encoded
 
-    def _decode(self, name: str, values: Tensor) -> Tensor:
-        return self.decoders[name](values) if self.decoder == "mlp" else self._encoder(name).decode(values)
+    def _decode(self, name: str, values: Tensor, case: Case) -> Tensor:
+        if self.decoder == "mlp":
+            return self.decoders[name](values)
+        decoded = self._encoder(name).decode(values)
+        if self.decoder == "pseudoinverse":
+            return decoded
+        prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
+        return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
+
+
+class Correction(nn.Module):
+    """What is added to the pseudoinverse, nothing before training: for a vector its channels, gated by their lengths.
+
+    The pseudoinverse looks at one direction of the encoded space alone, that of the encoder.
+    """
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        self.rank = rank
+        self.gate = MLP((width, width, width if rank else 1), start=0.0, spread=0.0)
+
+    def forward(self, encoded: Float[Tensor, "points *axes width"]) -> Float[Tensor, "points *axes"]:
+        if not self.rank:
+            return self.gate(encoded)[..., 0]
+        return scale_by(self.gate(squared_norm(encoded)), encoded).sum(dim=-1)
 
 
 class PlainDecoder(nn.Module):

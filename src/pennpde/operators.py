@@ -36,7 +36,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.damped_laplacian import damped_laplacian
+from pennpde.damped_laplacian import Damping, damped_laplacian
 from pennpde.kernels import SparseMatrix
 from pennpde.mesh import Mesh
 from pennpde.point_graph import PointGraph
@@ -50,6 +50,8 @@ NEUMANN_WEIGHT = 10.0
 # Moment matrices are sums of unit dyads, so their largest eigenvalue is of the order of the number of neighbours. Below
 # this share of it the smallest is round-off: the neighbours do not span the space.
 _SINGULAR = 1e-10
+
+_UNDAMPED = Damping()
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +71,10 @@ class Operators:
     """divergence x gradient as one matrix, where `composed()` made it."""
     composed_lift: SparseMatrix | None = None
     """What prescribed normal derivatives add to that Laplacian."""
-    composed_damping: float = 0.0
+    composed_damping: Damping = _UNDAMPED
     """The damping that is in it."""
     # What follows is worked out, not given: a changed copy begins without it.
-    _composed_with: dict[float, Operators] = field(default_factory=dict, init=False, repr=False)
+    _composed_with: dict[Damping, Operators] = field(default_factory=dict, init=False, repr=False)
     """By damping, what these operators were composed to."""
     _parts: tuple[Operators, ...] = field(default=(), init=False, repr=False)
     """What they were put together from, side by side."""
@@ -295,7 +297,7 @@ class Operators:
         self._check(field)
         return (self.smoothing @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
 
-    def composed(self, damping: float = 0.0) -> Operators:
+    def composed(self, damping: float | Damping = 0.0) -> Operators:
         """The same operators with the Laplacian multiplied out.
 
         In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
@@ -305,21 +307,21 @@ class Operators:
         Args:
             damping: div(grad) hardly sees what alternates from point to point, and with Neumann sides may even feed it;
                 a damping of 0.25 to 1 makes such modes decay, as they do under the real Laplacian. It is zero on linear
-                fields and costs nothing: the entries are there already. A point whose neighbours lie so that div(grad)
-                feeds its own value gets as much more as it takes.
+                fields and costs nothing: the entries are there already. A `Damping` says more than its strength.
         """
+        damping = Damping.of(damping)
         if self.composed_laplacian is not None:
             if damping != self.composed_damping:
                 raise ValueError(
-                    f"These operators were composed with a damping of {self.composed_damping:g}, asked for is "
-                    f"{damping:g}: where cases are stacked, CaseStack.of takes laplacian_damping."
+                    f"These operators were composed with a damping of {self.composed_damping}, asked for is "
+                    f"{damping}: where cases are stacked, CaseStack.of takes laplacian_damping."
                 )
             return self
         if torch.compiler.is_compiling():
             return torch.compiler.disable()(self._composed)(damping)  # it would trace into SciPy
         return self._composed(damping)
 
-    def _composed(self, damping: float) -> Operators:
+    def _composed(self, damping: Damping) -> Operators:
         # Kept: a network asks for it at every call, and later maybe in training, where no tensors of inference mode do.
         made, parts = self._composed_with, self._parts
         if damping not in made:
@@ -329,7 +331,7 @@ class Operators:
                 made[damping] = Operators.block_diagonal(composed) if parts else self._multiplied_out(damping)
         return made[damping]
 
-    def _multiplied_out(self, damping: float) -> Operators:
+    def _multiplied_out(self, damping: Damping) -> Operators:
         import scipy.sparse
 
         laplacian, of_gradient = damped_laplacian(

@@ -39,34 +39,62 @@ class Table:
     """What a table of the paper consists of."""
 
     title: str
+    dataset: str
     columns: tuple[Column, ...]
+    ablations: bool | None = None
+    """Only these and the full network of the same budget; only the others; None: all together."""
+
+    def rows(self, records: Iterable[Record]) -> list[Record]:
+        """What belongs into the table, in the paper's order."""
+        of_kind = [record for record in records if record.get("dataset", {}).get("kind") == self.dataset]
+        others = [record for record in of_kind if not _is_ablation(record)]
+        # The paper does not move its ablations.
+        ablations = [record for record in of_kind if _is_ablation(record) and not record["transformed"]]
+        found = [*others, *ablations]
+        if self.ablations:
+            had = set(map(_budget, ablations))
+            full = [each for each in others if each.get("row") == "penn" and _budget(each) in had]
+            found = [*(each for each in full if not each["transformed"]), *ablations]
+        elif self.ablations is False:
+            found = others
+        places = {name: place for place, name in enumerate(paper_numbers()[self.dataset])}
+
+        def place(record: Record) -> tuple[Any, ...]:
+            of_paper = places.get(record.get("paper", ""), len(places))
+            longest_first = -sum(record.get("training", {}).get("budget", {}).values())
+            return of_paper, _title(record), longest_first, record["transformed"]
+
+        return sorted(found, key=place)
 
 
-TABLES: Mapping[str, Table] = {
-    "gradient": Table(
+_FLOW = (
+    Column("u (×10⁻⁴)", ("domain", "u"), "u", 1e-4),
+    Column("p (×10⁻³)", ("domain", "p"), "p", 1e-3),
+    Column("û Dirichlet (×10⁻⁴)", ("dirichlet", "u"), "dirichlet_u", 1e-4),
+    Column("p̂ Dirichlet (×10⁻³)", ("dirichlet", "p"), "dirichlet_p", 1e-3),
+)
+
+
+TABLES = (
+    Table(
         "Gradient (the paper's Table 1)",
+        "gradient",
         (
             Column("∇φ (×10⁻³)", ("domain", "grad"), "grad", 1e-3),
             Column("ĝ Neumann (×10⁻³)", ("neumann", "phi"), "neumann_phi", 1e-3),
         ),
     ),
-    "flow": Table(
-        "Incompressible flow (the paper's Tables 2, 3, 4 and 8)",
-        (
-            Column("u (×10⁻⁴)", ("domain", "u"), "u", 1e-4),
-            Column("p (×10⁻³)", ("domain", "p"), "p", 1e-3),
-            Column("û Dirichlet (×10⁻⁴)", ("dirichlet", "u"), "dirichlet_u", 1e-4),
-            Column("p̂ Dirichlet (×10⁻³)", ("dirichlet", "p"), "dirichlet_p", 1e-3),
-        ),
-    ),
-    "advection-diffusion": Table(
+    Table("Incompressible flow (the paper's Tables 2, 4, 5 and 6)", "flow", _FLOW, ablations=False),
+    Table("Incompressible flow, ablations (the paper's Tables 3 and 8)", "flow", _FLOW, ablations=True),
+    Table(
         "Advection-diffusion (the paper's Table 9)",
+        "advection-diffusion",
         (
             Column("T (×10⁻⁴)", ("domain", "T"), "T", 1e-4),
             Column("T̂ Dirichlet (×10⁻⁴)", ("dirichlet", "T"), "dirichlet_T", 1e-4),
         ),
     ),
-}
+)
 
 
 @cache
@@ -99,17 +127,18 @@ def read_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
 def markdown(records: Sequence[Record]) -> str:
     """All tables that the records fill."""
     parts = []
-    for kind, table in TABLES.items():
-        of_kind = [record for record in records if record.get("dataset", {}).get("kind") == kind]
-        if not of_kind:
+    for table in TABLES:
+        rows = table.rows(records)
+        if not rows or (table.ablations and not any(map(_is_ablation, rows))):
             continue
-        parts += [f"## {table.title}", _legend(of_kind), _comparison(kind, table, of_kind)]
-        if any(record["types"] for record in of_kind):
-            parts += ["### By type of shape", _by_type(table, of_kind)]
-        parts += ["### Size and time", _sizes(kind, of_kind)]
+        parts += [f"## {table.title}", _legend(rows), _comparison(table, rows)]
+        if not table.ablations and any(record["types"] for record in rows):
+            parts += ["### By type of shape", _by_type(table, [record for record in rows if not record["transformed"]])]
+        parts += ["### Size and time", _sizes(table.dataset, rows)]
     if not parts:
         kinds = sorted({str(record.get("dataset", {}).get("kind")) for record in records})
-        raise ValueError(f"The paper has tables of {', '.join(TABLES)}; the records are of {', '.join(kinds)}.")
+        known = dict.fromkeys(table.dataset for table in TABLES)
+        raise ValueError(f"The paper has tables of {', '.join(known)}; the records are of {', '.join(kinds)}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -138,7 +167,7 @@ def _legend(records: Sequence[Record]) -> str:
     )
 
 
-def _comparison(kind: str, table: Table, records: Sequence[Record]) -> str:
+def _comparison(table: Table, records: Sequence[Record]) -> str:
     headings = ["Method", "Trans."]
     for column in table.columns:
         headings += [column.heading, "paper"]
@@ -146,7 +175,7 @@ def _comparison(kind: str, table: Table, records: Sequence[Record]) -> str:
     for (title, transformed), same in _rows(records).items():
         cells = [_seeds(title, same), "yes" if transformed else "no"]
         for column in table.columns:
-            cells += [_ours(same, column), _papers(kind, same[0].get("paper", ""), column, transformed)]
+            cells += [_ours(same, column), _papers(table.dataset, same[0].get("paper", ""), column, transformed)]
         rows.append(cells)
     return _table(headings, rows)
 
@@ -154,10 +183,10 @@ def _comparison(kind: str, table: Table, records: Sequence[Record]) -> str:
 def _by_type(table: Table, records: Sequence[Record]) -> str:
     columns = [column for column in table.columns if column.path[0] == "domain"]
     types = sorted({name for record in records for name in record["types"]})
-    headings = ["Method", "Trans.", *(f"{column.heading} {name}" for column in columns for name in types)]
+    headings = ["Method", *(f"{column.heading} {name}" for column in columns for name in types)]
     rows = []
-    for (title, transformed), same in _rows(records).items():
-        cells = [_seeds(title, same), "yes" if transformed else "no"]
+    for (title, _), same in _rows(records).items():
+        cells = [_seeds(title, same)]
         for column in columns:
             for name in types:
                 values = [_value(record["types"].get(name, {}), column) for record in same]
@@ -189,23 +218,27 @@ def _sizes(kind: str, records: Sequence[Record]) -> str:
     return _table(headings, rows)
 
 
+def _budget(record: Record) -> str:
+    return budgets.allowed(record.get("training", {}))
+
+
+def _is_ablation(record: Record) -> bool:
+    return str(record.get("paper", "")).startswith("ablation")
+
+
 def _title(record: Record) -> str:
     return str(record.get("title") or record.get("row") or record.get("model") or "unnamed")
 
 
 def _rows(records: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
     """Records by title and whether moved: seeds of one training. One that had another budget has a row of its own."""
-
-    def budget(record: Record) -> str:
-        return budgets.allowed(record.get("training", {}))
-
     of_title: dict[str, set[str]] = {}
     for record in records:
-        of_title.setdefault(_title(record), set()).add(budget(record))
+        of_title.setdefault(_title(record), set()).add(_budget(record))
 
     def key(record: Record) -> tuple[str, bool]:
         title = _title(record)
-        told = f" [{budget(record)}]" if len(of_title[title]) > 1 else ""
+        told = f" [{_budget(record)}]" if len(of_title[title]) > 1 else ""
         return title + told, record["transformed"]
 
     return _grouped(records, key)

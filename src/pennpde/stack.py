@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pennpde.conditions import Case, Dirichlet, Neumann, Slip
+from pennpde.damped_laplacian import Damping
 from pennpde.kernels import SparseMatrix, UniformMatrix
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
@@ -45,7 +46,7 @@ class CaseStack:
     """One over the number of real points; zero at the filled-up ones. A weighted sum is a case's mean."""
     homogeneous: frozenset[str]
     """The unknowns whose normal derivatives are zero in all cases."""
-    laplacian_damping: float
+    laplacian_damping: float | Damping
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -56,7 +57,7 @@ class CaseStack:
         cases: Sequence[Case],
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
-        laplacian_damping: float = 0.0,
+        laplacian_damping: float | Damping = 0.0,
     ) -> CaseStack:
         """Stack cases with the same unknowns, parameters and features, their Laplacians composed."""
         largest = max(case.number_of_points for case in cases)
@@ -130,7 +131,7 @@ class CaseStack:
         def operators_of(name: str) -> Operators:
             parts: dict[str, Any] = {part: matrix(name, part) for part in _MATRICES}
             parts |= {part: take(("operators", name, part)) for part in _AT_POINTS}
-            return Operators(**parts, composed_damping=self.laplacian_damping)
+            return Operators(**parts, composed_damping=Damping.of(self.laplacian_damping))
 
         parameters = fields("parameters")
         if number == 1:

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from pennpde.damped_laplacian import Damping
 from pennpde.layers import MLP, dot, scale_by, squared_norm
 from pennpde.mixing import Linear, mix
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
@@ -59,6 +60,7 @@ class Flow(Equation):
         relaxation: Share of the time step that one iteration covers before training. The whole step at once would be
             far outside the stability of any iteration on a mesh.
         laplacian_damping: See `Operators.composed`. Without it the pressure's operator has growing modes.
+        smallest_decay: See `Damping`. More makes sheared, split cells safer.
         length: A typical length of the mesh's cells times a few: makes the inputs of the force term of one size.
         diffusion_start: The untrained network's viscosity over the real one: the coarse mesh needs more to stay smooth.
         pressure_step: Pseudo time of the pressure loop before training, in squares of the typical length. Its default
@@ -74,6 +76,7 @@ class Flow(Equation):
         *,
         relaxation: float = 0.03,
         laplacian_damping: float = 0.25,
+        smallest_decay: float = 0.1,
         length: float = 0.15,
         diffusion_start: float = 5.0,
         pressure_step: float = 0.2,
@@ -81,7 +84,7 @@ class Flow(Equation):
         super().__init__()
         self.pressure_solver = pressure_solver or BarzilaiBorwein(iterations=5)
         self.relaxation, self.length, self.diffusion_start = relaxation, length, diffusion_start
-        self.laplacian_damping, self.pressure_step = laplacian_damping, pressure_step
+        self.laplacian_damping, self.pressure_step = Damping(laplacian_damping, smallest_decay), pressure_step
         self.geometry = MLP((3, width, width))
         self.correction = Linear(2 * width, width, bias=False)
         self.correction_gate = MLP((3 * width, width, width), start=0.0)
@@ -168,11 +171,18 @@ def flow_network(
     *,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
     laplacian_damping: float = 0.25,
+    smallest_decay: float = 0.1,
     pressure_step: float = 0.2,
     **switches,
 ) -> PENN:
     """The flow network of the paper's size; `switches` are PENN's, for the ablations."""
     made = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(iterations)
     inner = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(pressure_iterations)
-    equation = Flow(width, inner, laplacian_damping=laplacian_damping, pressure_step=pressure_step)
+    equation = Flow(
+        width,
+        inner,
+        laplacian_damping=laplacian_damping,
+        smallest_decay=smallest_decay,
+        pressure_step=pressure_step,
+    )
     return PENN(equation, width, made, time_step=DURATION, **switches)

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.conditions import Case, batch
+from pennpde.damped_laplacian import Damping
 from pennpde.stack import CaseStack
 
 _WASTE = {"cpu": 1.5, "cuda": 4.0}
@@ -53,7 +54,7 @@ class Stacked:
 
     @classmethod
     def of(
-        cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device, laplacian_damping: float = 0.0
+        cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device, laplacian_damping: float | Damping = 0.0
     ) -> Stacked:
         return cls(CaseStack.of(cases, dtype, device, laplacian_damping))
 
@@ -136,7 +137,7 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
     return None
 
 
-def _damping(model: nn.Module) -> float:
+def _damping(model: nn.Module) -> float | Damping:
     """What the network's equation wants added to Laplacians."""
     return getattr(getattr(model, "equation", None), "laplacian_damping", 0.0)
 
