@@ -18,6 +18,15 @@ def allowed(training: Training) -> str:
     return ", ".join([*limits, f"{training['cases']} cases"] if "cases" in training else limits)
 
 
+def told_apart(titled: Sequence[tuple[str, Training]]) -> list[str]:
+    """The titles, each with its budget where trainings of one title had several."""
+    of_title: dict[str, set[str]] = {}
+    for title, training in titled:
+        of_title.setdefault(title, set()).add(allowed(training))
+    budgets = [allowed(training) if len(of_title[title]) > 1 else "" for title, training in titled]
+    return [f"{title} [{budget}]" if budget else title for (title, _), budget in zip(titled, budgets, strict=True)]
+
+
 def taken(trainings: Sequence[Training]) -> str:
     """The means over seeds of one training: steps, batch, cases, minutes and where; empty where nothing is known."""
     known = [training for training in trainings if training.get("steps")]

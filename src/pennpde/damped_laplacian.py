@@ -67,8 +67,8 @@ def damped_laplacian(
     decay = rough.diagonal()
     share = np.divide(laplacian.diagonal(), decay, out=np.ones_like(decay), where=decay < 0)
     strength = scipy.sparse.diags(damping.strength + np.maximum(damping.smallest_decay - share, 0.0))
-    damped = laplacian + strength @ rough, divergence - strength @ explained
-    return scipy.sparse.csr_matrix(damped[0]), scipy.sparse.csr_matrix(damped[1])
+    laplacian = scipy.sparse.csr_matrix(laplacian + strength @ rough)
+    return laplacian, scipy.sparse.csr_matrix(divergence - strength @ explained)
 
 
 def roughness(

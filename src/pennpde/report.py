@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -152,7 +152,7 @@ def within(page: str, made: str, name: str = "tables") -> str:
     if not (mark and end):
         missing = closing if mark else opening.strip()
         raise ValueError(
-            f"The page lacks the mark {missing!r}, so what to replace is not known; put it where that ends."
+            f"The page lacks the mark {missing!r}: without it nobody knows what to replace. Put it back in its place."
         )
     return f"{before}{mark}\n{made}\n{end}{after}"
 
@@ -232,27 +232,15 @@ def _title(record: Record) -> str:
 
 def _rows(records: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
     """Records by title and whether moved: seeds of one training. One that had another budget has a row of its own."""
-    of_title: dict[str, set[str]] = {}
-    for record in records:
-        of_title.setdefault(_title(record), set()).add(_budget(record))
-
-    def key(record: Record) -> tuple[str, bool]:
-        title = _title(record)
-        told = f" [{_budget(record)}]" if len(of_title[title]) > 1 else ""
-        return title + told, record["transformed"]
-
-    return _grouped(records, key)
+    titles = budgets.told_apart([(_title(record), record.get("training", {})) for record in records])
+    found: dict[tuple[str, bool], list[Record]] = {}
+    for title, record in zip(titles, records, strict=True):
+        found.setdefault((title, record["transformed"]), []).append(record)
+    return found
 
 
 def _seeds(title: str, records: Sequence[Record]) -> str:
     return title if len(records) == 1 else f"{title} ({len(records)} seeds)"
-
-
-def _grouped(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:
-    groups: dict[Any, list[Record]] = {}
-    for record in records:
-        groups.setdefault(key(record), []).append(record)
-    return groups
 
 
 def _value(pooled: Mapping[str, Any], column: Column) -> tuple[float, float] | None:

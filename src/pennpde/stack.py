@@ -46,7 +46,7 @@ class CaseStack:
     """One over the number of real points; zero at the filled-up ones. A weighted sum is a case's mean."""
     homogeneous: frozenset[str]
     """The unknowns whose normal derivatives are zero in all cases."""
-    laplacian_damping: float | Damping
+    laplacian_damping: Damping
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -60,14 +60,12 @@ class CaseStack:
         laplacian_damping: float | Damping = 0.0,
     ) -> CaseStack:
         """Stack cases with the same unknowns, parameters and features, their Laplacians composed."""
-        largest = max(case.number_of_points for case in cases)
+        largest, damping = max(case.number_of_points for case in cases), Damping.of(laplacian_damping)
         tensors: dict[tuple[str, ...], Tensor] = {}
         for path in _paths(cases[0]):
             rows = [_filled(path, _follow(case, path), largest) for case in cases]
             tensors[path] = torch.stack(rows).to(device, dtype if rows[0].is_floating_point() else None)
-        operators = [
-            {name: each.composed(laplacian_damping) for name, each in case.operators.items()} for case in cases
-        ]
+        operators = [{name: each.composed(damping) for name, each in case.operators.items()} for case in cases]
         homogeneous = frozenset(
             unknown
             for unknown in cases[0].neumann
@@ -89,9 +87,7 @@ class CaseStack:
                 for c in cases
             ]
         )
-        return cls(
-            largest, cases[0].space, tensors, matrices, weights.to(device, dtype), homogeneous, laplacian_damping
-        )
+        return cls(largest, cases[0].space, tensors, matrices, weights.to(device, dtype), homogeneous, damping)
 
     def batch(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
         """The chosen cases as one, and the weight of each point in a mean over cases."""
@@ -131,7 +127,7 @@ class CaseStack:
         def operators_of(name: str) -> Operators:
             parts: dict[str, Any] = {part: matrix(name, part) for part in _MATRICES}
             parts |= {part: take(("operators", name, part)) for part in _AT_POINTS}
-            return Operators(**parts, composed_damping=Damping.of(self.laplacian_damping))
+            return Operators(**parts, composed_damping=self.laplacian_damping)
 
         parameters = fields("parameters")
         if number == 1:

@@ -235,17 +235,28 @@ def _identity(case: Case, setting: Setting, test_set: TestSet, solver: str) -> R
     }
 
 
-def _stored(path: Path, identity: Result) -> Result | None:
+def read_result(path: Path) -> Any:
+    """What was measured and kept; None where nothing was."""
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (json.JSONDecodeError, UnicodeDecodeError):
         return None  # damaged after it was written: measured once more
-    differing = [name for name, value in identity.items() if not isinstance(result, dict) or result.get(name) != value]
-    if differing:
+
+
+def differing(result: Any, identity: Mapping[str, Any]) -> list[str]:
+    """In what a kept result is not the one that is asked for."""
+    return [name for name, value in identity.items() if not isinstance(result, dict) or result.get(name) != value]
+
+
+def _stored(path: Path, identity: Result) -> Result | None:
+    result = read_result(path)
+    if result is None:
+        return None
+    if others := differing(result, identity):
         raise OtherResultError(
-            f"{path} is a result of another {differing[0].replace('_', ' ')} than is asked for now. Choose another "
+            f"{path} is a result of another {others[0].replace('_', ' ')} than is asked for now. Choose another "
             "folder with --runs, or remove it."
         )
     return result

@@ -7,7 +7,6 @@ network's time is that of the forward call, in a process that has loaded it; Ope
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 import time
@@ -22,8 +21,16 @@ from torch import nn
 
 from pennpde import __version__
 from pennpde.benchmarking.machine import load, machine
-from pennpde.benchmarking.sweep import TestSet, over_cases, plain, summarised_errors, write_record
-from pennpde.budgets import allowed
+from pennpde.benchmarking.sweep import (
+    TestSet,
+    differing,
+    over_cases,
+    plain,
+    read_result,
+    summarised_errors,
+    write_record,
+)
+from pennpde.budgets import told_apart
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.conditions import Case
 from pennpde.datasets.flow import flow_case
@@ -124,11 +131,8 @@ def _file_name(model: str, transformed: bool) -> str:
 
 
 def _stored(path: Path | None, identity: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8")) if path is not None else None
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
-        return None  # not there, or damaged after it was written: measured once more
-    if not isinstance(kept, dict) or any(kept.get(name) != value for name, value in identity.items()):
+    kept = read_result(path) if path is not None else None
+    if kept is None or differing(kept, identity):
         return None  # other weights, another machine: its times say nothing here
     return kept["records"]
 
@@ -283,17 +287,11 @@ def contenders(record: Mapping[str, Any]) -> list[Contender]:
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """By model, its title, with the budget where trainings of one title had several, and the model where they agree."""
-    names = {}
-    for row in rows:
-        same = [other for other in rows if other["title"] == row["title"]]
-        budgets_of_same = [allowed(other.get("training", {})) for other in same]
-        budget, name = allowed(row.get("training", {})), str(row["title"])
-        if len(set(budgets_of_same)) > 1 and budget:
-            name += f" [{budget}]"
-        if budgets_of_same.count(budget) > 1:
-            name += f" ({row['model']})"
-        names[row["model"]] = name
-    return names
+    titles = told_apart([(str(row["title"]), row.get("training", {})) for row in rows])
+    return {
+        row["model"]: title if titles.count(title) == 1 else f"{title} ({row['model']})"
+        for title, row in zip(titles, rows, strict=True)
+    }
 
 
 @dataclass(frozen=True)
