@@ -98,10 +98,7 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for group, runs in groups.items():
         made = f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})\n"
-        filled = within(page, made, group)
-        if filled == made:
-            raise SystemExit(f"{PAGE} has no place for {group!r}: write <!-- {group} --> and its end into it.")
-        page = filled
+        page = within(page, made, group, required=True)
     PAGE.write_text(page, encoding="utf-8")
 
 

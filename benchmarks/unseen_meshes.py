@@ -137,11 +137,8 @@ def main() -> None:
     arguments.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     arguments.page.write_text(page(record), encoding="utf-8")
     if arguments.page == PAGE:
-        made = tables(record)
-        filled = within(RESULTS_PAGE.read_text(encoding="utf-8"), made, "unseen meshes")
-        if filled == made:
-            raise SystemExit(f"{RESULTS_PAGE} has no place for the tables: write <!-- unseen meshes --> and its end.")
-        RESULTS_PAGE.write_text(filled, encoding="utf-8")
+        results = RESULTS_PAGE.read_text(encoding="utf-8")
+        RESULTS_PAGE.write_text(within(results, tables(record), "unseen meshes", required=True), encoding="utf-8")
     print(table(record))
 
 

@@ -61,19 +61,21 @@ def test_a_row_trained_for_another_budget_is_no_seed_of_it_and_every_row_says_wh
 def test_ablations_have_a_table_of_their_own_beside_the_full_network_of_their_budget():
     short, long = ({"budget": {"minutes": minutes}, "steps": 1000} for minutes in (6, 20))
     full = [record(training=short), record(training=short, transformed=True), record(training=long)]
+    variant = record(row="corrected", title="Ours, corrected", training=short)
     ablation = record(row="B", paper="ablation_b", title="(B)", training=short)
     others = [ablation | {"transformed": True}, record(row="n4_r4", paper="penn_n4_r4", title="Small", training=short)]
-    text = markdown([ablation, *others, *full])
+    text = markdown([variant, ablation, *others, *full])
     main, apart = text.split("## Incompressible flow, ablations")
-    assert [row[0] for row in rows_of(main)[2:6]] == [
+    assert [row[0] for row in rows_of(main)[2:7]] == [
         "Ours [20 minutes]",
         "Ours [6 minutes]",
         "Ours [6 minutes]",
+        "Ours, corrected",
         "Small",
     ]
-    assert [row[1] for row in rows_of(main)[2:6]] == ["no", "no", "yes", "no"]
+    assert [row[1] for row in rows_of(main)[2:7]] == ["no", "no", "yes", "no", "no"]
     assert "(B)" not in main
-    assert [row[:2] for row in rows_of(apart)[2:4]] == [["Ours", "no"], ["(B)", "no"]]
+    assert [row[:2] for row in rows_of(apart)[2:5]] == [["Ours", "no"], ["Ours, corrected", "no"], ["(B)", "no"]]
     assert apart.count("(B)") == 2, "its errors and its size"
     assert "ablations (" not in markdown(full), "no table without an ablation"
 
@@ -146,6 +148,8 @@ def test_tables_go_between_the_marks_of_a_page_or_stand_alone():
     page = "# Ours\n<!-- tables -->\nold\n<!-- end of tables -->\nrest\n"
     assert within(page, "new\n") == "# Ours\n<!-- tables -->\n\nnew\n\n<!-- end of tables -->\nrest\n"
     assert within("# Ours\n", "new\n") == "new\n"
+    with pytest.raises(ValueError, match=r"lacks the mark '<!-- tables -->'"):
+        within("# Ours\n", "new\n", required=True)
 
 
 @pytest.mark.parametrize(

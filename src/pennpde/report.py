@@ -42,7 +42,7 @@ class Table:
     dataset: str
     columns: tuple[Column, ...]
     ablations: bool | None = None
-    """Only these and the full network of the same budget; only the others; None: all together."""
+    """Only these and full networks of the same budget; only the others; None: all together."""
 
     def rows(self, records: Iterable[Record]) -> list[Record]:
         """What belongs into the table, in the paper's order."""
@@ -53,7 +53,8 @@ class Table:
         found = [*others, *ablations]
         if self.ablations:
             had = set(map(_budget, ablations))
-            full = [each for each in others if each.get("row") == "penn" and _budget(each) in had]
+            whole = {each.get("paper") for each in others if each.get("row") == "penn"}
+            full = [each for each in others if each.get("paper") in whole and _budget(each) in had]
             found = [*(each for each in full if not each["transformed"]), *ablations]
         elif self.ablations is False:
             found = others
@@ -142,10 +143,10 @@ def markdown(records: Sequence[Record]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def within(page: str, made: str, name: str = "tables") -> str:
-    """The page with what was made between its marks of this name; what was made alone where it has none."""
+def within(page: str, made: str, name: str = "tables", *, required: bool = False) -> str:
+    """The page with what was made between its marks of this name; what was made alone where it has none, if it may."""
     opening, closing = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    if opening not in page and closing not in page:
+    if opening not in page and closing not in page and not required:
         return made
     before, mark, rest = page.partition(opening)
     _, end, after = rest.partition(closing)
