@@ -314,6 +314,20 @@ def test_a_setting_that_is_faster_and_more_accurate_than_a_network_is_named(solv
     assert "`gamg-smooth-22.5-0.01`" in text.partition("## All rows")[0]
 
 
+def test_many_defeats_of_one_network_are_one_sentence(solved):
+    hopeless = network_row(dict.fromkeys(NAMES, 10.0), 100.0, title="Hopeless")
+    record = traded(solved, hopeless)
+    defeats = tradeoff.losses(record)
+    assert len(defeats) > 1
+    lines = [line for line in presentation.markdown(record).splitlines() if line.startswith("- **Hopeless**")]
+    assert len(lines) == 2, "one without and one with what comes before"
+    assert f"loses to OpenFOAM `{defeats[0].winner.name}`" in lines[0]
+    assert all(f"`{each.winner.name}`" in lines[0] for each in defeats)
+    sentence = presentation._sentence(defeats[0], *defeats[1:] * presentation._NAMED * 2)
+    quickest = min(defeats[1:], key=lambda each: each.seconds[1])
+    assert f"{(len(defeats) - 1) * presentation._NAMED * 2} others; the quickest, `{quickest.winner.name}`" in sentence
+
+
 def test_where_no_setting_wins_that_is_said(solved):
     text = presentation.markdown(traded(solved, network_row(dict.fromkeys(NAMES, 0.001), 0.1)))
     assert text.count("no setting of OpenFOAM that was measured is both faster and more accurate") == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,20 +92,30 @@ def _verdict(record: Record) -> list[str]:
         if not found:
             parts.append(f"Judged {what}: no setting of OpenFOAM that was measured is both faster and more accurate.")
             continue
-        lines = [f"Judged {what}:", "", *(f"- {_sentence(each)}" for each in found)]
+        of_loser = groupby(found, key=lambda each: (each.loser.name, each.loser.transformed))
+        lines = [f"Judged {what}:", "", *(f"- {_sentence(*defeats)}" for _, defeats in of_loser)]
         parts.append("\n".join(lines))
     parts.append(_more_accurate(record))
     return parts
 
 
-def _sentence(lost: Defeat) -> str:
+def _sentence(lost: Defeat, *others: Defeat) -> str:
     moved = ", moved," if lost.loser.transformed else ""
     sentence = (
         f"**{lost.loser.name}**{moved} loses to OpenFOAM `{lost.winner.name}`{_dagger(lost.winner)}: "
         f"{_seconds(lost.seconds[0])} s against {_seconds(lost.seconds[1])} s, total error {lost.totals[0]:.2e} "
         f"against {lost.totals[1]:.2e} ({lost.cases} cases"
     )
-    return sentence + (f"; it diverged in {lost.diverged} others)." if lost.diverged else ").")
+    sentence += f"; it diverged in {lost.diverged} others)." if lost.diverged else ")."
+    if not others:
+        return sentence
+    if len(others) <= _NAMED:
+        return sentence + f" Also to {', '.join(f'`{each.winner.name}`{_dagger(each.winner)}' for each in others)}."
+    quickest = min(others, key=lambda each: each.seconds[1] / each.seconds[0])
+    return sentence + (
+        f" Also to {len(others)} others; the quickest, `{quickest.winner.name}`{_dagger(quickest.winner)}, takes "
+        f"{_seconds(quickest.seconds[1])} s for {quickest.totals[1]:.2e}."
+    )
 
 
 def _more_accurate(record: Record) -> str:
@@ -125,7 +135,7 @@ def _more_accurate(record: Record) -> str:
     quickest = min(better, key=lambda each: each.time(each.cases) / best.time(each.cases))
     factor = quickest.time(quickest.cases) / best.time(quickest.cases)
     names = ", ".join(f"`{each.name}`{_dagger(each)}" for each in better)
-    speed = f"takes {factor:.3g} times as long" if factor >= 1 else f"takes {factor:.2g} of its time"
+    speed = f"takes {_times(factor)} times as long" if factor >= 1 else f"takes {factor:.2g} of its time"
     return (
         f"More accurate than the best network, {best.name}: {names}. The quickest of them, relative to the network, is "
         f"`{quickest.name}`, which {speed}."
@@ -205,6 +215,10 @@ def _seconds(value: float) -> str:
     return f"{value:.3g}"
 
 
+def _times(factor: float) -> str:
+    return f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"
+
+
 def _dagger(each: Contender) -> str:
     return " †" if each.row.get("mesh_of_the_truth") else ""
 
@@ -232,7 +246,7 @@ def draw(record: Record, path: Path | str) -> None:
     axes.grid(True, which="major", color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(x=0.12, y=0.08)
-    axes.legend(fontsize=8, loc="best", framealpha=0.9)
+    axes.legend(fontsize=7, loc="best", framealpha=0.9)
     legend = "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts."
     if missing := len(solvers) - len(shown):
         legend += f"\nNot shown: {missing} settings of OpenFOAM that blew up or share the truth's own mesh."
@@ -255,11 +269,7 @@ def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:
                 sizes = [36 if each.row["cases"] == each.row["of"] else 12 for each in shown]
                 axes.scatter(*_places(shown), marker=shape, s=sizes, color=_OPENFOAM_COLOUR, label=words, zorder=3)
     best = front(settings)
-    # Thirty names would cover each other; the table has those behind the front.
-    for each in best:
-        (x,), (y,) = _places([each])
-        label = f"{each.name}{_dagger(each)}"
-        axes.annotate(label, (x, y), (5, 4), textcoords="offset points", fontsize=6, color="0.35")
+    _name(axes, best, [each.name for each in best], _OPENFOAM_COLOUR)
     if best:
         axes.plot(*_places(best), color=_OPENFOAM_COLOUR, linewidth=1.0, linestyle="--", zorder=2)
 
@@ -269,18 +279,22 @@ def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
         unmoved = {each.name: each for each in networks if _kind(each) == kind and not each.transformed}
         if unmoved:
             axes.scatter(*_places(list(unmoved.values())), s=50, color=colour, label=kind, zorder=4)
-        for name, each in unmoved.items():
-            (x,), (y,) = _places([each])
-            size = name.removeprefix(kind).strip()
-            axes.annotate(size, (x, y), (6, -9), textcoords="offset points", fontsize=6, color=colour)
         for each in (one for one in networks if _kind(one) == kind and one.transformed):
             # A moved network that respects space lies on the unmoved one: a larger ring shows both.
             axes.scatter(*_places([each]), s=130, facecolors="none", edgecolors=colour, linewidths=1.4, zorder=4)
             if each.name in unmoved:
                 axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
         best = front(list(unmoved.values()))
+        _name(axes, best, [each.name.removeprefix(kind).strip() for each in best], colour)
         if len(best) > 1:
             axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)
+
+
+def _name(axes: Axes, best: Sequence[Contender], labels: Sequence[str], colour: str) -> None:
+    """Names of a front, on its free side. Those behind it would cover each other; the table has them."""
+    below_left = {"xytext": (-6, -3), "textcoords": "offset points", "ha": "right", "va": "top"}
+    for x, y, label in zip(*_places(best), labels, strict=True):
+        axes.annotate(label, (x, y), fontsize=6, color=colour, **below_left)
 
 
 def _kind(network: Contender) -> str:
