@@ -65,15 +65,16 @@ def draw(group: str, runs: dict[str, Any]) -> str:
     from matplotlib.ticker import NullFormatter
 
     targets = list(next(iter(runs.values()))["validation"])
-    figure, axes = plt.subplots(1, len(targets), figsize=(5 * len(targets), 3.6), squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(targets), figsize=(5 * len(targets) + 1, 3.6), squeeze=False, layout="constrained"
+    )
     for axis, target in zip(axes[0], targets, strict=True):
         for label, run in runs.items():
             axis.loglog(run["curve"]["step"], run["curve"][target], label=label, linewidth=1.4)
         axis.set(xlabel="step", title=f"validation error of {target} (mean square)")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(which="both", alpha=0.2)
-    axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     path = ROOT / "docs" / "images" / f"curves_{group}.png"
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -38,6 +38,7 @@ def test_sixteen_channels_stay_below_fifteen_thousand_parameters():
     assert counts == {4: 688, 8: 2592, 16: 10048}
     # Iterations share their weights.
     assert sum(p.numel() for p in flow_network(16, iterations=4).parameters()) == counts[16]
+    assert sum(p.numel() for p in flow_network(16, decoder="corrected").parameters()) == 10881
 
 
 def test_moving_the_duct_moves_the_flow(cases, network):
