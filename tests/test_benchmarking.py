@@ -1,8 +1,10 @@
 """The comparison of networks with OpenFOAM: settings, the sweep, who beats whom, table and figure."""
 
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -517,7 +519,13 @@ def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):
 
 
 def test_the_figure_tells_kinds_of_networks_apart_and_leaves_out_what_blew_up(solved, tmp_path, monkeypatch):
-    names = ("PENN n = 16, r = 8", "PENN n = 4, r = 4", "MP-PDE n = 128, TW = 20")
+    names = (
+        "PENN n = 16, r = 8",
+        "PENN n = 4, r = 4",
+        "MP-PDE n = 128, TW = 20",
+        "(A) without this",
+        "(B) without that",
+    )
     rows = [network_row(dict.fromkeys(NAMES, 0.001), 0.1) | {"title": name, "model": name} for name in names]
     drawn: dict[str, list[str]] = {}
     real = Axes.scatter
@@ -536,6 +544,7 @@ def test_the_figure_tells_kinds_of_networks_apart_and_leaves_out_what_blew_up(so
     presentation.draw(traded(worse, *rows), tmp_path / "figure.png")
     assert drawn["PENN"] == [presentation._NETWORK_COLOURS[0]]
     assert drawn["MP-PDE"] == [presentation._NETWORK_COLOURS[1]]
+    assert drawn["PENN without one of its parts"] == [presentation._NETWORK_COLOURS[2]]
 
 
 def test_a_network_without_a_finite_result_is_recorded_as_diverged(data, solved, tmp_path):
@@ -666,3 +675,21 @@ def test_the_committed_table_is_that_of_the_committed_record():
     solved = sweep.read_record(results / "openfoam_sweep.json", sweep.KIND, "penn bench openfoam")
     assert [row["setting"] for row in solved["rows"]] == [row["setting"] for row in record["openfoam"]["rows"]]
     assert [row["setting"] for row in solved["rows"]] == [each.setting.name for each in settings.read(())]
+
+
+def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
+    root = Path(__file__).resolve().parents[1]
+    monkeypatch.syspath_prepend(root / "benchmarks")
+
+    def record(name: str) -> Any:
+        return json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+    def page(name: str) -> str:
+        return (root / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+    finer, unseen, curves = map(importlib.import_module, ("finer_truth", "unseen_meshes", "learning_curves"))
+    assert finer.table(record("finer_truth")) in page("comparison")
+    assert unseen.tables(record("unseen_meshes")) in page("results")
+    assert unseen.page(record("unseen_meshes")) == page("unseen_meshes")
+    for runs in record("learning_curves").values():
+        assert curves.table(runs) in page("experiments")

@@ -17,6 +17,7 @@ Record = Mapping[str, Any]
 
 _NETWORK_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _OPENFOAM_COLOUR = "#555555"
+_ABLATIONS = "PENN without one of its parts"
 _NAMED = 3
 _BLOWN_UP = 0.05
 """A solver's error from which on its flow has nothing to do with the truth; it would only stretch the figure."""
@@ -234,7 +235,7 @@ def draw(record: Record, path: Path | str) -> None:
     found = [each for each in contenders(record) if each.cases]
     solvers = [each for each in found if not each.is_network]
     shown = [each for each in solvers if not _dagger(each) and each.total(each.cases) < _BLOWN_UP]
-    figure = Figure(figsize=(8.6, 6.0), layout="constrained")
+    figure = Figure(figsize=(8.6, 6.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.set_xscale("log")
@@ -246,7 +247,7 @@ def draw(record: Record, path: Path | str) -> None:
     axes.grid(True, which="major", color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(x=0.12, y=0.08)
-    axes.legend(fontsize=7, loc="best", framealpha=0.9)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=3, frameon=False)
     legend = "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts."
     if missing := len(solvers) - len(shown):
         legend += f"\nNot shown: {missing} settings of OpenFOAM that blew up or share the truth's own mesh."
@@ -285,21 +286,28 @@ def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
             if each.name in unmoved:
                 axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
         best = front(list(unmoved.values()))
-        _name(axes, best, [each.name.removeprefix(kind).strip() for each in best], colour)
+        if kind == _ABLATIONS:
+            _name(axes, list(unmoved.values()), [name.partition(" ")[0] for name in unmoved], colour)
+            continue
+        _name(axes, best, [each.name.removeprefix(kind).strip() for each in best], colour, below=True)
         if len(best) > 1:
             axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)
 
 
-def _name(axes: Axes, best: Sequence[Contender], labels: Sequence[str], colour: str) -> None:
-    """Names of a front, on its free side. Those behind it would cover each other; the table has them."""
-    below_left = {"xytext": (-6, -3), "textcoords": "offset points", "ha": "right", "va": "top"}
-    for x, y, label in zip(*_places(best), labels, strict=True):
-        axes.annotate(label, (x, y), fontsize=6, color=colour, **below_left)
+def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour: str, below: bool = False) -> None:
+    """Names beside their marks: above to the right, or below to the left, which is a front's free side.
+
+    Long ones behind a front would cover each other; the table has them.
+    """
+    offset, across, along = ((-6, -3), "right", "top") if below else ((5, 4), "left", "baseline")
+    style = {"textcoords": "offset points", "ha": across, "va": along, "fontsize": 6, "color": colour}
+    for x, y, label in zip(*_places(found), labels, strict=True):
+        axes.annotate(label, (x, y), offset, **style)
 
 
 def _kind(network: Contender) -> str:
-    """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8"."""
-    return network.name.partition(" n = ")[0]
+    """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8". "(A) ..." is an ablation."""
+    return _ABLATIONS if network.name.startswith("(") else network.name.partition(" n = ")[0]
 
 
 def _places(found: Sequence[Contender]) -> tuple[list[float], list[float]]:

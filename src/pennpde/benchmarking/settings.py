@@ -79,6 +79,9 @@ FAMILIES: Mapping[str, Family] = {
     "careful-lust": Family(
         "tuned, with LUST and a non-orthogonal corrector", *_LOOSE, non_orthogonal=1, convection="Gauss LUST grad(U)"
     ),
+    "tight": Family(
+        "tolerances of 1e-6, second order in time", _gamg(1e-6, 0.1), _gamg(1e-6), _smooth(1e-6), non_orthogonal=1
+    ),
     "one-corrector": Family("loose, with a single corrector", *_LOOSE, correctors=1, time_scheme="Euler"),
     "adaptive": Family("loose, with a time step that adapts", *_LOOSE, time_scheme="Euler", program="pimpleFoam"),
     "outer": Family("loose, each step repeated twice", *_LOOSE, outer=3, time_scheme="Euler", program="pimpleFoam"),

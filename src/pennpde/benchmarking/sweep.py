@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pennpde import __version__, openfoam
 from pennpde.benchmarking.machine import load, machine
@@ -129,7 +130,7 @@ def measure(case: Case, setting: Setting, installation: openfoam.Installation | 
             progress = openfoam.run(folder, setting.program, installation=installation, on_progress=count)
             seconds["solve"] = time.perf_counter() - begin
             seconds["solve_cpu"] = _cpu_seconds() - begin_cpu
-            found["errors"] = _errors(case, _last_frame(folder, mesh))
+            found["errors"] = errors_of(fields_on(case, last_frame(folder, mesh)), case)
             found["largest_courant"] = progress.largest_courant
             found["cells"] = mesh.number_of_cells
         except openfoam.DivergenceError as error:
@@ -140,7 +141,8 @@ def measure(case: Case, setting: Setting, installation: openfoam.Installation | 
     return found | {"steps": steps, "seconds": {name: round(value, 4) for name, value in seconds.items()}}
 
 
-def _last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
+def last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
+    """The end of an OpenFOAM case that has run."""
     last = openfoam.time_folders(folder)[-1]
     if abs(float(last.name) - flow_truth.END_TIME) > 1e-6:
         raise openfoam.OpenFOAMError(f"OpenFOAM ended at t = {last.name}; {flow_truth.END_TIME:g} is expected.")
@@ -152,11 +154,16 @@ def _last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
     return flow_truth.Run(FineMesh.of(mesh), times, velocity[None], pressure[None], {})
 
 
-def _errors(case: Case, run: flow_truth.Run) -> dict[str, dict[str, Any]]:
+def fields_on(case: Case, run: flow_truth.Run) -> dict[str, Tensor]:
+    """The last frame of a run at the points of a case, prescribed values as prescribed."""
     u, p = fields_at(run, case.mesh.points.numpy())
     fields = {"u": torch.from_numpy(u[..., -1]), "p": torch.from_numpy(p[..., -1])}
-    known = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
-    return {name: plain(estimate) for name, estimate in domain_errors(known, case).items()}
+    return {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+
+
+def errors_of(fields: Mapping[str, Tensor], case: Case) -> dict[str, dict[str, Any]]:
+    """By unknown, the mean squared error against the case's targets."""
+    return {name: plain(estimate) for name, estimate in domain_errors(fields, case).items()}
 
 
 def _cpu_seconds() -> float:

@@ -24,8 +24,8 @@ from pennpde.benchmarking.machine import load, machine
 from pennpde.benchmarking.sweep import (
     TestSet,
     differing,
+    errors_of,
     over_cases,
-    plain,
     read_result,
     summarised_errors,
     write_record,
@@ -35,7 +35,6 @@ from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.conditions import Case
 from pennpde.datasets.flow import flow_case
 from pennpde.datasets.rigid_motion import moved
-from pennpde.metrics import domain_errors
 from pennpde.report import paper_numbers
 
 KIND = "speed-accuracy trade-off"
@@ -180,8 +179,7 @@ def _timed(network: nn.Module, case: Case, repeats: int) -> dict[str, Any]:
     times = {name: round(statistics.median(values), 6) for name, values in times.items()}
     if not all(bool(values.isfinite().all()) for values in found.values()):
         return {"case": case.name, "outcome": "diverged", "seconds": times}
-    errors = {name: plain(estimate) for name, estimate in domain_errors(found, case).items()}
-    return {"case": case.name, "outcome": "finished", "errors": errors, "seconds": times}
+    return {"case": case.name, "outcome": "finished", "errors": errors_of(found, case), "seconds": times}
 
 
 def _row(model: str, network: nn.Module, transformed: bool, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
