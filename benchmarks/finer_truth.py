@@ -52,8 +52,10 @@ def main() -> None:
     given = parser.parse_args()
     cases = TestSet.read(given.data, limit=given.cases).cases
     if given.only_solve:
-        (case,) = [case for case in cases if case.name == given.only_solve]
-        solution(case, FINER, given.runs)
+        by_name = {case.name: case for case in cases}
+        if given.only_solve not in by_name:
+            parser.error(f"{given.only_solve} is none of the cases {', '.join(by_name)}.")
+        solution(by_name[given.only_solve], FINER, given.runs)
         return
     network = load_pretrained("flow")
     fields: dict[str, list[Mapping[str, Tensor]]] = {TRUTH: [case.targets for case in cases]}

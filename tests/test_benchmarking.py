@@ -12,7 +12,7 @@ from commands import penn, store
 from matplotlib.axes import Axes
 
 from pennpde import openfoam
-from pennpde.benchmarking import presentation, settings, sweep, tradeoff
+from pennpde.benchmarking import figure, presentation, settings, sweep, tradeoff
 from pennpde.benchmarking.settings import FAMILIES, GROUPS, Planned, Setting, parse
 from pennpde.benchmarking.sweep import OtherResultError, TestSet, interleaved
 from pennpde.datasets import flow, storage
@@ -541,10 +541,10 @@ def test_the_figure_tells_kinds_of_networks_apart_and_leaves_out_what_blew_up(so
     for each in first["records"]:
         for error in each.get("errors", {}).values():
             error["mse"] = 1.0
-    presentation.draw(traded(worse, *rows), tmp_path / "figure.png")
-    assert drawn["PENN"] == [presentation._NETWORK_COLOURS[0]]
-    assert drawn["MP-PDE"] == [presentation._NETWORK_COLOURS[1]]
-    assert drawn["PENN without one of its parts"] == [presentation._NETWORK_COLOURS[2]]
+    figure.draw(traded(worse, *rows), tmp_path / "figure.png")
+    assert drawn["PENN"] == [figure._NETWORK_COLOURS[0]]
+    assert drawn["MP-PDE"] == [figure._NETWORK_COLOURS[1]]
+    assert drawn["PENN without one of its parts"] == [figure._NETWORK_COLOURS[2]]
 
 
 def test_a_network_without_a_finite_result_is_recorded_as_diverged(data, solved, tmp_path):
@@ -560,7 +560,7 @@ def test_a_network_without_a_finite_result_is_recorded_as_diverged(data, solved,
     assert (row["errors"], len(row["diverged"])) == (None, 3)
     record = traded(solved, row)
     assert "net in 3 of 3 cases: its fields are not finite" in presentation.markdown(record)
-    presentation.draw(record, tmp_path / "figure.png")
+    figure.draw(record, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").exists()
 
 
@@ -581,6 +581,22 @@ def test_a_sweep_of_another_truth_is_refused(solved, tmp_path):
 # The command
 
 
+def test_the_table_of_a_sweep_is_made_anew_from_its_record(solved, tmp_path):
+    sweep.write_record(tmp_path / "record.json", solved)
+    finished = penn("bench", "openfoam", "--from", tmp_path / "record.json", "--out", tmp_path / "out", "--json")
+    assert finished.exit_code == 0, finished.output
+    text = (tmp_path / "out" / sweep.TABLE).read_text(encoding="utf-8")
+    assert json.loads(finished.stdout)["markdown"] == text
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(solved["rows"])
+    (printed,) = [row for row in rows if row.startswith("| `gamg-smooth-22.5-0.01`")]
+    assert "| 60.9 |" in printed, "the paper's error"
+    assert "| 6.08 |" in printed, "the paper's seconds"
+    mistaken = penn("bench", "tradeoff", "--from", tmp_path / "record.json", "--out", tmp_path / "out")
+    assert mistaken.exit_code == 1
+    assert "penn bench tradeoff" in mistaken.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -595,6 +611,8 @@ def test_a_sweep_of_another_truth_is_refused(solved, tmp_path):
         (["tradeoff", "--data", "d", "--out", "o", "--models", "flow", "--openfoam", "absent.json"], 1, "absent.json"),
         (["tradeoff", "--from", "absent.json", "--out", "o"], 1, "absent.json"),
         (["tradeoff", "--from", "r.json", "--out", "o", "--models", "flow"], 2, "--models has no effect with --from"),
+        (["openfoam", "--from", "r.json", "--out", "o", "--limit", "3"], 2, "--limit has no effect with --from"),
+        (["openfoam", "--from", "absent.json", "--out", "o"], 1, "absent.json"),
     ],
 )
 def test_wrong_use_of_the_command_is_said(arguments, code, words):
@@ -675,6 +693,7 @@ def test_the_committed_table_is_that_of_the_committed_record():
     solved = sweep.read_record(results / "openfoam_sweep.json", sweep.KIND, "penn bench openfoam")
     assert [row["setting"] for row in solved["rows"]] == [row["setting"] for row in record["openfoam"]["rows"]]
     assert [row["setting"] for row in solved["rows"]] == [each.setting.name for each in settings.read(())]
+    assert (results / "openfoam_sweep.md").read_text(encoding="utf-8") == presentation.sweep_markdown(solved)
 
 
 def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):

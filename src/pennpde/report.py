@@ -197,7 +197,7 @@ def _by_type(table: Table, records: Sequence[Record]) -> str:
 
 
 def _sizes(kind: str, records: Sequence[Record]) -> str:
-    headings = ["Method", "Parameters", "paper", "s per case", "paper, all cases", "on", "threads", "precision"]
+    headings = ["Method", "Parameters", "paper", "s per case", "paper, total time", "on", "threads", "precision"]
     headings += ["trained for"]
     rows = []
     for (title, _), same in _rows([record for record in records if not record["transformed"]]).items():

@@ -1,31 +1,62 @@
-"""The trade-off for readers: a table, what it says in words, and the paper's figure of error against seconds."""
+"""Sweep and trade-off for readers: tables, and what they say in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import Any
 
-from pennpde.benchmarking.tradeoff import LONG, Contender, Defeat, contenders, defeat, front, losses
+from pennpde.benchmarking.tradeoff import LONG, Contender, Defeat, contenders, defeat, losses
 from pennpde.budgets import taken
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Record = Mapping[str, Any]
 
-_NETWORK_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_OPENFOAM_COLOUR = "#555555"
-_ABLATIONS = "PENN without one of its parts"
 _NAMED = 3
-_BLOWN_UP = 0.05
-"""A solver's error from which on its flow has nothing to do with the truth; it would only stretch the figure."""
 DISTURBED = 1.15
 """Times on the wall that exceed those of the processor by more are not worth comparing."""
 
 
-# Words and table
+# The sweep alone
+
+
+def sweep_markdown(sweep: Record) -> str:
+    """All settings of OpenFOAM, the paper's numbers beside those that it has."""
+    headings = ["Setting", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "paper", "s a case", "paper, total time"]
+    headings += ["mesh, s", "potential flow, s"]
+    lines = [headings, ["---"] * len(headings)]
+    for row in sweep["rows"]:
+        name = f"`{row['setting']}`" + (" †" if row["mesh_of_the_truth"] else "")
+        paper = row["paper"] or {"total": "", "seconds": ""}
+        printed = [_of_paper(paper["total"], 1e-4), _of_paper(paper["seconds"], 1.0)]
+        diverged = f", {len(row['diverged'])} diverged" if row["diverged"] else ""
+        cells = [name, f"{row['cases']}{diverged}"]
+        if row["errors"] is None:
+            lines.append([*cells, *["diverged"] * 3, printed[0], "", printed[1], "", ""])
+            continue
+        errors = [_error(row["errors"][part]) for part in ("u", "p", "total")]
+        seconds = [_seconds(row["seconds"][part]["mean"]) for part in ("solve", "mesh", "potential_flow")]
+        lines.append([*cells, *errors, printed[0], seconds[0], printed[1], *seconds[1:]])
+    truth = sweep.get("truth") or {}
+    text = (
+        f"{sweep['solver']} on {len(sweep['cases'])} test cases, one core of "
+        f"{', '.join(sorted({each['cpu'] for each in sweep['machines']}))}. A setting is way of solving, cells a unit "
+        "length and time step. Errors are mean squares at the points of the dataset's coarse meshes; ± is the standard "
+        "deviation over cases. Where a setting diverged in some cases, errors and times are those of the others."
+    )
+    if truth:
+        text += f" † the mesh of the truth ({truth['cells']:g} cells, Δt = {truth['time_step']:g}): understated."
+    heading = f"# OpenFOAM in {len(sweep['rows'])} settings (the paper's Table 7)"
+    return f"{heading}\n\n{text}\n\n{_lines(lines)}\n"
+
+
+def _of_paper(printed: Sequence[float] | str | None, unit: float) -> str:
+    """None: it diverged there; a word is left as it is."""
+    if isinstance(printed, str):
+        return printed
+    return "divergent" if printed is None else f"{printed[0] / unit:.3g}"
+
+
+# Words and table of the trade-off
 
 
 def markdown(record: Record) -> str:
@@ -135,11 +166,15 @@ def _more_accurate(record: Record) -> str:
         return f"No setting of OpenFOAM that was measured is more accurate than {best.name}."
     quickest = min(better, key=lambda each: each.time(each.cases) / best.time(each.cases))
     factor = quickest.time(quickest.cases) / best.time(quickest.cases)
-    names = ", ".join(f"`{each.name}`{_dagger(each)}" for each in better)
+    number = len(record["cases"])
+    names = ", ".join(
+        f"`{each.name}`{_dagger(each)}" + (f" (on {len(each.cases)} of {number})" if len(each.cases) < number else "")
+        for each in better
+    )
     speed = f"takes {_times(factor)} times as long" if factor >= 1 else f"takes {factor:.2g} of its time"
     return (
-        f"More accurate than the best network, {best.name}: {names}. The quickest of them, relative to the network, is "
-        f"`{quickest.name}`, which {speed}."
+        f"More accurate than the best network, {best.name}, on the cases that they have: {names}. The quickest of "
+        f"them, relative to the network, is `{quickest.name}`, which {speed}."
     )
 
 
@@ -170,7 +205,7 @@ def _table(record: Record) -> str:
                 _trained(each),
             ]
         )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return _lines(lines)
 
 
 def _winners(loser: Contender, found: Sequence[Contender]) -> str:
@@ -208,6 +243,10 @@ def _divergence(record: Record) -> str:
     return "\n".join(lines) or "Nothing diverged."
 
 
+def _lines(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def _error(error: Mapping[str, float]) -> str:
     return f"{error['mse'] / 1e-4:.3g} ± {error['spread'] / 1e-4:.2g}"
 
@@ -222,93 +261,3 @@ def _times(factor: float) -> str:
 
 def _dagger(each: Contender) -> str:
     return " †" if each.row.get("mesh_of_the_truth") else ""
-
-
-# Figure
-
-
-def draw(record: Record, path: Path | str) -> None:
-    """Total error against seconds a case, both logarithmic; filled as the cases are, hollow moved rigidly."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    found = [each for each in contenders(record) if each.cases]
-    solvers = [each for each in found if not each.is_network]
-    shown = [each for each in solvers if not _dagger(each) and each.total(each.cases) < _BLOWN_UP]
-    figure = Figure(figsize=(8.6, 6.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    _draw_openfoam(axes, shown)
-    _draw_networks(axes, [each for each in found if each.is_network])
-    axes.set_xlabel(f"seconds a case, one core of {record['machine']['cpu']}")
-    axes.set_ylabel("mean squared error of u and p together")
-    axes.grid(True, which="major", color="0.9", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.margins(x=0.12, y=0.08)
-    figure.legend(fontsize=8, loc="outside lower center", ncols=3, frameon=False)
-    legend = "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts."
-    if missing := len(solvers) - len(shown):
-        legend += f"\nNot shown: {missing} settings of OpenFOAM that blew up or share the truth's own mesh."
-    figure.suptitle(legend, fontsize=9)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
-def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:
-    kinds = {
-        "OpenFOAM, the paper's settings": ("s", [each for each in settings if each.row["paper"] is not None]),
-        "OpenFOAM, tuned": ("D", [each for each in settings if each.row["paper"] is None]),
-    }
-    for label, (marker, group) in kinds.items():
-        whole = [each for each in group if not each.diverged]
-        partial = [each for each in group if each.diverged]
-        for words, shape, shown in ((label, marker, whole), (f"{label}, diverged in some cases", "x", partial)):
-            if shown:
-                sizes = [36 if each.row["cases"] == each.row["of"] else 12 for each in shown]
-                axes.scatter(*_places(shown), marker=shape, s=sizes, color=_OPENFOAM_COLOUR, label=words, zorder=3)
-    best = front(settings)
-    _name(axes, best, [each.name for each in best], _OPENFOAM_COLOUR)
-    if best:
-        axes.plot(*_places(best), color=_OPENFOAM_COLOUR, linewidth=1.0, linestyle="--", zorder=2)
-
-
-def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
-    for kind, colour in zip(dict.fromkeys(map(_kind, networks)), cycle(_NETWORK_COLOURS), strict=False):
-        unmoved = {each.name: each for each in networks if _kind(each) == kind and not each.transformed}
-        if unmoved:
-            axes.scatter(*_places(list(unmoved.values())), s=50, color=colour, label=kind, zorder=4)
-        for each in (one for one in networks if _kind(one) == kind and one.transformed):
-            # A moved network that respects space lies on the unmoved one: a larger ring shows both.
-            axes.scatter(*_places([each]), s=130, facecolors="none", edgecolors=colour, linewidths=1.4, zorder=4)
-            if each.name in unmoved:
-                axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
-        best = front(list(unmoved.values()))
-        if kind == _ABLATIONS:
-            _name(axes, list(unmoved.values()), [name.partition(" ")[0] for name in unmoved], colour)
-            continue
-        _name(axes, best, [each.name.removeprefix(kind).strip() for each in best], colour, below=True)
-        if len(best) > 1:
-            axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)
-
-
-def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour: str, below: bool = False) -> None:
-    """Names beside their marks: above to the right, or below to the left, which is a front's free side.
-
-    Long ones behind a front would cover each other; the table has them.
-    """
-    offset, across, along = ((-6, -3), "right", "top") if below else ((5, 4), "left", "baseline")
-    style = {"textcoords": "offset points", "ha": across, "va": along, "fontsize": 6, "color": colour}
-    for x, y, label in zip(*_places(found), labels, strict=True):
-        axes.annotate(label, (x, y), offset, **style)
-
-
-def _kind(network: Contender) -> str:
-    """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8". "(A) ..." is an ablation."""
-    return _ABLATIONS if network.name.startswith("(") else network.name.partition(" n = ")[0]
-
-
-def _places(found: Sequence[Contender]) -> tuple[list[float], list[float]]:
-    return [each.time(each.cases) for each in found], [each.total(each.cases) for each in found]

@@ -35,7 +35,7 @@ from pennpde.metrics import Estimate, domain_errors
 from pennpde.report import paper_numbers
 
 KIND, RUN_KIND = "openfoam sweep", "openfoam run"
-RECORD = "openfoam_sweep.json"
+RECORD, TABLE = "openfoam_sweep.json", "openfoam_sweep.md"
 MOST_ADAPTIVE_STEPS = 20_000
 """A time step that adapts to a flow that blows up shrinks for ever."""
 

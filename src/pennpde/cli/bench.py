@@ -57,7 +57,7 @@ def run(
     ] = None,
     stored: Annotated[
         Path | None,
-        typer.Option("--from", help="tradeoff: redraw table and figure of this record.", show_default=False),
+        typer.Option("--from", help="Make table and figure of this record anew.", show_default=False),
     ] = None,
 ) -> dict[str, Any]:
     """Compare networks with OpenFOAM: error against seconds on one core.
@@ -67,15 +67,15 @@ def run(
     Leave the machine to it: others who compute at the same time spoil the times.
     """
     mine = {"--settings": settings, "--only": only, "--limit": limit}
-    theirs = {"--models": models, "--openfoam": openfoam, "--repeats": repeats, "--from": stored}
+    theirs = {"--models": models, "--openfoam": openfoam, "--repeats": repeats}
     _refuse(what, "tradeoff" if what == "openfoam" else "openfoam", theirs if what == "openfoam" else mine)
-    if what == "openfoam":
-        return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
     if stored is not None:
-        given = {"--data": data, "--runs": runs, "--models": models, "--openfoam": openfoam, "--repeats": repeats}
+        given = {"--data": data, "--runs": runs, **mine, **theirs}
         if unused := [name for name, value in given.items() if value]:
             raise typer.BadParameter(f"{unused[0]} has no effect with --from, which measures nothing.")
-        return _redraw(output, stored, out)
+        return _redraw(output, stored, out) if what == "tradeoff" else _table_again(output, stored, out)
+    if what == "openfoam":
+        return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
     names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
     if not names:
         raise typer.BadParameter("tradeoff needs --models, such as --models flow; or --from a record.")
@@ -105,7 +105,7 @@ def _sweep(
     limit: int | None,
 ) -> dict[str, Any]:
     from pennpde.benchmarking import sweep as sweeping
-    from pennpde.benchmarking.presentation import DISTURBED, disturbance
+    from pennpde.benchmarking.presentation import DISTURBED, disturbance, sweep_markdown
     from pennpde.benchmarking.settings import read
     from pennpde.openfoam import find_installation
 
@@ -126,11 +126,12 @@ def _sweep(
     )
     path = out / sweeping.RECORD
     sweeping.write_record(path, record)
+    (out / sweeping.TABLE).write_text(sweep_markdown(record), encoding="utf-8")
     output.say(
         f"{record['runs']['all']} runs of {record['solver']} in {len(plan)} settings, {record['runs']['diverged']} "
         f"diverged; {record['seconds'] / 60:.1f} minutes of one core. Total error, seconds a case:",
         *map(_line, record["rows"]),
-        f"Record: {path}",
+        f"Record: {path}, table: {out / sweeping.TABLE}",
     )
     if (busy := disturbance(record["rows"])) > DISTURBED:
         output.warn(
@@ -150,6 +151,17 @@ def _line(row: Mapping[str, Any]) -> str:
         f"  {row['setting']:28} {total['mse']:.2e} ± {total['spread']:.0e}   {seconds['solve']['mean']:8.2f} s (cpu "
         f"{seconds['solve_cpu']['mean']:.2f} s)   {cases}{diverged}"
     )
+
+
+def _table_again(output: Output, stored: Path, out: Path) -> dict[str, Any]:
+    from pennpde.benchmarking import sweep as sweeping
+    from pennpde.benchmarking.presentation import sweep_markdown
+
+    text = sweep_markdown(sweeping.read_record(stored, sweeping.KIND, "penn bench openfoam"))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / sweeping.TABLE).write_text(text, encoding="utf-8")
+    output.say(text, f"Written: {out / sweeping.TABLE}")
+    return {"written": [out / sweeping.TABLE], "markdown": text}
 
 
 def _trade(
@@ -181,12 +193,12 @@ def _redraw(output: Output, stored: Path, out: Path) -> dict[str, Any]:
 
 
 def _show(output: Output, record: Mapping[str, Any], out: Path, written: list[Path]) -> dict[str, Any]:
-    from pennpde.benchmarking import presentation, tradeoff
+    from pennpde.benchmarking import figure, presentation, tradeoff
 
     text = presentation.markdown(record)
     out.mkdir(parents=True, exist_ok=True)
     (out / tradeoff.TABLE).write_text(text, encoding="utf-8")
-    presentation.draw(record, out / tradeoff.FIGURE)
+    figure.draw(record, out / tradeoff.FIGURE)
     written = [*written, out / tradeoff.TABLE, out / tradeoff.FIGURE]
     output.say(text, *(f"Written: {path}" for path in written))
     lost = [
