@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch import nn
 
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.testing import assert_dirichlet
-from pennpde.training import Settings, fit, steps
+from pennpde.training import Settings, fit, fitting, steps
 from pennpde.training.batches import Blocks, Order, Stacked, scaled_squared_error
 from pennpde.training.course import Course, TrainingDivergedError
 from pennpde.training.journal import read as read_log
@@ -230,7 +231,9 @@ def test_a_training_pauses_when_asked_and_goes_on_where_it_stood(tmp_path):
         ended.append(result.ended)
         if result.finished:
             break
-    assert ended == ["paused"] * 4 + ["budget"]  # the last call has nothing to do but test the last weights
+    # After the first step, which tells how long one takes; then at looks at the losses. The last call has nothing to do
+    # but test the last weights.
+    assert ended == ["paused"] * 5 + ["budget"]
     assert_same_bits(weights(parts), weights(whole))
     assert result.best_step == 10
 
@@ -441,6 +444,30 @@ def test_a_budget_in_minutes_is_kept():
     assert result.ended == "budget"
     assert 0.6 <= result.seconds < 5.0  # one stretch of steps may pass the end
     assert result.history[-1]["learning_rate"] < 0.1 * 5e-4
+
+
+def test_slow_steps_let_neither_budget_nor_pause_wait_for_the_next_look_at_the_losses(monkeypatch, tmp_path):
+    monkeypatch.setattr(fitting, "_LONGEST_STRETCH", 0.1)
+    slow = network()
+    slow.register_forward_pre_hook(lambda *_: time.sleep(0.02))
+    settings = {"batch_size": 2, "test_every": 1000.0, "check_every": 1000}
+    result = fit(slow, TRAIN, VALIDATION, minutes=0.01, **settings)
+    assert result.ended == "budget"
+    assert result.steps <= 0.6 / 0.02 + 10
+    result = fit(slow, TRAIN, VALIDATION, steps=1000, pause_after=0.01, folder=tmp_path, **settings)
+    assert result.ended == "paused"
+    assert result.steps <= 0.6 / 0.02 + 10
+
+
+def test_the_length_of_stretches_does_not_change_a_training(monkeypatch):
+    results = []
+    for longest in (1e-9, 1e9):
+        monkeypatch.setattr(fitting, "_LONGEST_STRETCH", longest)
+        results.append(fit(network(), TRAIN, VALIDATION, batch_size=2, steps=24, check_every=7, learning_rate=1.0))
+    assert results[0].rollbacks == results[1].rollbacks
+    assert results[0].best_errors == results[1].best_errors
+    one, other = (result.model.state_dict() for result in results)
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 # Refusing

@@ -38,6 +38,8 @@ from pennpde.training.steps import Steps
 
 _SAVE_EVERY = 60.0
 """Seconds between two states on disk, tests aside."""
+_LONGEST_STRETCH = 2.0
+"""Seconds of steps, about, between two looks at the clock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +215,10 @@ class _Run:
         with journal, _signals(self.folder is not None) as asked_to_stop:
             while self.ended is None and self._fraction(self.step) < 1:
                 clock = time.monotonic()
-                count, is_test = self._stretch_from(self.step)
+                count, is_check, is_test = self._stretch_from(self.step)
                 losses = self._take_steps(count)
                 self.seconds += time.monotonic() - clock
-                if trouble := self.course.trouble(self.settings):
+                if is_check and (trouble := self.course.trouble(self.settings)):
                     self._roll_back(trouble, journal)
                 elif is_test:
                     clock = time.monotonic()
@@ -293,14 +295,20 @@ class _Run:
         tensors = {f"{kind}/{name}": tensor for kind, part in parts.items() for name, tensor in part.items()}
         states.save(states.State(plain, tensors), self.folder)
 
-    def _stretch_from(self, step: int) -> tuple[int, bool]:
-        """Steps until the next look at the losses, and whether a test follows."""
+    def _stretch_from(self, step: int) -> tuple[int, bool, bool]:
+        """Steps until the next look at the clock, whether at the losses, too, and whether a test follows.
+
+        The losses are judged and tests are made at the same steps always; a break must not change a training.
+        """
         per_epoch = len(self.train) / self.settings.batch_size
         next_check = (step // self.settings.check_every + 1) * self.settings.check_every
         spacing = max(1, round(self.settings.test_every * per_epoch))
         next_test = (step // spacing + 1) * spacing
-        end = int(min(next_check, next_test, self.total_steps))
-        return end - step, end == next_test
+        due = int(min(next_check, next_test, self.total_steps))
+        # Where steps take seconds, fifty of them would let a budget, a pause and Ctrl-C wait for minutes.
+        quick = int(_LONGEST_STRETCH * step / self.seconds) if self.seconds else 0
+        end = min(due, step + max(1, quick))
+        return end - step, end == due, end == next_test
 
     def _take_steps(self, count: int) -> list[float]:
         clock = time.monotonic()
