@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,14 +23,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from pennpde import openfoam
 from pennpde.benchmarking.settings import Setting, parse
-from pennpde.benchmarking.sweep import TestSet, errors_of, fields_on, last_frame, summarised_errors
+from pennpde.benchmarking.sweep import TestSet, errors_of, measure, summarised_errors
 from pennpde.checkpoints import load_pretrained
 from pennpde.conditions import Case
-from pennpde.datasets import flow_truth
-from pennpde.datasets.ducts import duct
-from pennpde.report import within
+from pennpde.report import markdown_table, within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path(__file__).parent / "results" / "finer_truth.json"
@@ -84,14 +80,10 @@ def solution(case: Case, setting: Setting, runs: Path) -> dict[str, Tensor]:
     path = runs / f"{case.name}_{setting.name}.safetensors"
     if not path.exists():
         print(f"solving {case.name} with {setting.name}", flush=True)
-        installation = openfoam.find_installation(("blockMesh", "potentialFoam", setting.program))
-        with tempfile.TemporaryDirectory(prefix="penn-finer-") as made:
-            folder = Path(made)
-            setting.write(folder, duct(case.name))
-            openfoam.run(folder, "blockMesh", installation=installation)
-            mesh = flow_truth.start_from_potential_flow(folder, installation)
-            openfoam.run(folder, setting.program, installation=installation)
-            found = fields_on(case, last_frame(folder, mesh))
+        found: dict[str, Tensor] = {}
+        result = measure(case, setting, keep=found.update)
+        if result["outcome"] != "finished":
+            raise SystemExit(f"{case.name} with {setting.name}: {result['reason']}.")
         runs.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
         save_file({name: values.contiguous() for name, values in found.items()}, unfinished)
@@ -112,11 +104,12 @@ def _summary(found: list[Mapping[str, Tensor]], cases: list[Case] | tuple[Case, 
 
 def table(record: Mapping[str, Any]) -> str:
     """Both judgements side by side, Markdown."""
-    rows = [["", "u + p against the dataset's truth", f"against `{record['finer truth']}`"], ["---"] * 3]
+    headings = ["", "u + p against the dataset's truth", f"against `{record['finer truth']}`"]
+    rows = []
     for name, own in record["against the dataset's truth"].items():
         shown = name if name in (TRUTH, NETWORK) else f"OpenFOAM `{name}`"
         rows.append([shown, *(f"{each['total']:.2e}" for each in (own, record["against the finer truth"][name]))])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(headings, rows)
 
 
 if __name__ == "__main__":

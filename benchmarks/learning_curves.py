@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pennpde.report import within
+from pennpde.report import markdown_table, within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "learning_curves.json"
@@ -51,12 +51,12 @@ def table(runs: dict[str, Any]) -> str:
     """One row a training, Markdown."""
     targets = list(next(iter(runs.values()))["validation"])
     headings = ["", "what", "steps", "training loss", *(f"validation {name}" for name in targets), "rollbacks"]
-    lines = [headings, ["---"] * len(headings)]
+    lines = []
     for label, run in runs.items():
         errors = [f"{run['validation'][name]:.1e}" for name in targets]
         loss = f"{run['curve']['loss'][-1]:.1e}"
         lines.append([f"`{label}`", run["what"], f"{run['steps']:,}", loss, *errors, str(run["rollbacks"])])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(headings, lines)
 
 
 def draw(group: str, runs: dict[str, Any]) -> str:

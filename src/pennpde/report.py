@@ -178,7 +178,7 @@ def _comparison(table: Table, records: Sequence[Record]) -> str:
         for column in table.columns:
             cells += [_ours(same, column), _papers(table.dataset, same[0].get("paper", ""), column, transformed)]
         rows.append(cells)
-    return _table(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _by_type(table: Table, records: Sequence[Record]) -> str:
@@ -193,7 +193,7 @@ def _by_type(table: Table, records: Sequence[Record]) -> str:
                 values = [_value(record["types"].get(name, {}), column) for record in same]
                 cells.append(_shown(values, column.unit))
         rows.append(cells)
-    return _table(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _sizes(kind: str, records: Sequence[Record]) -> str:
@@ -216,7 +216,7 @@ def _sizes(kind: str, records: Sequence[Record]) -> str:
                 budgets.taken([each.get("training", {}) for each in same]),
             ]
         )
-    return _table(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _budget(record: Record) -> str:
@@ -285,7 +285,8 @@ def _digits(value: float) -> str:
     return f"{value:.2g}" if 1e-4 <= abs(value) < 1 else f"{value:.1e}"
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Headings, a rule, and the rows."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -77,10 +77,10 @@ def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
             axes.scatter(*_places([each]), s=130, facecolors="none", edgecolors=colour, linewidths=1.4, zorder=4)
             if each.name in unmoved:
                 axes.plot(*_places([unmoved[each.name], each]), color=colour, linewidth=0.6, linestyle=":", zorder=2)
-        best = front(list(unmoved.values()))
         if kind == _ABLATIONS:
             _name(axes, list(unmoved.values()), [name.partition(" ")[0] for name in unmoved], colour)
             continue
+        best = front(list(unmoved.values()))
         _name(axes, best, [each.name.removeprefix(kind).strip() for each in best], colour, below=True)
         if len(best) > 1:
             axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pennpde.benchmarking.tradeoff import LONG, Contender, Defeat, contenders, defeat, losses
 from pennpde.budgets import taken
+from pennpde.report import markdown_table
 
 Record = Mapping[str, Any]
 
@@ -23,13 +24,11 @@ def sweep_markdown(sweep: Record) -> str:
     """All settings of OpenFOAM, the paper's numbers beside those that it has."""
     headings = ["Setting", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "paper", "s a case", "paper, total time"]
     headings += ["mesh, s", "potential flow, s"]
-    lines = [headings, ["---"] * len(headings)]
+    lines = []
     for row in sweep["rows"]:
-        name = f"`{row['setting']}`" + (" †" if row["mesh_of_the_truth"] else "")
-        paper = row["paper"] or {"total": "", "seconds": ""}
-        printed = [_of_paper(paper["total"], 1e-4), _of_paper(paper["seconds"], 1.0)]
+        printed = [_of_paper(row, "total", 1e-4), _of_paper(row, "seconds", 1.0)]
         diverged = f", {len(row['diverged'])} diverged" if row["diverged"] else ""
-        cells = [name, f"{row['cases']}{diverged}"]
+        cells = [_setting(row), f"{row['cases']}{diverged}"]
         if row["errors"] is None:
             lines.append([*cells, *["diverged"] * 3, printed[0], "", printed[1], "", ""])
             continue
@@ -46,14 +45,19 @@ def sweep_markdown(sweep: Record) -> str:
     if truth:
         text += f" † the mesh of the truth ({truth['cells']:g} cells, Δt = {truth['time_step']:g}): understated."
     heading = f"# OpenFOAM in {len(sweep['rows'])} settings (the paper's Table 7)"
-    return f"{heading}\n\n{text}\n\n{_lines(lines)}\n"
+    return f"{heading}\n\n{text}\n\n{markdown_table(headings, lines)}\n"
 
 
-def _of_paper(printed: Sequence[float] | str | None, unit: float) -> str:
-    """None: it diverged there; a word is left as it is."""
-    if isinstance(printed, str):
-        return printed
-    return "divergent" if printed is None else f"{printed[0] / unit:.3g}"
+def _of_paper(row: Mapping[str, Any], part: str, unit: float) -> str:
+    """What the paper has for a network or a setting; nothing where it has no such row."""
+    paper = row.get("paper")
+    if not paper:
+        return ""
+    return "divergent" if paper[part] is None else f"{paper[part][0] / unit:.3g}"
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    return f"`{row['setting']}`" + (" †" if row.get("mesh_of_the_truth") else "")
 
 
 # Words and table of the trade-off
@@ -134,7 +138,7 @@ def _verdict(record: Record) -> list[str]:
 def _sentence(lost: Defeat, *others: Defeat) -> str:
     moved = ", moved," if lost.loser.transformed else ""
     sentence = (
-        f"**{lost.loser.name}**{moved} loses to OpenFOAM `{lost.winner.name}`{_dagger(lost.winner)}: "
+        f"**{lost.loser.name}**{moved} loses to OpenFOAM {_setting(lost.winner.row)}: "
         f"{_seconds(lost.seconds[0])} s against {_seconds(lost.seconds[1])} s, total error {lost.totals[0]:.2e} "
         f"against {lost.totals[1]:.2e} ({lost.cases} cases"
     )
@@ -142,10 +146,10 @@ def _sentence(lost: Defeat, *others: Defeat) -> str:
     if not others:
         return sentence
     if len(others) <= _NAMED:
-        return sentence + f" Also to {', '.join(f'`{each.winner.name}`{_dagger(each.winner)}' for each in others)}."
+        return sentence + f" Also to {', '.join(_setting(each.winner.row) for each in others)}."
     quickest = min(others, key=lambda each: each.seconds[1] / each.seconds[0])
     return sentence + (
-        f" Also to {len(others)} others; the quickest, `{quickest.winner.name}`{_dagger(quickest.winner)}, takes "
+        f" Also to {len(others)} others; the quickest, {_setting(quickest.winner.row)}, takes "
         f"{_seconds(quickest.seconds[1])} s for {quickest.totals[1]:.2e}."
     )
 
@@ -168,7 +172,7 @@ def _more_accurate(record: Record) -> str:
     factor = quickest.time(quickest.cases) / best.time(quickest.cases)
     number = len(record["cases"])
     names = ", ".join(
-        f"`{each.name}`{_dagger(each)}" + (f" (on {len(each.cases)} of {number})" if len(each.cases) < number else "")
+        _setting(each.row) + (f" (on {len(each.cases)} of {number})" if len(each.cases) < number else "")
         for each in better
     )
     speed = f"takes {_times(factor)} times as long" if factor >= 1 else f"takes {factor:.2g} of its time"
@@ -182,14 +186,16 @@ def _table(record: Record) -> str:
     found = contenders(record)
     headings = ["Method", "Trans.", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "s a case", "before, s"]
     headings += ["Beaten by", "Paper, u + p (×10⁻⁴)", "Trained for"]
-    lines = [headings, ["---"] * len(headings)]
+    lines = []
     for each in found:
-        name = each.name if each.is_network else f"OpenFOAM `{each.name}`{_dagger(each)}"
+        name = each.name if each.is_network else f"OpenFOAM {_setting(each.row)}"
         trans = ("yes" if each.transformed else "no") if each.is_network else ""
         number = len(each.cases) + len(each.diverged)
         cases = f"{number}" if not each.diverged else f"{number}, {len(each.diverged)} diverged"
         if not each.cases:
-            lines.append([name, trans, cases, *["diverged"] * 3, "", "", "", _printed(each), _trained(each)])
+            lines.append(
+                [name, trans, cases, *["diverged"] * 3, "", "", "", _of_paper(each.row, "total", 1e-4), _trained(each)]
+            )
             continue
         errors = each.row["errors"]
         lines.append(
@@ -201,11 +207,11 @@ def _table(record: Record) -> str:
                 _seconds(each.time(each.cases)),
                 _seconds(each.time(each.cases, prepared=False) - each.time(each.cases)),
                 _winners(each, found),
-                _printed(each),
+                _of_paper(each.row, "total", 1e-4),
                 _trained(each),
             ]
         )
-    return _lines(lines)
+    return markdown_table(headings, lines)
 
 
 def _winners(loser: Contender, found: Sequence[Contender]) -> str:
@@ -213,13 +219,6 @@ def _winners(loser: Contender, found: Sequence[Contender]) -> str:
     others = [each for each in found if each.name != loser.name and not each.transformed]
     names = [each.name if each.is_network else f"`{each.name}`" for each in others if defeat(loser, each)]
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-
-
-def _printed(each: Contender) -> str:
-    paper = each.row.get("paper")
-    if not paper:
-        return ""
-    return "divergent" if paper["total"] is None else f"{paper['total'][0] / 1e-4:.3g}"
 
 
 def _trained(each: Contender) -> str:
@@ -243,10 +242,6 @@ def _divergence(record: Record) -> str:
     return "\n".join(lines) or "Nothing diverged."
 
 
-def _lines(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
 def _error(error: Mapping[str, float]) -> str:
     return f"{error['mse'] / 1e-4:.3g} ± {error['spread'] / 1e-4:.2g}"
 
@@ -257,7 +252,3 @@ def _seconds(value: float) -> str:
 
 def _times(factor: float) -> str:
     return f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"
-
-
-def _dagger(each: Contender) -> str:
-    return " †" if each.row.get("mesh_of_the_truth") else ""

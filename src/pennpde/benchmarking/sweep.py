@@ -98,10 +98,16 @@ def interleaved(names: Iterable[str]) -> list[str]:
     return [queue[place] for place in range(longest) for queue in queues if place < len(queue)]
 
 
-def measure(case: Case, setting: Setting, installation: openfoam.Installation | None = None) -> Result:
+def measure(
+    case: Case,
+    setting: Setting,
+    installation: openfoam.Installation | None = None,
+    keep: Callable[[dict[str, Tensor]], None] | None = None,
+) -> Result:
     """Solve one case in one setting: its error and its times, or that it diverged.
 
-    The solver's time on the wall contains all of its process: reading the mesh, all steps, writing the last one.
+    The solver's time on the wall contains all of its process: reading the mesh, all steps, writing the last one. `keep`
+    is given the fields at the case's points.
     """
     installation = installation or openfoam.find_installation(("blockMesh", "potentialFoam", setting.program))
     found: Result = {"outcome": "finished", "machine": machine(), "load": load()}
@@ -130,7 +136,10 @@ def measure(case: Case, setting: Setting, installation: openfoam.Installation | 
             progress = openfoam.run(folder, setting.program, installation=installation, on_progress=count)
             seconds["solve"] = time.perf_counter() - begin
             seconds["solve_cpu"] = _cpu_seconds() - begin_cpu
-            found["errors"] = errors_of(fields_on(case, last_frame(folder, mesh)), case)
+            fields = _fields_on(case, _last_frame(folder, mesh))
+            if keep is not None:
+                keep(fields)
+            found["errors"] = errors_of(fields, case)
             found["largest_courant"] = progress.largest_courant
             found["cells"] = mesh.number_of_cells
         except openfoam.DivergenceError as error:
@@ -141,8 +150,7 @@ def measure(case: Case, setting: Setting, installation: openfoam.Installation | 
     return found | {"steps": steps, "seconds": {name: round(value, 4) for name, value in seconds.items()}}
 
 
-def last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
-    """The end of an OpenFOAM case that has run."""
+def _last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
     last = openfoam.time_folders(folder)[-1]
     if abs(float(last.name) - flow_truth.END_TIME) > 1e-6:
         raise openfoam.OpenFOAMError(f"OpenFOAM ended at t = {last.name}; {flow_truth.END_TIME:g} is expected.")
@@ -154,7 +162,7 @@ def last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
     return flow_truth.Run(FineMesh.of(mesh), times, velocity[None], pressure[None], {})
 
 
-def fields_on(case: Case, run: flow_truth.Run) -> dict[str, Tensor]:
+def _fields_on(case: Case, run: flow_truth.Run) -> dict[str, Tensor]:
     """The last frame of a run at the points of a case, prescribed values as prescribed."""
     u, p = fields_at(run, case.mesh.points.numpy())
     fields = {"u": torch.from_numpy(u[..., -1]), "p": torch.from_numpy(p[..., -1])}
