@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.datasets.flow import flow_case, splits
+from pennpde.datasets.flow.cases import flow_case, splits
 from pennpde.mesh import Mesh
-from pennpde.models import released
+from pennpde.paper.released import weights as released
 
 RESULT = Path(__file__).parent / "results" / "authors_sample.json"
 

@@ -23,11 +23,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from pennpde.benchmarking.settings import Setting, parse
-from pennpde.benchmarking.sweep import TestSet, errors_of, measure, summarised_errors
+from pennpde.case import Case
 from pennpde.checkpoints import load_pretrained
-from pennpde.conditions import Case
-from pennpde.report import markdown_table, within
+from pennpde.paper.openfoam_sweep.settings import Setting, parse
+from pennpde.paper.openfoam_sweep.sweep import TestSet, errors_of, measure, summarised_errors
+from pennpde.paper.tables import markdown_table, within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path(__file__).parent / "results" / "finer_truth.json"

@@ -21,9 +21,9 @@ import torch
 from scipy.interpolate import LinearNDInterpolator
 
 from pennpde import pictures
-from pennpde.conditions import Case
-from pennpde.datasets import flow
-from pennpde.datasets.flow_truth import Run
+from pennpde.case import Case
+from pennpde.datasets.flow import cases as flow
+from pennpde.datasets.flow.truth import Run
 from pennpde.pictures import DIVERGING, Panel
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from pennpde.conditions import Case
-from pennpde.damped_laplacian import roughness
+from pennpde.case import Case
 from pennpde.datasets import storage
+from pennpde.operators.damping import roughness
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "growing_modes.json"

@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pennpde.report import markdown_table, within
+from pennpde.paper.tables import markdown_table, within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "learning_curves.json"

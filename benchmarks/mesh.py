@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from pennpde.mesh import Mesh
-from pennpde.mesh_topology import CELL_TYPES, HEXAHEDRON, Facets
+from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON, Facets
 
 RESULTS = Path(__file__).parent / "results" / "mesh.json"
 # The promise: the graph of a brick of 100 x 100 x 100 cells, from arrays, in this many seconds and bytes.

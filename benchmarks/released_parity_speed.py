@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, linear
 
-from pennpde.models import released
+from pennpde.paper.released import weights as released
 
 RESULTS = Path(__file__).parent / "results" / "released_parity_speed.json"
 WEIGHTS, SAMPLE = "flow_penn_n16_rep4", "flow_a1_1.00"

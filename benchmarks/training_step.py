@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.models.flow import flow_network
 from pennpde.training import fit

@@ -27,16 +27,17 @@ import torch
 from authors_sample import plane_mesh
 
 import pennpde
+from pennpde.case import Case
+from pennpde.case import motion as rigid_motion
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.conditions import Case
-from pennpde.datasets import flow, rigid_motion
-from pennpde.datasets.flow_truth import Run
-from pennpde.datasets.triangle_meshes import smallest_angles, triangle_mesh
+from pennpde.datasets.flow import cases as flow
+from pennpde.datasets.flow.triangles import smallest_angles, triangle_mesh
+from pennpde.datasets.flow.truth import Run
 from pennpde.mesh import Mesh
 from pennpde.metrics import Estimate, domain_errors
 from pennpde.network import PENN
+from pennpde.paper.tables import within
 from pennpde.prediction import Resolution, predict
-from pennpde.report import within
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(os.environ.get("PENN_REFERENCE", ROOT.parent / "shared" / "reference"))
@@ -278,7 +279,7 @@ def page(record: Mapping[str, Any]) -> str:
         ),
         _wrapped(
             "Splitting is that of `Mesh.triangulated`: each quad along one of its diagonals, at random. The "
-            "unstructured triangles (`pennpde.datasets.triangle_meshes`) have points scattered at random at the "
+            "unstructured triangles (`pennpde.datasets.flow.triangles`) have points scattered at random at the "
             "spacing of the quads, joined by Delaunay and smoothed; their smallest angle is "
             f"{record['kinds']['unstructured triangles']['smallest angle']:.0f} degrees."
         ),

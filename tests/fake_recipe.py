@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from pennpde.conditions import Case
-from pennpde.datasets.case_files import pack
+from pennpde.case import Case
 from pennpde.datasets.recipes import Product, Recipe, Report
 from pennpde.datasets.storage import facts_of
+from pennpde.datasets.vtkhdf import pack
 from pennpde.mesh import Mesh
 from pennpde.openfoam import InstallationError, OpenFOAMError
 

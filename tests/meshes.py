@@ -3,7 +3,7 @@
 import numpy as np
 
 from pennpde.mesh import Mesh
-from pennpde.mesh_topology import CELL_TYPES, HEXAHEDRON
+from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON
 
 PLANE_TYPES = ("triangle", "quad", "pixel", "polygon", "mixed_plane")
 SOLID_TYPES = ("tetrahedron", "hexahedron", "voxel", "wedge", "pyramid", "polyhedron", "mixed_solid")

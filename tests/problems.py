@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.mesh import Mesh
 
 

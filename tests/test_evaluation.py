@@ -9,7 +9,7 @@ import torch
 from problems import heated_plate, polynomial, rectangle
 from torch import nn
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.evaluation import evaluate
 from pennpde.models.advection_diffusion import advection_diffusion_network
 

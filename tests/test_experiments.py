@@ -12,11 +12,11 @@ from test_evaluation import flow_case
 from typer.testing import CliRunner
 
 from pennpde import checkpoints, experiments
+from pennpde.case import Case
 from pennpde.cli import application
-from pennpde.conditions import Case
 from pennpde.datasets import storage
 from pennpde.models import registry
-from pennpde.report import paper_numbers
+from pennpde.paper.tables import paper_numbers
 from pennpde.training import Settings
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))

@@ -23,13 +23,14 @@ from hypothesis import strategies as st
 from problems import heated_plate, rectangle
 
 from pennpde import openfoam
+from pennpde.case.problem_files import problem_from, read_problem
+from pennpde.case.selections import parse_selection
 from pennpde.checkpoints import CheckpointError, load
-from pennpde.datasets import case_files, storage
-from pennpde.datasets.case_files import CaseFileError
+from pennpde.datasets import storage
+from pennpde.datasets import vtkhdf as case_files
 from pennpde.datasets.storage import DatasetError
+from pennpde.datasets.vtkhdf import CaseFileError
 from pennpde.openfoam import FoamFormatError
-from pennpde.problem_files import problem_from, read_problem
-from pennpde.selections import parse_selection
 
 MESH = rectangle((3, 2))
 LONGEST = 20.0

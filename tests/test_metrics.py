@@ -8,7 +8,7 @@ from problems import heated_plate, polynomial, rectangle
 from shapes import unchecked
 from torch.testing import assert_close
 
-from pennpde.conditions import Case, batch
+from pennpde.case import Case, batch
 from pennpde.metrics import (
     Estimate,
     dirichlet_errors,

@@ -5,7 +5,7 @@ import torch
 from problems import heated_plate, polynomial, rectangle
 from torch.testing import assert_close
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.testing import assert_dirichlet, assert_equivariant, random_motion
 
 

@@ -4,23 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pennpde.case import Case as Case
+    from pennpde.case import Dirichlet as Dirichlet
+    from pennpde.case import Neumann as Neumann
+    from pennpde.case import batch as batch
     from pennpde.checkpoints import load_pretrained as load_pretrained
-    from pennpde.conditions import Case as Case
-    from pennpde.conditions import Dirichlet as Dirichlet
-    from pennpde.conditions import Neumann as Neumann
-    from pennpde.conditions import batch as batch
-    from pennpde.layers import Divergence as Divergence
-    from pennpde.layers import Gradient as Gradient
-    from pennpde.layers import Laplacian as Laplacian
-    from pennpde.layers import dot as dot
     from pennpde.mesh import Mesh as Mesh
     from pennpde.network import PENN as PENN
     from pennpde.network import SCALAR as SCALAR
     from pennpde.network import VECTOR as VECTOR
     from pennpde.network import Equation as Equation
+    from pennpde.network.layers import Divergence as Divergence
+    from pennpde.network.layers import Gradient as Gradient
+    from pennpde.network.layers import Laplacian as Laplacian
+    from pennpde.network.layers import dot as dot
+    from pennpde.network.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.operators import Operators as Operators
     from pennpde.prediction import predict as predict
-    from pennpde.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.training import fit as fit
 
 __version__ = "0.1.0"
@@ -51,16 +51,16 @@ __all__ = [
 _MODULE_OF = {
     "Mesh": "mesh",
     "Operators": "operators",
-    "Case": "conditions",
-    "Dirichlet": "conditions",
-    "Neumann": "conditions",
-    "batch": "conditions",
-    "Divergence": "layers",
-    "Gradient": "layers",
-    "Laplacian": "layers",
-    "dot": "layers",
+    "Case": "case",
+    "Dirichlet": "case",
+    "Neumann": "case",
+    "batch": "case",
+    "Divergence": "network.layers",
+    "Gradient": "network.layers",
+    "Laplacian": "network.layers",
+    "dot": "network.layers",
     "predict": "prediction",
-    "BarzilaiBorwein": "solver",
+    "BarzilaiBorwein": "network.solver",
     "PENN": "network",
     "Equation": "network",
     "SCALAR": "network",

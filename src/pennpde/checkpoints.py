@@ -12,14 +12,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.models import registry
-from pennpde.ranges import Ranges
+
+if TYPE_CHECKING:
+    from pennpde.prediction.ranges import Ranges
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1

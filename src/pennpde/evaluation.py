@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
-from pennpde.conditions import Case, Dirichlet
+from pennpde.case import Case, Dirichlet
 from pennpde.metrics import (
     Estimate,
     dirichlet_squared_error,
@@ -166,7 +166,7 @@ def evaluate(
     else:
         wanted, place = dtype or torch.float64, torch.device(device or "cpu")
     if transformed:
-        from pennpde.datasets.rigid_motion import moved
+        from pennpde.case.motion import moved
 
         cases = moved(cases, seed=seed)
     records = []

@@ -38,14 +38,15 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from pennpde import __version__, checkpoints, ranges
-from pennpde.certificate import behaviour_range
-from pennpde.conditions import Case
+from pennpde import __version__, checkpoints
+from pennpde.case import Case
 from pennpde.models import registry
 from pennpde.network import PENN
+from pennpde.prediction import ranges
+from pennpde.prediction.certificate import behaviour_range
 from pennpde.training import Settings, TrainingResult, fit
-from pennpde.training.batches import Loss
-from pennpde.training.course import Course
+from pennpde.training.losses import Loss
+from pennpde.training.schedule import Course
 
 RECORD = "training.json"
 KIND = "training"
@@ -65,7 +66,7 @@ class Experiment:
     """The builder, see `models.registry`."""
     title: str = ""
     paper: str = ""
-    """The row of the paper's tables to compare with, a key of `paper_numbers.json`."""
+    """The row of the paper's tables to compare with, a key of `numbers.json`."""
     note: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     loss: LossName = "squared error"
@@ -235,7 +236,7 @@ def _experiment(name: str, common: Mapping[str, Any], row: Mapping[str, Any], pa
 def _loss(name: LossName) -> Loss | None:
     if name == "squared error":
         return None  # the one that `fit` takes by itself
-    from pennpde.models.mp_pde import pushforward
+    from pennpde.paper.baselines.mp_pde import pushforward
 
     return pushforward
 

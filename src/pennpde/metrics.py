@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.conditions import Case, Dirichlet, Neumann
+from pennpde.case import Case, Dirichlet, Neumann
 
 COMPONENTS = 3
 """What the components of a vector are averaged over, in the plane as in space."""

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 
 Model = Callable[[Case], Mapping[str, Tensor]]
 """Anything that maps a case to fields: an `nn.Module`, a function, a solver."""

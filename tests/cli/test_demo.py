@@ -7,9 +7,9 @@ import pytest
 from commands import penn, store
 
 from pennpde import checkpoints
-from pennpde.datasets.flow import coarse_mesh, flow_case
+from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
-from pennpde.ranges import spanned
+from pennpde.prediction.ranges import spanned
 
 
 @pytest.fixture

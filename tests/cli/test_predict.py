@@ -13,10 +13,10 @@ from foam_cases import write_brick, write_conditions, write_dictionary
 from problems import rectangle
 
 from pennpde import checkpoints, openfoam
-from pennpde.datasets.flow import coarse_mesh, extruded, flow_case
+from pennpde.datasets.flow.cases import coarse_mesh, extruded, flow_case
 from pennpde.mesh import Mesh
 from pennpde.prediction import predict
-from pennpde.ranges import spanned
+from pennpde.prediction.ranges import spanned
 
 DUCT = """
 [patches]

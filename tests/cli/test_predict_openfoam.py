@@ -11,7 +11,7 @@ from commands import penn, store
 from foam_cases import write_dictionary
 
 from pennpde import checkpoints, openfoam
-from pennpde.datasets.flow import coarse_mesh, duct, flow_case
+from pennpde.datasets.flow.cases import coarse_mesh, duct, flow_case
 from pennpde.mesh import Mesh
 from pennpde.openfoam import NonUniform, Uniform
 from pennpde.prediction import predict

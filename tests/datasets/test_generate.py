@@ -15,7 +15,8 @@ import pytest
 from fake_recipe import FakeRecipe
 from forks import forked, wait_until
 
-from pennpde.datasets import advection_diffusion, flow, generate, recipes, storage
+from pennpde.datasets import advection_diffusion, generate, recipes, storage
+from pennpde.datasets.flow import cases as flow
 from pennpde.datasets.generate import GenerationError, Status
 from pennpde.datasets.storage import DatasetError
 from pennpde.openfoam import InstallationError

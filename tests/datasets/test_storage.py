@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from meshes import ALL_TYPES, PLANE_TYPES, box
 from torch.testing import assert_close
 
-from pennpde.conditions import Case, batch
-from pennpde.datasets import case_files, storage
+from pennpde.case import Case, batch
+from pennpde.datasets import storage
+from pennpde.datasets import vtkhdf as case_files
 from pennpde.datasets.storage import DatasetError
 from pennpde.mesh import Mesh
 

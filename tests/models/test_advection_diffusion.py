@@ -7,7 +7,7 @@ import torch
 from problems import heated_plate, rectangle
 from torch.testing import assert_close
 
-from pennpde.conditions import Case, batch
+from pennpde.case import Case, batch
 from pennpde.models.advection_diffusion import advection_diffusion_network, inlet_distance
 from pennpde.testing import assert_dirichlet, assert_equivariant
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from pennpde.conditions import Case, batch, unbatch
-from pennpde.datasets.flow import coarse_mesh, flow_case
+from pennpde.case import Case, batch, unbatch
+from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models.flow import Flow, flow_network
 from pennpde.network import PENN
-from pennpde.solver import BarzilaiBorwein
+from pennpde.network.solver import BarzilaiBorwein
 from pennpde.testing import assert_dirichlet, assert_equivariant
 
 ABLATIONS = {

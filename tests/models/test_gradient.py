@@ -5,12 +5,12 @@ import torch
 from problems import brick, polynomial
 from torch.testing import assert_close
 
-from pennpde.conditions import Case, batch, unbatch
+from pennpde.case import Case, batch, unbatch
 from pennpde.metrics import mean_squared_error, neumann_squared_error
 from pennpde.models.gradient import CorrectedGradient, gradient_network, reweighted
 from pennpde.operators import Operators
-from pennpde.stack import CaseStack
 from pennpde.testing import assert_equivariant
+from pennpde.training.stack import CaseStack
 
 ROWS = ("nisogcn", "isogcn", "isogcn_of_table_1", "corrected")
 

@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from pennpde import checkpoints
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.datasets import storage
-from pennpde.datasets.flow import coarse_mesh, flow_case
+from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models import registry
 from pennpde.network import PENN
-from pennpde.ranges import spanned
+from pennpde.prediction.ranges import spanned
 
 SWITCHES = [
     "--headless",

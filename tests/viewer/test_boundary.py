@@ -7,7 +7,7 @@ import pytest
 import torch
 from problems import brick, rectangle
 
-from pennpde.datasets.flow import coarse_mesh
+from pennpde.datasets.flow.cases import coarse_mesh
 from pennpde.mesh import Mesh
 from pennpde.viewer.boundary import MOST_SEGMENTS, edges_of, segments, with_roles
 

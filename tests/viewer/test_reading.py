@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from problems import brick, rectangle
 
-from pennpde.datasets.flow import coarse_mesh, extruded
+from pennpde.datasets.flow.cases import coarse_mesh, extruded
 from pennpde.viewer.reading import Reader
 
 SQUARE = """# vtk DataFile Version 3.0

@@ -104,10 +104,10 @@ def _sweep(
     only: Sequence[str],
     limit: int | None,
 ) -> dict[str, Any]:
-    from pennpde.benchmarking import sweep as sweeping
-    from pennpde.benchmarking.presentation import DISTURBED, disturbance, sweep_markdown
-    from pennpde.benchmarking.settings import read
     from pennpde.openfoam import find_installation
+    from pennpde.paper.openfoam_sweep import sweep as sweeping
+    from pennpde.paper.openfoam_sweep.settings import read
+    from pennpde.paper.tradeoff.presentation import DISTURBED, disturbance, sweep_markdown
 
     plan = read(settings)
     test_set = sweeping.TestSet.read(data, only, limit)
@@ -154,8 +154,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _table_again(output: Output, stored: Path, out: Path) -> dict[str, Any]:
-    from pennpde.benchmarking import sweep as sweeping
-    from pennpde.benchmarking.presentation import sweep_markdown
+    from pennpde.paper.openfoam_sweep import sweep as sweeping
+    from pennpde.paper.tradeoff.presentation import sweep_markdown
 
     text = sweep_markdown(sweeping.read_record(stored, sweeping.KIND, "penn bench openfoam"))
     out.mkdir(parents=True, exist_ok=True)
@@ -167,8 +167,8 @@ def _table_again(output: Output, stored: Path, out: Path) -> dict[str, Any]:
 def _trade(
     output: Output, data: Path, models: Sequence[str], sweep: Path, out: Path, runs: Path, repeats: int | None
 ) -> dict[str, Any]:
-    from pennpde.benchmarking import sweep as sweeping
-    from pennpde.benchmarking import tradeoff
+    from pennpde.paper.openfoam_sweep import sweep as sweeping
+    from pennpde.paper.tradeoff import measure as tradeoff
 
     solved = sweeping.read_record(sweep, sweeping.KIND, "penn bench openfoam")
     test_set = sweeping.TestSet.read(data, tuple(solved["cases"]))
@@ -186,14 +186,15 @@ def _trade(
 
 
 def _redraw(output: Output, stored: Path, out: Path) -> dict[str, Any]:
-    from pennpde.benchmarking import sweep as sweeping
-    from pennpde.benchmarking import tradeoff
+    from pennpde.paper.openfoam_sweep import sweep as sweeping
+    from pennpde.paper.tradeoff import measure as tradeoff
 
     return _show(output, sweeping.read_record(stored, tradeoff.KIND, "penn bench tradeoff"), out, [])
 
 
 def _show(output: Output, record: Mapping[str, Any], out: Path, written: list[Path]) -> dict[str, Any]:
-    from pennpde.benchmarking import figure, presentation, tradeoff
+    from pennpde.paper.tradeoff import figure, presentation
+    from pennpde.paper.tradeoff import measure as tradeoff
 
     text = presentation.markdown(record)
     out.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def run(
 def _flow(output: Output, out: Path) -> dict[str, Any]:
     from pennpde.checkpoints import load_pretrained
     from pennpde.cli.predict import use_threads_for, write_files
-    from pennpde.datasets.flow import coarse_mesh, flow_case
+    from pennpde.datasets.flow.cases import coarse_mesh, flow_case
     from pennpde.network import PENN
     from pennpde.prediction import predict
 

@@ -94,7 +94,7 @@ def _lines(record: dict[str, Any]) -> list[str]:
 
 
 def _draw(record: dict[str, Any], fields: dict[str, Any], folder: Path) -> list[str]:
-    from pennpde.report import draw_case
+    from pennpde.paper.tables import draw_case
 
     name = next(iter(record["pooled"]["domain"]))
     ordered = sorted(record["records"], key=lambda each: each[name])

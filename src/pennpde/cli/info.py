@@ -12,7 +12,7 @@ from pennpde.cli.conventions import Output
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pennpde.conditions import Case
+    from pennpde.case import Case
     from pennpde.mesh import Mesh
 
 EXAMPLES = [
@@ -139,7 +139,7 @@ class _Ranges:
 
 
 def _file(path: Path) -> tuple[dict[str, Any], list["Case | Mesh"]]:
-    from pennpde.datasets.case_files import is_case_file, unpack
+    from pennpde.datasets.vtkhdf import is_case_file, unpack
     from pennpde.mesh import Mesh
 
     if path.exists() and is_case_file(path):

@@ -11,7 +11,7 @@ import typer
 from pennpde.cli.conventions import Output
 
 if TYPE_CHECKING:
-    from pennpde.conditions import Case
+    from pennpde.case import Case
     from pennpde.prediction import Outcome
 
 EXAMPLES = [
@@ -215,8 +215,8 @@ def _check_targets(
 
 def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
     if case is not None:
+        from pennpde.case.problem_files import read_problem
         from pennpde.mesh import Mesh
-        from pennpde.problem_files import read_problem
 
         try:
             mesh = Mesh.read(input_path)

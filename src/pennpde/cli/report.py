@@ -33,7 +33,7 @@ def run(
 
     A file that has the lines `<!-- tables -->` and `<!-- end of tables -->` keeps what stands around them.
     """
-    from pennpde.report import markdown, read_records, within
+    from pennpde.paper.tables import markdown, read_records, within
 
     found = read_records(records)
     text = markdown(found)
@@ -57,7 +57,7 @@ def _draw(record: dict[str, Any], data: Path | None, names: list[str] | None, fo
 
     from pennpde.checkpoints import load_pretrained
     from pennpde.datasets import storage
-    from pennpde.report import draw_case
+    from pennpde.paper.tables import draw_case
 
     network = load_pretrained(record["model"])
     place = data or Path(record["dataset"]["folder"])

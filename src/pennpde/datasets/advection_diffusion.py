@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 
 from pennpde import openfoam
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.datasets.storage import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.openfoam import Block, Side, Uniform

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.mesh import Mesh
 
 SPLITS = ("train", "validation", "test")

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pennpde import openfoam
-from pennpde.conditions import Case
-from pennpde.datasets import advection_diffusion, flow, flow_truth, polynomial, varied_meshes
-from pennpde.datasets.case_files import SINGLE, pack
+from pennpde.case import Case
+from pennpde.datasets import advection_diffusion, polynomial
+from pennpde.datasets.flow import cases as flow
+from pennpde.datasets.flow import truth as flow_truth
+from pennpde.datasets.flow import varied as varied_meshes
 from pennpde.datasets.storage import facts_of
+from pennpde.datasets.vtkhdf import SINGLE, pack
 
 FLOW_BITS = 16
 """Significant bits of the flow's fields: their rounding, 1e-10 in the mean square, is far below the solver's error."""

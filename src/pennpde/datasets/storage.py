@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pennpde.conditions import Case
-from pennpde.datasets import case_files
+from pennpde.case import Case
+from pennpde.datasets import vtkhdf as case_files
 from pennpde.mesh import Mesh
 
 MANIFEST = "manifest.json"

@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde.conditions import Case
-from pennpde.layers import MLP
-from pennpde.mixing import mix
+from pennpde.case import Case
 from pennpde.network import PENN, SCALAR, EncodedCase, Equation
+from pennpde.network.layers import MLP
+from pennpde.network.mixing import mix
+from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, State
 from pennpde.operators import Operators
-from pennpde.solver import BarzilaiBorwein, ExplicitSteps, State
 
 
 @dataclass(frozen=True, eq=False)

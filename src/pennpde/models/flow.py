@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde.damped_laplacian import Damping
-from pennpde.layers import MLP, dot, scale_by, squared_norm
-from pennpde.mixing import Linear, mix
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
+from pennpde.network.layers import MLP, dot, scale_by, squared_norm
+from pennpde.network.mixing import Linear, mix
+from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 from pennpde.operators import Operators
-from pennpde.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
+from pennpde.operators.damping import Damping
 
 DURATION = 4.0
 """Time from the potential flow at the start to the predicted state."""

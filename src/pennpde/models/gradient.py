@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde.conditions import Case, Neumann
-from pennpde.layers import LEAKY_SLOPE, MLP
+from pennpde.case import Case, Neumann
+from pennpde.network.layers import LEAKY_SLOPE, MLP
 from pennpde.operators import Operators
 
 Row = Literal["nisogcn", "isogcn", "isogcn_of_table_1", "corrected"]

@@ -22,8 +22,8 @@ _BUILDERS: dict[str, Builder | str] = {
     "gradient": "pennpde.models.gradient:gradient_network",
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
     "flow": "pennpde.models.flow:flow_network",
-    "mp-pde": "pennpde.models.mp_pde:MPPDE",
-    "mesh-graph-net": "pennpde.models.mesh_graph_net:MeshGraphNet",
+    "mp-pde": "pennpde.paper.baselines.mp_pde:MPPDE",
+    "mesh-graph-net": "pennpde.paper.baselines.mesh_graph_net:MeshGraphNet",
 }
 
 

@@ -20,9 +20,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from pennpde import mesh_files
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.mesh import Mesh
+from pennpde.mesh import files as mesh_files
 from pennpde.openfoam.dictionaries import (
     FoamFormatError,
     NonUniform,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pennpde.conditions import Case, Dirichlet
+from pennpde.case import Case, Dirichlet
 from pennpde.openfoam.dictionaries import FoamFormatError, number_of, read_dictionary, shown
 
 _ALGORITHMS = ("PISO", "PIMPLE", "SIMPLE")

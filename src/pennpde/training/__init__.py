@@ -2,12 +2,15 @@
 
 fitting     the loop: steps, tests, restarts, rollbacks, pauses
 settings    every number of a training, checked
-course      the protocol as pure decisions: learning rate, early stop, restart, rollback
+schedule    the protocol as pure decisions: learning rate, early stop, restart, rollback
 batches     cases as batches: filled up to one shape on the device, or block by block
+order       which cases a step sees
+stack       cases filled up to one shape, as tensors on the device
+losses      what a training makes small
 steps       one step of Adam; on a GPU captured as a graph
 processes   several processes under torchrun or accelerate
 state       everything that a continued training needs, in one file without pickle
-journal     CSV, TensorBoard, progress bar
+log         CSV, TensorBoard, progress bar
 """
 
 from pennpde.training.fitting import TrainingResult, fit

@@ -1,15 +1,15 @@
-"""Cases as batches, in an order that depends on the seed and the step alone.
+"""Cases as batches.
 
 `Stacked` keeps all cases on the device in one shape, so that drawing a batch is a gather and every step has the same
 shapes. A network can work on it if it needs nothing of a case but its fields, conditions, parameters and operators, and
 if points without neighbours do not disturb it. Whether that holds is tried out (`disagreement`). `Blocks` suits every
-network: cases side by side, as `conditions.batch` makes them.
+network: cases side by side, as `case.batch` makes them.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from pennpde.conditions import Case, batch
-from pennpde.damped_laplacian import Damping
-from pennpde.stack import CaseStack
+from pennpde.case import Case, batch
+from pennpde.operators.damping import Damping
+from pennpde.training.stack import CaseStack
 
 _WASTE = {"cpu": 1.5, "cuda": 4.0}
 """Points with those that fill up over points without: a GPU gains more from one shape than it loses."""
@@ -142,37 +142,6 @@ def _damping(model: nn.Module) -> float | Damping:
     return getattr(getattr(model, "equation", None), "laplacian_damping", 0.0)
 
 
-class Order:
-    """Which cases a step sees: every case once an epoch, each epoch in an order of its own."""
-
-    def __init__(self, cases: int, batch_size: int, seed: int):
-        self.cases, self.batch_size, self.seed = cases, batch_size, seed
-        self._epochs: dict[int, list[int]] = {}
-
-    def batches(self, step: int, count: int) -> Int[Tensor, "count batch"]:
-        """The batches of `count` steps from `step` on. One may hold the end of an epoch and the start of the next."""
-        first, last = step * self.batch_size, (step + count) * self.batch_size
-        chosen = [self._epoch(place // self.cases)[place % self.cases] for place in range(first, last)]
-        return torch.tensor(chosen).reshape(count, self.batch_size)
-
-    def _epoch(self, number: int) -> list[int]:
-        if number not in self._epochs:
-            self._epochs = {old: order for old, order in self._epochs.items() if old == number - 1}
-            generator = torch.Generator().manual_seed(1_000_003 * self.seed + number)
-            self._epochs[number] = torch.randperm(self.cases, generator=generator).tolist()
-        return self._epochs[number]
-
-
-def standard_deviations(cases: Sequence[Case]) -> dict[str, float]:
-    """Of every target, about its mean, over all components, times, points and cases."""
-    found = {}
-    for name in cases[0].targets:
-        values = torch.cat([case.targets[name].double().flatten().cpu() for case in cases])
-        deviation = float(values.std(correction=0))
-        found[name] = deviation if deviation > 0 else 1.0
-    return found
-
-
 def check_cases(cases: Sequence[Case], what: str, like: Case) -> None:
     """Refuse cases that one training cannot hold."""
     for case in cases:
@@ -182,30 +151,3 @@ def check_cases(cases: Sequence[Case], what: str, like: Case) -> None:
             raise ValueError(
                 f"The {what} case {case.name!r} has targets {sorted(case.targets)}, others have {sorted(like.targets)}."
             )
-
-
-Loss = Callable[[nn.Module, Case, Tensor], Tensor]
-"""loss(model, case, weights): what to make small for a batch; `weights` make a sum over points a mean over cases."""
-
-
-def scaled_squared_error(scales: Mapping[str, float]) -> Loss:
-    """The mean over the targets of the mean squared error over the square of the target's scale.
-
-    Every case counts with its own mean: one on a fine mesh does not count for more.
-    """
-
-    def loss(model: nn.Module, case: Case, weights: Tensor) -> Tensor:
-        fields = model(case)
-        terms = []
-        for name, target in case.targets.items():
-            if name not in fields:
-                raise KeyError(f"The network gives {sorted(fields)}, but the target is {name!r}.")
-            if fields[name].shape != target.shape:
-                raise ValueError(
-                    f"The network's {name!r} has shape {list(fields[name].shape)}, the target {list(target.shape)}."
-                )
-            squares = (fields[name] - target).square().reshape(len(target), -1).mean(dim=1)
-            terms.append((weights * squares).sum() / scales[name] ** 2)
-        return torch.stack(terms).mean()
-
-    return loss

@@ -17,22 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
-from pennpde.conditions import Case
+from pennpde.case import Case
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.training import state as states
-from pennpde.training.batches import (
-    Loss,
-    Order,
-    Stacked,
-    check_cases,
-    disagreement,
-    prepared,
-    scaled_squared_error,
-    standard_deviations,
-)
-from pennpde.training.course import Course
-from pennpde.training.journal import Journal, log
+from pennpde.training.batches import Stacked, check_cases, disagreement, prepared
+from pennpde.training.log import Journal, log
+from pennpde.training.losses import Loss, scaled_squared_error, standard_deviations
+from pennpde.training.order import Order
 from pennpde.training.processes import Processes
+from pennpde.training.schedule import Course
 from pennpde.training.settings import MAY_CHANGE, Settings
 from pennpde.training.steps import Steps
 

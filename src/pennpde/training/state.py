@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pennpde.conditions import Case
+from pennpde.case import Case
 
 FORMAT = 1
 FILE = "state.safetensors"

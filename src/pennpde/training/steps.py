@@ -17,7 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
-from pennpde.training.batches import Blocks, Loss, Stacked
+from pennpde.training.batches import Blocks, Stacked
+from pennpde.training.losses import Loss
 from pennpde.training.optimizers import Adam, Optimizer, Soap
 from pennpde.training.processes import Processes
 from pennpde.training.settings import Settings

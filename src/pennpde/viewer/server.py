@@ -25,8 +25,8 @@ from trame.ui.html import DivLayout
 from trame_vuetify.module import v3 as vuetify
 
 from pennpde import __version__
-from pennpde.datasets.ducts import case_name, duct
-from pennpde.datasets.flow import CELLS_PER_LENGTH
+from pennpde.datasets.flow.cases import CELLS_PER_LENGTH
+from pennpde.datasets.flow.ducts import case_name, duct
 from pennpde.viewer import wording
 from pennpde.viewer.boundary import ROLES, Role
 from pennpde.viewer.reading import SUFFIXES, Reader

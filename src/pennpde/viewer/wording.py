@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from pennpde import metrics
-from pennpde.certificate import Certificate
 from pennpde.checkpoints import Config
 from pennpde.prediction import Outcome
+from pennpde.prediction.certificate import Certificate
 
 _GROWTH = 1.4
 """Of the solver's residual from its first iteration to its last. On validation cases of the flow set it was 0.96 to

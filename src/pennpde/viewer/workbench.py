@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from pennpde.case import Case
 from pennpde.checkpoints import Config, config_of, load_pretrained
-from pennpde.conditions import Case
-from pennpde.datasets import case_files, storage
-from pennpde.datasets.flow import CELLS_PER_LENGTH, case_name, coarse_mesh
+from pennpde.datasets import storage
+from pennpde.datasets import vtkhdf as case_files
+from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh
 from pennpde.mesh import Mesh
 from pennpde.network import PENN
 from pennpde.prediction import Outcome, predict

@@ -1,0 +1,17 @@
+"""A boundary value problem: mesh, start, conditions, parameters.
+
+case           the problem itself, for one mesh or a batch
+conditions     Dirichlet, Neumann, slip: one class each
+batching       several cases as one
+units          reference scales: a case in units in which a network sees it, and back
+companion      a case on another mesh of the same domain
+motion         random rigid motions of cases
+problem_files  a case from a TOML file
+selections     patches by expressions in a problem file
+"""
+
+from pennpde.case.batching import batch, unbatch
+from pennpde.case.case import Case
+from pennpde.case.conditions import Dirichlet, Neumann, Slip
+
+__all__ = ["Case", "Dirichlet", "Neumann", "Slip", "batch", "unbatch"]

@@ -1,0 +1,231 @@
+"""A boundary value problem written down: a TOML file beside a mesh file.
+
+[patches]                                    # in order; several may share points
+inlet = "x == 0"                             # comparisons, see selections.py
+outlet = { box = [[4.99, -1], [5.01, 3]] }   # two corners
+top = { half_space = { point = [0, 2], normal = [0, 1] } }   # on and behind the plane, seen along the normal
+hot = { array = "marker", equals = 3 }       # an array of the mesh file
+wall = "rest"                                # what no other patch has
+
+[dirichlet.u]                                # by unknown and patch; later patches win at shared points
+inlet = [1.0, 0.0]
+wall = 0.0
+
+[neumann]
+u = 0.0                                      # a number: wherever u has no other condition
+[neumann.p]
+inlet = 0.0
+
+[slip]
+u = ["symmetry"]
+
+[initial]
+u = [0.0, 0.0]                               # numbers, vectors, or the name of an array of the mesh file
+p = 0.0
+
+[parameters]
+viscosity = 1e-3
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from reprlib import repr as shown  # short, however large the value is
+from typing import Any
+
+import numpy as np
+
+from pennpde.case import Case
+from pennpde.case.selections import parse_selection
+from pennpde.mesh import Mesh
+
+_SECTIONS = ("patches", "dirichlet", "neumann", "slip", "initial", "parameters")
+_KINDS = ("box", "half_space", "array")
+_MOST_BYTES = 1_000_000
+_LARGEST = 1e100
+"""Beyond it squares overflow; integers of TOML have no end at all."""
+
+
+def read_problem(path: Path | str, mesh: Mesh) -> Case:
+    """The case that a TOML file describes on a mesh. Every mistake is a ValueError that names the file and the key."""
+    path = Path(path)
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{path} has {path.stat().st_size:,} bytes: too many for a case file. Is it the mesh?")
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a TOML file: {error}.") from None
+    except (RecursionError, ValueError) as error:  # nested without end, or a number of thousands of digits
+        raise ValueError(f"{path} cannot be read: {error}.") from None
+    return problem_from(given, mesh, where=str(path))
+
+
+def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem") -> Case:
+    """The case from the sections of such a file."""
+    if unknown := sorted(given.keys() - set(_SECTIONS)):
+        raise ValueError(f"{where} has the sections {unknown}; it knows {list(_SECTIONS)}.")
+    sections = {name: given.get(name, {}) for name in _SECTIONS}
+    for name, section in sections.items():
+        if not isinstance(section, Mapping):
+            raise ValueError(f"[{name}] of {where} is {shown(section)}; it must be a table.")
+    mesh = _with_patches(mesh, sections["patches"], where)
+    unknowns = [name for kind in ("initial", "dirichlet", "neumann", "slip") for name in sections[kind]]
+    if not unknowns:
+        raise ValueError(f"{where} names no unknown: give [initial], [dirichlet.NAME] or [neumann.NAME].")
+    initial = {
+        name: _value(sections["initial"].get(name, _rest(name, sections, mesh)), mesh, f"[initial] {name} of {where}")
+        for name in dict.fromkeys(unknowns)
+    }
+    try:
+        return Case(
+            mesh,
+            initial=initial,
+            dirichlet={name: _by_patch("dirichlet", name, sections, mesh, where) for name in sections["dirichlet"]},
+            neumann={name: _neumann(name, sections, mesh, where) for name in sections["neumann"]},
+            slip={name: _names(sections["slip"][name], f"[slip] {name} of {where}") for name in sections["slip"]},
+            parameters={
+                name: _number_or_vector(value, f"[parameters] {name} of {where}")
+                for name, value in sections["parameters"].items()
+            },
+            name=Path(where).stem,
+        )
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{where}: {error.args[0]}") from None
+
+
+def _with_patches(mesh: Mesh, patches: Mapping[str, Any], where: str) -> Mesh:
+    rest = []
+    for name, given in patches.items():
+        label = f"[patches] {name} of {where}"
+        if given == "rest":
+            rest.append(name)
+        elif isinstance(given, str):
+            try:
+                mesh = mesh.with_patches({name: parse_selection(given)})
+            except ValueError as error:
+                raise ValueError(f"{label}: {error}") from None
+        elif isinstance(given, Mapping):
+            mesh = _with_patch_of_kind(mesh, name, given, label)
+        else:
+            raise ValueError(
+                f'{label} is {shown(given)}; write a comparison such as "x == 0", a table with one of '
+                f'{list(_KINDS)}, or "rest".'
+            )
+    if len(rest) > 1:
+        raise ValueError(f"[patches] of {where} has the rest twice, as {rest}; only one patch can be what is left.")
+    for name in rest:
+        taken = np.zeros(len(mesh.facets), dtype=bool)
+        for patch in mesh.patches.values():
+            taken[patch.facets] = True
+        if taken.all():
+            raise ValueError(f"[patches] {name} of {where} is empty: the other patches cover the whole boundary.")
+        mesh = mesh.with_patch_facets({name: mesh.facets.take(np.flatnonzero(~taken))})
+    return mesh
+
+
+def _with_patch_of_kind(mesh: Mesh, name: str, given: Mapping[str, Any], label: str) -> Mesh:
+    kinds = [kind for kind in _KINDS if kind in given]
+    known = {"array": {"array", "equals"}}.get(kinds[0], set(kinds)) if len(kinds) == 1 else set()
+    if len(kinds) != 1 or given.keys() - known:
+        raise ValueError(
+            f"{label} has the keys {sorted(given)}; it needs exactly one of {list(_KINDS)} "
+            "(and `equals` beside `array`)."
+        )
+    if kinds[0] == "array":
+        array = given["array"]
+        if not isinstance(array, str) or array not in mesh.fields:
+            raise ValueError(f"{label} asks for the array {shown(array)}; the mesh file has {sorted(mesh.fields)}.")
+        values = mesh.fields[array].reshape(mesh.number_of_points, -1)[:, 0].numpy()
+        wanted = given.get("equals")
+        if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | float)):
+            raise ValueError(f"{label} equals {shown(wanted)}; give a number.")
+        chosen = values != 0 if wanted is None else np.isclose(values, wanted)
+        return _named(mesh, name, chosen, label)
+    if kinds[0] == "box":
+        low, high = _corners(given["box"], mesh.space, label)
+        return _named(mesh, name, lambda x: ((x >= low - _near(x)) & (x <= high + _near(x))).all(axis=1), label)
+    half_space = given["half_space"]
+    if not isinstance(half_space, Mapping) or half_space.keys() != {"point", "normal"}:
+        raise ValueError(f"{label} has half_space {shown(half_space)}; it needs `point` and `normal`.")
+    point = _vector(half_space["point"], mesh.space, f"{label}, point")
+    normal = _vector(half_space["normal"], mesh.space, f"{label}, normal")
+    steepest = np.abs(normal).max()
+    if steepest == 0:
+        raise ValueError(f"{label} has a normal of length zero.")
+    normal = normal / steepest  # so that its length neither overflows nor vanishes
+    normal /= np.linalg.norm(normal)
+    return _named(mesh, name, lambda x: (x - point) @ normal >= -_near(x), label)
+
+
+def _near(x: np.ndarray) -> float:
+    """What counts as on a plane: a millionth of the mesh's size, as in selections."""
+    return 1e-6 * float(np.ptp(x, axis=0).max())
+
+
+def _named(mesh: Mesh, name: str, chosen: Any, label: str) -> Mesh:
+    try:
+        return mesh.with_patches({name: chosen})
+    except ValueError as error:
+        raise ValueError(f"{label}: {error}") from None
+
+
+def _corners(given: Any, space: int, label: str) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+        raise ValueError(f"{label} has box {shown(given)}; give two corners, as [[0, 0], [1, 1]].")
+    first, second = (_vector(corner, space, f"{label}, corner") for corner in given)
+    return np.minimum(first, second), np.maximum(first, second)
+
+
+def _vector(given: Any, space: int, label: str) -> np.ndarray:
+    value = _number_or_vector(given, label)
+    if not isinstance(value, list) or len(value) != space:
+        raise ValueError(f"{label} is {shown(given)}; the mesh has {space} dimensions, so give {space} numbers.")
+    return np.array(value)
+
+
+def _number_or_vector(given: Any, label: str) -> float | list[float]:
+    items = given if isinstance(given, list) else [given]
+    for item in items:
+        number = isinstance(item, int | float) and not isinstance(item, bool)
+        if not number or not -_LARGEST <= item <= _LARGEST:
+            raise ValueError(f"{label} is {shown(given)}; give a finite number or a list of them.")
+    return [float(item) for item in items] if isinstance(given, list) else float(given)
+
+
+def _value(given: Any, mesh: Mesh, label: str) -> Any:
+    """A number, a vector, or an array of the mesh file by its name."""
+    if isinstance(given, str):
+        if given not in mesh.fields:
+            raise ValueError(f"{label} names the array {shown(given)}; the mesh file has {sorted(mesh.fields)}.")
+        return mesh.fields[given].double()[..., : mesh.space] if mesh.fields[given].ndim > 1 else mesh.fields[given]
+    return _number_or_vector(given, label)
+
+
+def _by_patch(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> dict[str, Any]:
+    given = sections[kind][name]
+    if not isinstance(given, Mapping):
+        raise ValueError(f"[{kind}] {name} of {where} is {shown(given)}; give the values by patch: [{kind}.{name}].")
+    return {patch: _value(value, mesh, f"[{kind}.{name}] {patch} of {where}") for patch, value in given.items()}
+
+
+def _neumann(name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> Any:
+    given = sections["neumann"][name]
+    if isinstance(given, Mapping):
+        return _by_patch("neumann", name, sections, mesh, where)
+    return _number_or_vector(given, f"[neumann] {name} of {where}")
+
+
+def _names(given: Any, label: str) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"{label} is {shown(given)}; give a list of patches.")
+    return given
+
+
+def _rest(name: str, sections: Mapping[str, Any], mesh: Mesh) -> Any:
+    """An unknown without initial field starts at zero; its conditions tell whether it is a vector."""
+    conditions = sections["dirichlet"].get(name, {})
+    values = conditions.values() if isinstance(conditions, Mapping) else ()
+    vector = name in sections["slip"] or any(isinstance(value, list) for value in values)
+    return [0.0] * mesh.space if vector else 0.0

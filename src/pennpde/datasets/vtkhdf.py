@@ -1,0 +1,498 @@
+"""A Case in one file: VTKHDF, which ParaView and PyVista open with its fields and times, written with h5py alone.
+
+What viewers show lies under `/VTKHDF`: the mesh (a plane one in z = 0, its vectors with a third component), every field
+under its own name, `patch:NAME` and `conditions:UNKNOWN` as numbers on the points. An unknown's array holds its initial
+values, then those of each target time; the offsets that VTKHDF keeps for each time step choose among these blocks.
+The attribute `case` of `/pennpde`, which viewers pass over, says in JSON how to put the Case together again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde.case import Case, Dirichlet, Neumann, Slip
+from pennpde.mesh import Mesh, Patch
+from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
+
+FORMAT_VERSION = 1
+SUFFIX = ".vtkhdf"
+SINGLE = 24
+"""Significant bits of single precision."""
+
+_PATCH = "patch:"  # as Mesh.read knows it
+_CONDITIONS, _DIRICHLET, _DERIVATIVE = "conditions:", "dirichlet:", "normal derivative:"
+_NEUMANN_NORMAL, _SLIP_NORMAL = "neumann normal:", "slip normal:"
+_HAS_DIRICHLET, _HAS_NEUMANN, _HAS_SLIP = 1, 2, 4
+_ONE_CHUNK = 1 << 18
+
+
+class CaseFileError(ValueError):
+    """A file is no case file, or not all of one."""
+
+
+def pack(
+    case: Case,
+    times: Sequence[float] | None = None,
+    significant_bits: int = SINGLE,
+    notes: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The content of a case file; the same case always gives the same bytes.
+
+    Points, normals and prescribed values keep double precision; initial fields, features and targets are rounded to
+    single. The mesh's own `fields` and `layer` are not kept: they are no part of the problem.
+
+    Args:
+        case: a single one, not a batch.
+        times: of the targets, one for each entry of their last axis, or one where they have no such axis; 1, 2, ... by
+            default. Initial fields belong to time 0.
+        significant_bits: fewer than 24 round the fields further, which packs them smaller: 11 are those of 16-bit
+            floats.
+        notes: further facts to keep in the file, in JSON's terms.
+    """
+    if len(case.sizes) != 1:
+        raise ValueError(f"A file holds one case, but this is a batch of {len(case.sizes)}; write them one by one.")
+    series = _Series.of(case, times)
+    # h5py must not write on its own to the disk, where it could be interrupted: see `write_atomically`.
+    content = io.BytesIO()
+    with h5py.File(content, "w", libver=("v110", "v110")) as file:
+        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, significant_bits)
+        writer.mesh(case.mesh)
+        writer.case(case, series)
+        own = file.create_group("pennpde")
+        for name, facets in _chosen_facets(case.mesh).items():
+            own[f"facets/{name}"] = facets
+        record = {
+            "version": FORMAT_VERSION,
+            "name": case.name,
+            "space": case.space,
+            "unknowns": {name: list(values.shape[1:]) for name, values in case.initial.items()},
+            "slip": list(case.slip),
+            "features": {name: list(values.shape[1:]) for name, values in case.features.items()},
+            "targets": {name: list(values.shape[1:]) for name, values in case.targets.items()},
+            "times": list(series.times),
+            "parameters": {name: value.tolist() for name, value in case.parameters.items()},
+            "patches": list(case.mesh.patches),
+            "notes": dict(notes or {}),
+        }
+        # An attribute of fixed length: h5py gives others a heap of 4 kB.
+        own.attrs["case"] = np.bytes_(json.dumps(record, allow_nan=False).encode())
+    return content.getvalue()
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """A case as it was read, with what a Case does not hold.
+
+    Attributes:
+        times: of the targets.
+        notes: what was given to `pack`.
+    """
+
+    case: Case
+    times: tuple[float, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def unpack(content: bytes, source: str, meshes: dict[bytes, Mesh] | None = None) -> CaseFile:
+    """The case in the content of a case file. It is only data: no code in it is ever run.
+
+    Args:
+        content: of the file.
+        source: its name, for messages.
+        meshes: those read before. A mesh that is the same, byte for byte, is used again with all it has worked out.
+    """
+    with _named(source), h5py.File(io.BytesIO(content), "r") as file:
+        record = _record(file, source)
+        return _Reader(file, record, source).case_file({} if meshes is None else meshes)
+
+
+def read_case(path: Path | str) -> Case:
+    """The case of one file, wherever it lies."""
+    return unpack(Path(path).read_bytes(), str(path)).case
+
+
+def is_case_file(path: Path | str) -> bool:
+    """Whether a file was written by `pack`: other VTKHDF files are meshes alone."""
+    try:
+        with h5py.File(path, "r") as file:
+            return "pennpde" in file and "case" in file["pennpde"].attrs
+    except OSError:
+        return False
+
+
+@contextmanager
+def _named(source: str) -> Iterator[None]:
+    """Turn what h5py and NumPy say about a damaged file into an error with its name."""
+    try:
+        yield
+    except CaseFileError:
+        raise
+    except (OSError, LookupError, RuntimeError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise CaseFileError(
+            f"{source} is no complete case file ({str(error) or type(error).__name__}). It was cut off, changed, or "
+            "written by another program; generate it again or take a good copy."
+        ) from error
+
+
+def _record(file: h5py.File, source: str) -> dict[str, Any]:
+    if "VTKHDF" not in file or "pennpde" not in file:
+        raise CaseFileError(
+            f"{source} is an HDF5 file, but no case of pennpde: it has the groups {', '.join(file) or 'none'}. "
+            "A mesh alone is read with Mesh.read."
+        )
+    record = json.loads(np.asarray(file["pennpde"].attrs["case"]).item())
+    if not isinstance(record, dict) or not isinstance(record.get("version"), int):
+        raise CaseFileError(f"{source}: the attribute 'case' of /pennpde is no record of a case.")
+    if record["version"] > FORMAT_VERSION:
+        raise CaseFileError(
+            f"{source} has format {record['version']}, but this pennpde reads up to {FORMAT_VERSION}; install a newer "
+            "pennpde."
+        )
+    return record
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Which times the fields of a case belong to.
+
+    Attributes:
+        times: of the targets.
+        steps: the times that a viewer shows, none for a case without targets of its unknowns.
+        first: the block of an unknown's array that the first step shows: its initial values, or the truth at time 0.
+    """
+
+    times: tuple[float, ...]
+    steps: tuple[float, ...]
+    first: int
+
+    @staticmethod
+    def of(case: Case, times: Sequence[float] | None) -> _Series:
+        lengths = {name: len(blocks) for name, blocks in _target_blocks(case).items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"The targets of case {case.name!r} have different numbers of times: {lengths}.")
+        number = next(iter(lengths.values()), 0)
+        given = tuple(float(time) for time in (times if times is not None else range(1, number + 1)))
+        if lengths and len(given) != number:
+            raise ValueError(f"The targets of case {case.name!r} have {number} times, but {len(given)} were given.")
+        if not lengths:
+            return _Series(given, (), 0)
+        if not np.isfinite(given).all() or min(given) < 0 or np.any(np.diff(given) <= 0):
+            raise ValueError(f"The times of case {case.name!r} must grow from 0 or later; got {given}.")
+        return _Series(given, given, 1) if given[0] == 0 else _Series(given, (0.0, *given), 0)
+
+
+def _target_blocks(case: Case) -> dict[str, list[Tensor]]:
+    """By unknown, its target at each time."""
+    blocks = {}
+    for name, values in case.targets.items():
+        if name in case.initial:
+            with_times = values.ndim > case.initial[name].ndim
+            blocks[name] = list(values.unbind(dim=-1)) if with_times else [values]
+    return blocks
+
+
+class _Writer:
+    def __init__(self, group: h5py.Group, mesh: Mesh, significant_bits: int) -> None:
+        self.group, self.significant_bits = group, significant_bits
+        self.points, self.space = mesh.number_of_points, mesh.space
+        group.attrs["Version"] = np.array([2, 5] if mesh.polyhedron_faces is not None else [2, 0])
+        group.attrs["Type"] = np.bytes_("UnstructuredGrid")
+        # Readers of VTKHDF before 2.6 ask for these groups even where they are empty.
+        for part in ("PointData", "CellData", "FieldData"):
+            group.create_group(part)
+
+    def mesh(self, mesh: Mesh) -> None:
+        numbers = {
+            "NumberOfPoints": mesh.number_of_points,
+            "NumberOfCells": mesh.number_of_cells,
+            "NumberOfConnectivityIds": len(mesh.connectivity),
+        }
+        arrays = {
+            "Points": _padded(mesh.points.detach().numpy()),
+            "Connectivity": _indices(mesh.connectivity),
+            "Offsets": _indices(mesh.offsets),
+            "Types": mesh.cell_types,
+        }
+        faces = mesh.polyhedron_faces
+        if faces is not None:
+            locations = np.concatenate([[0], np.cumsum(np.bincount(faces.cells, minlength=mesh.number_of_cells))])
+            numbers |= {
+                "NumberOfFaces": len(faces),
+                "NumberOfFaceConnectivityIds": len(faces.connectivity),
+                "NumberOfPolyhedronToFaceIds": len(faces),
+            }
+            arrays |= {
+                "FaceConnectivity": _indices(faces.connectivity),
+                "FaceOffsets": _indices(faces.offsets),
+                "PolyhedronToFaces": _indices(np.arange(len(faces))),
+                "PolyhedronOffsets": _indices(locations),
+            }
+        for name, number in numbers.items():
+            self.add(name, np.array([number], np.int64))
+        for name, values in arrays.items():
+            self.add(name, values)
+        for name, patch in mesh.patches.items():
+            mask = np.zeros(self.points, np.uint8)
+            mask[patch.points] = 1
+            self.point_field(_PATCH + name, mask)
+
+    def case(self, case: Case, series: _Series) -> None:
+        targets = _target_blocks(case)
+        offsets = {}
+        for name, initial in case.initial.items():
+            blocks = [initial, *targets.get(name, [])]
+            self.point_field(name, np.concatenate([self.rounded(block, name) for block in blocks]))
+            steps = np.arange(len(series.steps)) + series.first if len(blocks) > 1 else np.zeros(len(series.steps))
+            offsets[name] = steps.astype(np.int64) * self.points
+            self.conditions(name, case)
+        for name, values in case.features.items():
+            self.point_field(name, self.rounded(values, name))
+        for name, values in case.targets.items():
+            if name not in case.initial:
+                self.point_field(name, self.rounded(values, name))
+        if series.steps:
+            self.steps(series, offsets)
+
+    def conditions(self, name: str, case: Case) -> None:
+        dirichlet, neumann, slip = case.dirichlet[name], case.neumann[name], case.slip.get(name)
+        kinds = _HAS_DIRICHLET * dirichlet.mask.cpu().numpy() + _HAS_NEUMANN * neumann.mask.cpu().numpy()
+        arrays = {
+            _DIRICHLET: dirichlet.values,
+            _DERIVATIVE: neumann.normal_derivative,
+            _NEUMANN_NORMAL: neumann.normals,
+        }
+        if slip is not None:
+            kinds = kinds + _HAS_SLIP * slip.mask.cpu().numpy()
+            arrays[_SLIP_NORMAL] = slip.normals
+        self.point_field(_CONDITIONS + name, kinds.astype(np.uint8))
+        for prefix, values in arrays.items():
+            if values.any():  # what is left out is zero
+                self.point_field(prefix + name, _finite(values, prefix + name))
+
+    def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
+        """The time steps, all on the same mesh."""
+        steps = self.group.create_group("Steps")
+        number = len(series.steps)
+        steps.attrs["NSteps"] = number
+        self.add("Steps/Values", np.array(series.steps))
+        zeros = np.zeros(number, np.int64)
+        self.add("Steps/NumberOfParts", zeros + 1)
+        for name in ("PartOffsets", "PointOffsets"):
+            self.add(f"Steps/{name}", zeros)
+        for name in ("CellOffsets", "ConnectivityIdOffsets"):
+            self.add(f"Steps/{name}", zeros[:, None])
+        # Other arrays have no offsets, and so are the same at all times.
+        for name, values in offsets.items():
+            self.add(f"Steps/PointDataOffsets/{name}", values)
+
+    def point_field(self, name: str, values: np.ndarray) -> None:
+        if not name or "/" in name or name in (".", ".."):
+            raise ValueError(f"A field cannot be called {name!r} in a file; choose a name without '/'.")
+        if f"PointData/{name}" in self.group:
+            raise ValueError(
+                f"Two fields of the case are called {name!r}; unknowns, features and other targets must have "
+                "different names."
+            )
+        axes = values.shape[1:]
+        if _is_plane_tensor(axes, self.space):
+            values = np.pad(values, [(0, 0), *[(0, 1)] * len(axes)])
+        self.add(f"PointData/{name}", values.reshape(len(values), -1) if axes else values, self.points)
+
+    def rounded(self, values: Tensor, name: str) -> np.ndarray:
+        return _rounded(_finite(values, name).astype(np.float32), self.significant_bits)
+
+    def add(self, name: str, values: np.ndarray, rows: int = 0) -> None:
+        if values.nbytes < 100:
+            self.group.create_dataset(name, data=values)
+            return
+        # A viewer reads one time step at a time, so large arrays are packed block by block.
+        chunks = values.shape if values.nbytes <= _ONE_CHUNK or not rows else (rows, *values.shape[1:])
+        self.group.create_dataset(
+            name, data=values, chunks=chunks, shuffle=True, compression="gzip", compression_opts=9, fletcher32=True
+        )
+
+
+class _Reader:
+    def __init__(self, file: h5py.File, record: Mapping[str, Any], source: str) -> None:
+        self.file, self.record, self.source = file, record, source
+        self.space = int(record["space"])
+        if self.space not in (2, 3):
+            raise CaseFileError(f"{source}: space has {self.space} dimensions; 2 and 3 are possible.")
+
+    def case_file(self, meshes: dict[bytes, Mesh]) -> CaseFile:
+        mesh = self.mesh(meshes)
+        record, self.points = self.record, mesh.number_of_points
+        times = tuple(map(float, record["times"]))
+        initial, dirichlet, neumann, slip, targets = {}, {}, {}, {}, {}
+        shapes = {name: tuple(axes) for name, axes in record["targets"].items()}
+        for name, axes in record["unknowns"].items():
+            blocks = self.field(name, tuple(axes))
+            initial[name] = blocks[0]
+            if name in shapes:
+                later = list(blocks[1:])
+                targets[name] = torch.stack(later, dim=-1) if len(shapes[name]) > len(axes) else later[0]
+            kinds = torch.from_numpy(self.array(f"PointData/{_CONDITIONS}{name}"))
+            dirichlet[name] = Dirichlet((kinds & _HAS_DIRICHLET) != 0, self.field_or_zero(_DIRICHLET + name, axes))
+            neumann[name] = Neumann(
+                (kinds & _HAS_NEUMANN) != 0,
+                self.field_or_zero(_NEUMANN_NORMAL + name, [self.space]),
+                self.field_or_zero(_DERIVATIVE + name, axes),
+            )
+            if name in record["slip"]:
+                slip[name] = Slip((kinds & _HAS_SLIP) != 0, self.field_or_zero(_SLIP_NORMAL + name, [self.space]))
+            if len(kinds) != self.points:
+                raise CaseFileError(f"{self.source}: the conditions of {name!r} are not over {self.points} points.")
+        for name, axes in shapes.items():
+            if name not in initial:
+                targets[name] = self.field(name, axes)[0]
+            if targets[name].shape[1:] != axes:
+                raise CaseFileError(f"{self.source}: target {name!r} is {list(targets[name].shape[1:])}, not {axes}.")
+        case = Case(
+            mesh,
+            initial,
+            dirichlet,
+            neumann,
+            slip,
+            {name: torch.tensor(value, dtype=torch.float64) for name, value in record["parameters"].items()},
+            {name: self.field(name, tuple(axes))[0] for name, axes in record["features"].items()},
+            {name: targets[name] for name in shapes},
+            str(record["name"]),
+            sizes=(self.points,),
+        )
+        return CaseFile(case, times, record["notes"])
+
+    def mesh(self, meshes: dict[bytes, Mesh]) -> Mesh:
+        points, connectivity = self.array("Points"), self.array("Connectivity")
+        offsets, types = self.array("Offsets"), self.array("Types")
+        masks = {name: self.array(f"PointData/{_PATCH}{name}") != 0 for name in self.record["patches"]}
+        chosen = {
+            name: _array(self.file, f"pennpde/facets/{name}").astype(np.int64)
+            for name in masks
+            if f"pennpde/facets/{name}" in self.file
+        }
+        parts = [points, connectivity, offsets, types, *masks.values(), *chosen.values()]
+        key = repr((self.space, list(masks), list(chosen))).encode() + b"".join(part.tobytes() for part in parts)
+        if key in meshes:
+            return meshes[key]
+        faces = self.faces(len(types)) if (types == POLYHEDRON).any() else None
+        self.check_mesh(points, connectivity, offsets, types, faces)
+        mesh = Mesh(
+            torch.from_numpy(np.ascontiguousarray(points[:, : self.space])),
+            connectivity.astype(np.int64),
+            offsets.astype(np.int64),
+            types,
+            faces,
+        )
+        mesh = mesh.with_patches({name: np.flatnonzero(mask) for name, mask in masks.items()})
+        for name, facets in chosen.items():
+            if not np.isin(facets, mesh.patches[name].facets).all():
+                raise CaseFileError(f"{self.source}: patch {name!r} lists facets that are not among its points.")
+            patches = {**mesh.patches, name: Patch(mesh.patches[name].points, facets)}
+            mesh = mesh._with(patches=patches)
+        meshes[key] = mesh
+        return mesh
+
+    def faces(self, cells: int) -> Facets:
+        order = self.array("PolyhedronToFaces").astype(np.int64)
+        sizes = np.diff(self.array("PolyhedronOffsets").astype(np.int64))
+        offsets = self.array("FaceOffsets").astype(np.int64)
+        if not np.array_equal(order, np.arange(len(offsets) - 1)) or len(sizes) != cells:
+            raise CaseFileError(f"{self.source}: the faces of polyhedra are not in the order of the cells.")
+        return Facets(self.array("FaceConnectivity").astype(np.int64), offsets, np.repeat(np.arange(cells), sizes))
+
+    def check_mesh(
+        self, points: np.ndarray, connectivity: np.ndarray, offsets: np.ndarray, types: np.ndarray, faces: Facets | None
+    ) -> None:
+        """Refuse numbers that point outside of their arrays: compiled code further on would follow them."""
+        rows = [(connectivity, offsets)] + ([] if faces is None else [(faces.connectivity, faces.offsets)])
+        sound = points.ndim == 2 and points.shape[1] == 3 and len(offsets) == len(types) + 1
+        for entries, starts in rows:
+            sound = sound and len(starts) > 0 and starts[0] == 0 and starts[-1] == len(entries)
+            sound = sound and bool(np.all(np.diff(starts) > 0)) and len(entries) > 0
+            sound = sound and int(entries.min()) >= 0 and int(entries.max()) < len(points)
+        if not sound or not np.isin(types, list(CELL_TYPES)).all() or not np.isfinite(points).all():
+            raise CaseFileError(f"{self.source}: cells, offsets and points do not belong together; take a good copy.")
+
+    def field(self, name: str, axes: Sequence[int]) -> Tensor:
+        """The blocks of a field, [blocks, points, *axes]."""
+        values = self.array(f"PointData/{name}").astype(np.float64)
+        stored = tuple(axes)
+        if _is_plane_tensor(stored, self.space):
+            stored = (3,) * len(stored)
+        values = values.reshape(-1, self.points, *stored)[(slice(None), slice(None), *(slice(size) for size in axes))]
+        if not np.isfinite(values).all():
+            raise CaseFileError(f"{self.source}: field {name!r} holds values that are not finite; generate it again.")
+        return torch.from_numpy(np.ascontiguousarray(values))
+
+    def field_or_zero(self, name: str, axes: Sequence[int]) -> Tensor:
+        if f"VTKHDF/PointData/{name}" in self.file:
+            return self.field(name, axes)[0]
+        return torch.zeros(self.points, *axes, dtype=torch.float64)
+
+    def array(self, name: str) -> np.ndarray:
+        return _array(self.file, f"VTKHDF/{name}")
+
+
+def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
+    """The facets of patches that do not follow from the points, having been chosen one by one."""
+    chosen = {}
+    for name, patch in mesh.patches.items():
+        mask = np.zeros(mesh.number_of_points, bool)
+        mask[patch.points] = True
+        if not np.array_equal(patch.facets, np.flatnonzero(mesh.facets.within(mask))):
+            chosen[name] = patch.facets
+    return chosen
+
+
+def _is_plane_tensor(axes: Sequence[int], space: int) -> bool:
+    """Whether a field is to get a third component: viewers draw arrows for vectors of three alone."""
+    return space == 2 and len(axes) > 0 and set(axes) == {2}
+
+
+def _array(file: h5py.File, name: str) -> np.ndarray:
+    """A whole dataset. A small file has twenty of them, and h5py's own way takes many times longer than reading it."""
+    dataset = h5py.h5d.open(file.id, name.encode())
+    values = np.empty(dataset.shape, dataset.dtype)
+    dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    return values
+
+
+def _padded(points: np.ndarray) -> np.ndarray:
+    return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+
+
+def _indices(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.int32 if values.max(initial=0) < 2**31 else np.int64)
+
+
+def _finite(values: Tensor, name: str) -> np.ndarray:
+    array = values.detach().cpu().numpy()
+    bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
+    if len(bad):
+        raise ValueError(
+            f"Field {name!r} is not finite at {len(bad)} points, the first of them point {bad[0]}; mend it before "
+            "writing the case."
+        )
+    return array
+
+
+def _rounded(values: np.ndarray, significant_bits: int) -> np.ndarray:
+    """Single-precision values with fewer significant bits; the others become zero, so that they pack well."""
+    dropped = SINGLE - significant_bits
+    if not 0 <= dropped < SINGLE:
+        raise ValueError(f"significant_bits is {significant_bits}; it is from 1 to {SINGLE}.")
+    if dropped == 0:
+        return values
+    bits = values.view(np.uint32)
+    return ((bits + np.uint32(1 << (dropped - 1))) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)).view(np.float32)

@@ -1,0 +1,17 @@
+"""Meshes of any cells in two or three dimensions, with named patches.
+
+mesh           points, cells, patches, fields; normals, volumes, facets
+cells          cell types, facets and edges of them
+checks         what a sound mesh is; the error for one that is not
+files          reading and writing through PyVista and meshio
+distance       distance to a patch
+plane          plane meshes from three-dimensional files
+outline        the boundary of a plane mesh as closed curves
+triangulation  Delaunay triangles, finding points in them
+interpolation  from the points of one mesh to those of another
+remesh         triangles of another spacing for the same domain
+"""
+
+from pennpde.mesh.mesh import Mesh, Patch
+
+__all__ = ["Mesh", "Patch"]

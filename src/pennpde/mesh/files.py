@@ -1,0 +1,225 @@
+"""Meshes in PyVista's datasets and in files: what a mesh consists of, in and out, unchecked.
+
+Patches travel as point arrays `patch:NAME` of zeros and ones, which every viewer shows. What such arrays cannot say
+goes into field data, where viewers ignore it: `patch facets:NAME` for facets that were chosen one by one, and
+`axes:NAME` for the shape of a field that VTK stores flat or with a third component.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Cells, Facets, joined, offsets_of, take_rows
+
+if TYPE_CHECKING:
+    import pyvista
+
+WRITABLE = (".vtu", ".vtk", ".vtkhdf")
+POINTS_AND_LINES = (0, 1, 2, 3, 4)
+PLANE = tuple(code for code, cell_type in CELL_TYPES.items() if cell_type.dimension == 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a dataset says about a mesh.
+
+    Attributes:
+        patch_points: one bool for each point, by name of the patch.
+        patch_facets: indices into the mesh's exterior facets, for patches whose facets were chosen one by one.
+        chosen_facets: the facets of patches that a file lists as cells of their own.
+    """
+
+    points: Float[np.ndarray, "points 3"]
+    cells: Cells
+    fields: Mapping[str, np.ndarray] = field(default_factory=dict)
+    patch_points: Mapping[str, np.ndarray] = field(default_factory=dict)
+    patch_facets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    chosen_facets: Mapping[str, Facets] = field(default_factory=dict)
+
+
+def read(path: str | Path) -> Contents:
+    """What a file says, by PyVista, or by meshio where PyVista would need it."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no mesh file {path}.")
+    if path.suffix == ".msh":
+        return _read_gmsh(path)
+    import pyvista
+
+    try:
+        with silence():
+            dataset = pyvista.read(path)
+    except (RuntimeError, ValueError, TypeError, OSError, UserWarning) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
+    return from_dataset(dataset)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Of VTK, which tells the terminal pages about a damaged file, and of PyVista, which repeats them to the log."""
+    import pyvista
+
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with pyvista.vtk_verbosity("off"), warnings.catch_warnings():
+            # Where VTK has failed, newer versions of PyVista warn and go on with an empty mesh.
+            warnings.filterwarnings("error", message="(?s).*raised an error while reading", category=UserWarning)
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _read_gmsh(path: Path) -> Contents:
+    try:
+        import meshio
+    except ImportError as error:
+        raise ImportError(f"Reading {path} needs meshio: pip install meshio.") from error
+    import pyvista
+
+    # meshio greets some files with an empty line; a library never prints.
+    with redirect_stdout(StringIO()):
+        given = meshio.read(path)
+    contents = from_dataset(pyvista.from_meshio(given))
+    dimension = max((block.dim for block in given.cells), default=0)
+    chosen = {}
+    for name, (tag, of_dimension) in given.field_data.items():
+        blocks = [
+            Facets.of(block.data[tags == tag])
+            for block, tags in zip(given.cells, given.cell_data.get("gmsh:physical", []), strict=False)
+            if of_dimension == block.dim == dimension - 1
+        ]
+        if any(map(len, blocks)):
+            chosen[name] = joined(blocks)
+    fields = {name: values for name, values in contents.fields.items() if not name.startswith("gmsh:")}
+    return replace(contents, fields=fields, chosen_facets=chosen)
+
+
+def from_dataset(dataset: pyvista.DataObject) -> Contents:
+    """What a PyVista dataset says. Vertices, lines, and surfaces of bodies are left out: they are no cells here."""
+    import pyvista
+
+    if isinstance(dataset, pyvista.MultiBlock):
+        raise ValueError(
+            f"The dataset has {dataset.n_blocks} blocks ({', '.join(map(str, dataset.keys()))}); choose one, as in "
+            "Mesh.from_pyvista(dataset[0])."
+        )
+    if not isinstance(dataset, pyvista.DataSet):
+        raise TypeError(f"A {type(dataset).__name__} is no mesh; give a PyVista dataset.")
+    grid = dataset if isinstance(dataset, pyvista.UnstructuredGrid) else dataset.cast_to_unstructured_grid()
+    notes = {name: np.asarray(grid.field_data[name]) for name in grid.field_data}
+    cells = _cells_of(grid)
+    plane = bool(np.isin(cells.types, PLANE).all())
+    fields, patch_points = {}, {}
+    for name in grid.point_data:
+        values = np.array(grid.point_data[name])
+        if name.startswith("patch:"):
+            patch_points[name.removeprefix("patch:")] = values != 0
+        elif values.dtype.kind in "biuf":
+            fields[name] = _unflattened(values, notes.get(f"axes:{name}"), plane)
+    prefix = "patch facets:"
+    return Contents(
+        np.array(grid.points, dtype=np.float64),
+        cells,
+        fields,
+        patch_points,
+        {name.removeprefix(prefix): facets for name, facets in notes.items() if name.startswith(prefix)},
+    )
+
+
+def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
+    import pyvista
+
+    types = np.array(grid.celltypes, dtype=np.uint8)
+    if len(types) == 0:
+        return Cells(np.zeros(0, np.int64), np.zeros(1, np.int64), types)
+    arrays = grid.GetCells()
+    offsets = np.array(pyvista.convert_array(arrays.GetOffsetsArray()), dtype=np.int64)
+    # VTK counts in `long long`; np.array(..., dtype=np.int64) would leave that as it is, a type of its own.
+    connectivity = np.array(pyvista.convert_array(arrays.GetConnectivityArray())).astype(np.int64)
+    plane = np.isin(types, PLANE)
+    left_out = np.isin(types, POINTS_AND_LINES)
+    if (~plane & ~left_out).any():
+        left_out |= plane
+    kept = np.flatnonzero(~left_out)
+    faces = _faces_of(grid) if (types == POLYHEDRON).any() else None
+    if faces is not None:
+        number = np.cumsum(~left_out) - 1
+        faces = Facets(faces.connectivity, faces.offsets, number[faces.cells])
+    return Cells(*take_rows(connectivity, offsets, kept), types[kept], faces)
+
+
+def _faces_of(grid: pyvista.UnstructuredGrid) -> Facets:
+    import pyvista
+
+    faces, locations = grid.GetPolyhedronFaces(), grid.GetPolyhedronFaceLocations()
+    arrays = (faces.GetConnectivityArray(), faces.GetOffsetsArray(), locations.GetConnectivityArray())
+    connectivity, offsets, order = (np.array(pyvista.convert_array(array), dtype=np.int64) for array in arrays)
+    sizes = np.diff(np.array(pyvista.convert_array(locations.GetOffsetsArray()), dtype=np.int64))
+    return Facets(*take_rows(connectivity, offsets, order), np.repeat(np.arange(len(sizes)), sizes))
+
+
+def _unflattened(values: np.ndarray, axes: np.ndarray | None, plane: bool) -> np.ndarray:
+    """A field in the shape that it had before `to_dataset`, or vectors without the third component they do not need."""
+    if axes is None:
+        flat = plane and values.ndim == 2 and values.shape[1] == 3 and not values[:, 2].any()
+        return values[:, :2] if flat else values
+    stored = axes if np.prod(axes) == values.shape[1] else np.full(len(axes), 3)
+    return values.reshape(-1, *stored)[(slice(None), *(slice(length) for length in axes))]
+
+
+def to_dataset(contents: Contents) -> pyvista.UnstructuredGrid:
+    """A PyVista grid. Plane meshes lie in z = 0, and their vectors and tensors get a third component."""
+    grid = _grid(np.pad(contents.points, ((0, 0), (0, 3 - contents.points.shape[1]))), contents.cells)
+    for name, values in contents.fields.items():
+        axes = values.shape[1:]
+        plane_tensor = contents.cells.dimension == 2 and set(axes) == {2}
+        if plane_tensor:
+            values = np.pad(values, [(0, 0), *[(0, 1)] * len(axes)])  # noqa: PLW2901
+        if plane_tensor or len(axes) > 1:
+            grid.field_data[f"axes:{name}"] = np.array(axes, dtype=np.int64)
+        grid.point_data[name] = values.reshape(len(values), -1) if axes else values
+    for name, mask in contents.patch_points.items():
+        grid.point_data[f"patch:{name}"] = mask.astype(np.uint8)
+    for name, facets in contents.patch_facets.items():
+        grid.field_data[f"patch facets:{name}"] = facets
+    return grid
+
+
+def _grid(points: Float[np.ndarray, "points 3"], cells: Cells) -> pyvista.UnstructuredGrid:
+    import pyvista
+
+    grid = pyvista.UnstructuredGrid()
+    grid.points = points
+    types = pyvista.convert_array(cells.types)
+    rows = pyvista.CellArray.from_arrays(cells.offsets, cells.connectivity, deep=True)
+    faces = cells.polyhedron_faces
+    if faces is None:
+        grid.SetCells(types, rows)
+        return grid
+    locations = offsets_of(np.bincount(faces.cells, minlength=len(cells)))
+    grid.SetPolyhedralCells(
+        types,
+        rows,
+        pyvista.CellArray.from_arrays(locations, np.arange(len(faces)), deep=True),
+        pyvista.CellArray.from_arrays(faces.offsets, faces.connectivity, deep=True),
+    )
+    return grid
+
+
+def write(path: str | Path, contents: Contents) -> None:
+    path = Path(path)
+    if path.suffix not in WRITABLE:
+        raise ValueError(f"Cannot save a mesh as {path.name!r}: choose one of {', '.join(WRITABLE)}.")
+    to_dataset(contents).save(path)

@@ -1,0 +1,522 @@
+"""Points, the cells they span, the graph of the cells, outward normals and named patches of the boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64, UInt8
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from pennpde.mesh import files as mesh_files
+from pennpde.mesh.cells import (
+    CELL_TYPES,
+    Cells,
+    Facets,
+    cell_facets,
+    exterior_facets,
+    facet_areas,
+    facet_keys,
+    joined,
+    mirrored,
+    offsets_of,
+    signed_volumes,
+)
+from pennpde.mesh.checks import (
+    CellsLike,
+    PatchLike,
+    cells_from,
+    checked_cells,
+    checked_points,
+    joined_cells,
+    patch_points,
+)
+from pennpde.mesh.distance import distances, parts_of
+from pennpde.mesh.plane import Floor, split_quads
+
+if TYPE_CHECKING:
+    import pyvista
+
+FacetsLike = np.ndarray | Sequence[Sequence[int]] | Facets
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """A named part of the boundary.
+
+    Attributes:
+        points: its points, sorted. A point may be in several patches, or inside the mesh when it was given by index.
+        facets: its facets, as indices into `Mesh.facets`: those all of whose points belong to the patch, unless
+            they were given one by one.
+    """
+
+    points: Int64[np.ndarray, " patch_points"]
+    facets: Int64[np.ndarray, " patch_facets"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """Points in the plane or in space, and the cells they span.
+
+    Make one with `from_arrays`, `from_pyvista`, `read` or `plane_of`, which check what they are given; the class
+    itself checks nothing.
+
+    Attributes:
+        points: positions, with 2 coordinates for a plane mesh.
+        connectivity: the points of all cells, one cell after the other, in VTK's order; plane cells run
+            counter-clockwise.
+        offsets: where each cell starts in `connectivity`, and the end.
+        cell_types: VTK's codes. Pixels and voxels have become quads and hexahedra.
+        polyhedron_faces: the faces of polyhedra, where there are any.
+        patches: named parts of the boundary.
+        fields: point fields that are saved with the mesh.
+        layer: for a mesh made by `plane_of`, the indices of its points in the mesh it was taken from.
+    """
+
+    points: Float[Tensor, "points space"]
+    connectivity: Int64[np.ndarray, " entries"]
+    offsets: Int64[np.ndarray, " cells+1"]
+    cell_types: UInt8[np.ndarray, " cells"]
+    polyhedron_faces: Facets | None = None
+    patches: Mapping[str, Patch] = field(default_factory=dict)
+    fields: Mapping[str, Tensor] = field(default_factory=dict)
+    layer: Int64[np.ndarray, " points"] | None = None
+
+    @staticmethod
+    def from_arrays(
+        points: np.ndarray | Tensor | Sequence,
+        cells: CellsLike,
+        cell_types: str | int | np.ndarray | None = None,
+        patches: Mapping[str, PatchLike] | None = None,
+    ) -> Mesh:
+        """A mesh from positions and the points of its cells.
+
+        Args:
+            points: [points, 2 or 3]. Plane cells with three coordinates must lie in a plane z = constant.
+            cells: [cells, points of one cell], or {"quad": [...], "triangle": [...]}, or connectivity and offsets.
+                Polyhedra are lists of faces, {"polyhedron": [[face, face, ...], ...]}, or `Facets`.
+            cell_types: a name, a VTK code or one code for each cell. May be left out where the number of points
+                and of coordinates tell: 3, 4 and more in the plane are triangles, quads and polygons; 4, 5, 6 and
+                8 in space are tetrahedra, pyramids, wedges and hexahedra.
+            patches: as for `with_patches`.
+        """
+        positions = checked_points(points)
+        positions, sound = checked_cells(positions, cells_from(cells, cell_types, positions.shape[1]))
+        mesh = Mesh(positions, sound.connectivity, sound.offsets, sound.types, sound.polyhedron_faces)
+        _ = mesh.facets  # refuses cells that overlap
+        return mesh.with_patches(patches) if patches else mesh
+
+    @staticmethod
+    def from_pyvista(dataset: pyvista.DataObject) -> Mesh:
+        """A mesh from a PyVista dataset, with its point arrays as fields.
+
+        Vertices, lines, and the surface cells of a body are left out. Arrays `patch:NAME` become patches.
+        """
+        return Mesh._from_contents(mesh_files.from_dataset(dataset))
+
+    @staticmethod
+    def read(path: str | Path) -> Mesh:
+        """A mesh from any file that PyVista reads, or from Gmsh's .msh, whose named boundaries become patches."""
+        return Mesh._from_contents(mesh_files.read(path))
+
+    @staticmethod
+    def _from_contents(contents: mesh_files.Contents) -> Mesh:
+        mesh = Mesh.from_arrays(contents.points, contents.cells)
+        mesh = mesh.with_fields(contents.fields)
+        # A patch that has been cut away since the file was written is gone, not an error.
+        mesh = mesh.with_patches({name: mask for name, mask in contents.patch_points.items() if mask.any()})
+        chosen = {}
+        for name, facets in contents.patch_facets.items():
+            # Likewise, other facets than the patch's mean that these numbers are those of another mesh.
+            if name in mesh.patches and np.isin(facets, mesh.patches[name].facets).all():
+                chosen[name] = Patch(mesh.patches[name].points, facets)
+        # Files also name surfaces inside a body; they are no part of the boundary.
+        outside = {name: facets.take(mesh._find_facets(facets)[1]) for name, facets in contents.chosen_facets.items()}
+        named = {name: facets for name, facets in outside.items() if len(facets)}
+        return mesh._with_patches(chosen).with_patch_facets(named)
+
+    @staticmethod
+    def plane_of(mesh: Mesh) -> Mesh:
+        """The plane mesh under a mesh that is one cell thick in z, such as OpenFOAM's plane cases.
+
+        Points are those of the lower side, in the order they have in `mesh`; `layer` holds their indices there. Cells
+        keep their order. Patches keep their upright facets; those of the two flat sides alone are dropped. Fields keep
+        their values on the lower side, vectors and tensors without the components of z.
+        """
+        if mesh.space == 2:
+            raise ValueError("The mesh is plane already.")
+        floor = Floor.under(mesh._positions, mesh.facets, mesh.number_of_cells)
+        layer = torch.from_numpy(floor.layer)
+        plane = replace(Mesh.from_arrays(mesh.points[layer, :2], floor.cells), layer=floor.layer)
+        kept = {}
+        for name, patch in mesh.patches.items():
+            upright = patch.facets[~floor.flat[patch.facets]]
+            edges = floor.edges_of(mesh.facets.take(upright))
+            points = floor.points_of(patch.points) if len(upright) == len(patch.facets) else np.unique(edges)
+            if points.size:
+                kept[name] = Patch(points, np.unique(plane._facet_indices(name, Facets.of(edges))))
+        fields = {name: _without_third(values[layer]) for name, values in mesh.fields.items()}
+        return plane._with_patches(kept).with_fields(fields)
+
+    @staticmethod
+    def concatenate(meshes: Sequence[Mesh]) -> Mesh:
+        """One mesh of several, side by side and not connected; with the patches of any and the fields of all."""
+        if not meshes:
+            raise ValueError("There are no meshes to concatenate.")
+        if len({mesh.space for mesh in meshes}) > 1:
+            raise ValueError("Plane meshes and meshes in space cannot be concatenated.")
+        # The numbers that the first point, cell and exterior facet of each mesh get.
+        sizes = np.array([(mesh.number_of_points, mesh.number_of_cells, len(mesh.facets)) for mesh in meshes])
+        parts = list(zip(meshes, *(offsets_of(column)[:-1] for column in sizes.T), strict=True))
+        cells = joined_cells([mesh._cells.renumbered(point) for mesh, point, _, _ in parts])
+        patches = {}
+        for name in dict.fromkeys(name for mesh in meshes for name in mesh.patches):
+            having = [(mesh.patches[name], *starts) for mesh, *starts in parts if name in mesh.patches]
+            patches[name] = Patch(
+                np.concatenate([patch.points + point for patch, point, _, _ in having]),
+                np.concatenate([patch.facets + facet for patch, _, _, facet in having]),
+            )
+        shared = [name for name in meshes[0].fields if all(name in mesh.fields for mesh in meshes)]
+        together = Mesh(
+            torch.cat([mesh.points for mesh in meshes]),
+            cells.connectivity,
+            cells.offsets,
+            cells.types,
+            cells.polyhedron_faces,
+            patches,
+            {name: torch.cat([mesh.fields[name] for mesh in meshes]) for name in shared},
+        )
+        # Facets are sorted by cell, so those of the union are those of the parts, one part after the other.
+        together.__dict__["facets"] = joined(
+            [
+                Facets(mesh.facets.connectivity + point, mesh.facets.offsets, mesh.facets.cells + cell)
+                for mesh, point, cell, _ in parts
+            ]
+        )
+        together.__dict__["_joined_from"] = tuple(part for mesh in meshes for part in mesh.parts)
+        return together
+
+    @property
+    def parts(self) -> tuple[Mesh, ...]:
+        """The meshes that `concatenate` put together, so that what was worked out for one of them is of use here."""
+        return self.__dict__.get("_joined_from", (self,))
+
+    @property
+    def space(self) -> int:
+        """The number of coordinates, 2 or 3."""
+        return self.points.shape[1]
+
+    @property
+    def number_of_points(self) -> int:
+        return self.points.shape[0]
+
+    @property
+    def number_of_cells(self) -> int:
+        return len(self.cell_types)
+
+    def __repr__(self) -> str:
+        codes, counts = np.unique(self.cell_types, return_counts=True)
+        cells = ", ".join(f"{count} {CELL_TYPES[int(code)].name}" for code, count in zip(codes, counts, strict=True))
+        patches = ", ".join(f"{name} ({len(patch.points)})" for name, patch in self.patches.items())
+        return f"Mesh({self.number_of_points} points in {self.space}D; {cells}; patches: {patches or 'none'})"
+
+    # The graph
+
+    @cached_property
+    def edges(self) -> Int64[np.ndarray, "2 edges"]:
+        """Ordered pairs (i, j) of neighbours, sorted by i, then j. Two points are neighbours if a cell holds both."""
+        entries = len(self.connectivity)
+        membership = csr_array(
+            (np.ones(entries, dtype=bool), self.connectivity, self.offsets),
+            shape=(self.number_of_cells, self.number_of_points),
+        )
+        neighbours = membership.T.tocsr() @ membership
+        neighbours.sort_indices()
+        first = np.repeat(np.arange(self.number_of_points), np.diff(neighbours.indptr))
+        second = neighbours.indices
+        other = first != second
+        return np.stack([first[other], second[other].astype(np.int64)])
+
+    # The boundary
+
+    @cached_property
+    def facets(self) -> Facets:
+        """The exterior facets, those of one cell only, sorted by cell: polygons in space, edges in the plane."""
+        return exterior_facets(cell_facets(self._cells), self.number_of_points)
+
+    @cached_property
+    def facet_areas(self) -> Float[Tensor, "facets space"]:
+        """The outward normal of each exterior facet, as long as the facet is large."""
+        return torch.from_numpy(facet_areas(self._positions, self.facets))
+
+    @cached_property
+    def facet_normals(self) -> Float[Tensor, "facets space"]:
+        """The outward unit normal of each exterior facet."""
+        return torch.nn.functional.normalize(self.facet_areas, dim=1, eps=np.finfo(float).tiny)
+
+    @cached_property
+    def normals(self) -> Float[Tensor, "points space"]:
+        """The outward unit normal of each point of the boundary, zero inside."""
+        return self.normals_of_facets(np.arange(len(self.facets)))
+
+    def point_normals(self, patch_names: str | Iterable[str]) -> Float[Tensor, "points space"]:
+        """The unit normals of points from the facets of these patches alone, zero elsewhere."""
+        chosen = [patch.facets for patch in self._chosen(patch_names)]
+        return self.normals_of_facets(np.unique(np.concatenate([np.zeros(0, np.int64), *chosen])))
+
+    def normals_of_facets(self, chosen: np.ndarray) -> Float[Tensor, "points space"]:
+        """The unit normals of points from these facets alone, zero elsewhere."""
+        # Each facet gives its unit normal divided by its number of points, whatever its area: a corner's normal then
+        # does not depend on how finely the mesh is graded towards it, and it is what the published networks use.
+        facets = self.facets.take(chosen)
+        shares = np.repeat(self.facet_normals.numpy()[chosen] / facets.sizes[:, None], facets.sizes, axis=0)
+        sums = np.stack(
+            [np.bincount(facets.connectivity, share, minlength=self.number_of_points) for share in shares.T], axis=1
+        )
+        sums = sums.astype(float)  # without facets NumPy counts in integers
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        # The two sides of a thin plate cancel: what rounding leaves has no direction.
+        return torch.from_numpy(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-12))
+
+    @cached_property
+    def boundary_points(self) -> Int64[np.ndarray, " boundary_points"]:
+        return np.unique(self.facets.connectivity)
+
+    # Named patches
+
+    def patch(self, name: str) -> Patch:
+        try:
+            return self.patches[name]
+        except KeyError:
+            raise KeyError(
+                f"The mesh has no patch {name!r}. Its patches: {', '.join(self.patches) or 'none'}. "
+                "Add one with mesh.with_patches({...})."
+            ) from None
+
+    def _chosen(self, patch_names: str | Iterable[str]) -> list[Patch]:
+        return [self.patch(name) for name in ([patch_names] if isinstance(patch_names, str) else patch_names)]
+
+    def with_patches(self, patches: Mapping[str, PatchLike]) -> Mesh:
+        """The mesh with further named patches.
+
+        Args:
+            patches: by name, either a test on positions (it sees the points of the boundary, [points, space], and
+                returns one bool for each), or indices of points, or one bool for each point of the mesh, or the name
+                of a field that is not zero on the patch. A patch that exists is replaced.
+        """
+        made = {
+            name: self._patch_of(patch_points(name, given, self._positions, self.boundary_points, self.fields))
+            for name, given in patches.items()
+        }
+        return self._with_patches(made)
+
+    def _with_patches(self, patches: Mapping[str, Patch]) -> Mesh:
+        return self._with(patches={**self.patches, **patches})
+
+    def _patch_of(self, points: np.ndarray) -> Patch:
+        return Patch(points, np.flatnonzero(self.facets.within(self._mask(points))))
+
+    def _mask(self, points: np.ndarray) -> Bool[np.ndarray, " points"]:
+        mask = np.zeros(self.number_of_points, dtype=bool)
+        mask[points] = True
+        return mask
+
+    def with_patch_facets(self, patches: Mapping[str, FacetsLike]) -> Mesh:
+        """The mesh with further named patches, made of these facets alone, each given by its points in any order.
+
+        Where a boundary is thin or a patch fills a corner, points do not tell which facets are meant; facets do.
+        """
+        made = {}
+        for name, given in patches.items():
+            facets = np.unique(self._facet_indices(name, Facets.of(given)))
+            if facets.size == 0:
+                raise ValueError(f"Patch {name!r} is empty: it was given no facets.")
+            made[name] = Patch(np.unique(self.facets.take(facets).connectivity), facets)
+        return self._with_patches(made)
+
+    def _facet_indices(self, name: str, given: Facets) -> Int64[np.ndarray, " given_facets"]:
+        indices, found = self._find_facets(given)
+        if not found.all():
+            points = given.take(np.flatnonzero(~found)[:1]).connectivity
+            raise ValueError(
+                f"Patch {name!r} names {(~found).sum()} facets that the boundary does not have, the first with the "
+                f"points {points.tolist()}."
+            )
+        return indices
+
+    def _find_facets(
+        self, given: Facets
+    ) -> tuple[Int64[np.ndarray, " given_facets"], Bool[np.ndarray, " given_facets"]]:
+        """Indices of exterior facets by their points, and which of them are found at all."""
+        if len(given) == 0:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+        known = facet_keys(self.facets, self.number_of_points)
+        wanted = facet_keys(given, self.number_of_points)
+        order = np.argsort(known)
+        indices = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+        return indices, known[indices] == wanted
+
+    def with_fields(self, fields: Mapping[str, Tensor | np.ndarray]) -> Mesh:
+        """The mesh with further point fields, `[points, ...]`, to be saved with it."""
+        made = {name: torch.as_tensor(values) for name, values in fields.items()}
+        for name, values in made.items():
+            if values.ndim == 0 or len(values) != self.number_of_points:
+                raise ValueError(
+                    f"Field {name!r} has shape {tuple(values.shape)}; its first axis must be the mesh's "
+                    f"{self.number_of_points} points."
+                )
+        return self._with(fields={**self.fields, **made})
+
+    # Distances and sizes
+
+    def distance_to(self, patch_names: str | Iterable[str]) -> Float[Tensor, " points"]:
+        """The distance from each point to the nearest place on these patches, on a facet or at a point without one."""
+        chosen = self._chosen(patch_names)
+        if not chosen:
+            raise ValueError(f"The distance to no patch at all; name some of {', '.join(self.patches) or 'none'}.")
+        facets = self.facets.take(np.unique(np.concatenate([patch.facets for patch in chosen])))
+        points = np.setdiff1d(np.concatenate([patch.points for patch in chosen]), facets.connectivity)
+        nearest = np.full(self.number_of_points, np.inf)
+        if len(facets):
+            nearest = distances(self._positions, parts_of(self._positions, facets))
+        if len(points):
+            nearest = np.minimum(nearest, distances(self._positions, self._positions[points][:, None]))
+        return torch.from_numpy(nearest)
+
+    @cached_property
+    def cell_volumes(self) -> Float[Tensor, " cells"]:
+        """The area (plane) or volume (space) of each cell."""
+        return torch.from_numpy(signed_volumes(self._positions, self._cells))
+
+    @cached_property
+    def point_volumes(self) -> Float[Tensor, " points"]:
+        """Each cell's volume shared equally among its points."""
+        sizes = np.diff(self.offsets)
+        shares = np.repeat(self.cell_volumes.numpy() / sizes, sizes)
+        return torch.from_numpy(np.bincount(self.connectivity, shares, minlength=self.number_of_points))
+
+    # Elsewhere
+
+    def moved(self, rotation: Float[Tensor, "space space"], translation: Float[Tensor, " space"]) -> Mesh:
+        """The mesh turned (or reflected) about the origin, then shifted; its vectors and tensors turn along.
+
+        A reflection turns cells inside out, so their points are listed in another order to keep volumes positive.
+        """
+        rotation = torch.as_tensor(rotation, dtype=self.points.dtype)
+        translation = torch.as_tensor(translation, dtype=self.points.dtype)
+        if rotation.shape != (self.space, self.space) or not torch.allclose(
+            rotation @ rotation.T, torch.eye(self.space, dtype=rotation.dtype), atol=1e-6
+        ):
+            raise ValueError(
+                f"Moving this mesh takes an orthogonal {self.space} x {self.space} matrix; got {rotation.tolist()}."
+            )
+        points = self.points @ rotation.T + translation
+        fields = {name: _turned(values, rotation) for name, values in self.fields.items()}
+        if torch.linalg.det(rotation) > 0:
+            moved = replace(self, points=points, fields=fields)
+            for name in ("facets", "edges"):
+                if name in self.__dict__:
+                    moved.__dict__[name] = self.__dict__[name]
+            return moved
+        cells = mirrored(self._cells)
+        moved = replace(
+            self,
+            points=points,
+            connectivity=cells.connectivity,
+            polyhedron_faces=cells.polyhedron_faces,
+            patches={},
+            fields=fields,
+        )
+        return moved._with_patches_of(self)
+
+    def triangulated(self, share: float = 1.0, seed: int = 0) -> Mesh:
+        """The plane mesh with quads split into two triangles each, along either diagonal at random.
+
+        Points, boundary, patches and fields stay as they are; the triangles stand in the place of their quad.
+        Triangles and polygons stay, and so does a quad of which neither diagonal makes two triangles.
+
+        Args:
+            share: how many of the quads are split, about. With the same seed a larger share splits the same and more.
+            seed: of the choice of quads and of diagonals.
+        """
+        if self.space != 2:
+            raise ValueError("Only the quads of a plane mesh can be split; Mesh.plane_of makes one of a thin mesh.")
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"The share of quads to split is from 0 to 1; got {share:g}.")
+        cells = split_quads(self._positions, self._cells, share, seed)
+        split = replace(
+            self, connectivity=cells.connectivity, offsets=cells.offsets, cell_types=cells.types, patches={}
+        )
+        return split._with_patches_of(self)
+
+    def _with_patches_of(self, other: Mesh) -> Mesh:
+        """The mesh with the patches of one that has the same points and the same boundary."""
+        return self._with_patches(
+            {
+                name: Patch(patch.points, np.sort(self._facet_indices(name, other.facets.take(patch.facets))))
+                for name, patch in other.patches.items()
+            }
+        )
+
+    def to_pyvista(self) -> pyvista.UnstructuredGrid:
+        """A PyVista grid with all fields and patches; a plane mesh gets z = 0, its vectors a third component."""
+        return mesh_files.to_dataset(self._contents)
+
+    def save(self, path: str | Path) -> None:
+        """Write the mesh with its fields and patches, as .vtu, .vtk or .vtkhdf; `read` gives the same mesh back."""
+        mesh_files.write(path, self._contents)
+
+    # Inside
+
+    @property
+    def _contents(self) -> mesh_files.Contents:
+        by_points = {name: self._patch_of(patch.points) for name, patch in self.patches.items()}
+        return mesh_files.Contents(
+            self._positions,
+            self._cells,
+            {name: values.detach().cpu().numpy() for name, values in self.fields.items()},
+            {name: self._mask(patch.points) for name, patch in self.patches.items()},
+            {
+                name: patch.facets
+                for name, patch in self.patches.items()
+                if not np.array_equal(patch.facets, by_points[name].facets)
+            },
+        )
+
+    @property
+    def _positions(self) -> Float[np.ndarray, "points space"]:
+        return self.points.detach().numpy()
+
+    @property
+    def _cells(self) -> Cells:
+        return Cells(self.connectivity, self.offsets, self.cell_types, self.polyhedron_faces)
+
+    def _with(self, **changes: object) -> Mesh:
+        """A copy with other patches or fields, which keeps the graph and the boundary already worked out."""
+        changed = replace(self, **changes)
+        known = {name: value for name, value in self.__dict__.items() if name not in self.__dataclass_fields__}
+        changed.__dict__.update(known)
+        return changed
+
+
+def _is_tensor(values: Tensor, space: int) -> bool:
+    """Whether a field is a vector or a tensor: all axes but that of the points are as long as space has dimensions."""
+    return values.is_floating_point() and values.ndim > 1 and set(values.shape[1:]) == {space}
+
+
+def _without_third(values: Tensor) -> Tensor:
+    return values[(slice(None), *[slice(2)] * (values.ndim - 1))] if _is_tensor(values, 3) else values
+
+
+def _turned(values: Tensor, rotation: Tensor) -> Tensor:
+    if not _is_tensor(values, len(rotation)):
+        return values
+    for axis in range(1, values.ndim):
+        values = (values.movedim(axis, -1) @ rotation.T.to(values)).movedim(-1, axis)
+    return values

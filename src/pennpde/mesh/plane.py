@@ -1,0 +1,92 @@
+"""Plane meshes: the one on which a mesh one cell thick stands, and quads split into triangles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+
+from pennpde.mesh.cells import FLATTEST, POLYGON, QUAD, TRIANGLE, Cells, Facets, offsets_of
+
+# A point belongs to a flat side if it is this close, as a share of the thickness: what float32 files lose, and more.
+CLOSE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """The lower side of a mesh that is one cell thick in z.
+
+    Attributes:
+        layer: the points of the lower side, in the order they have in the mesh.
+        cells: one plane cell for each cell of the mesh, in the same order, numbered by place in `layer`.
+        flat: which exterior facets of the mesh lie in its lower or upper side.
+    """
+
+    layer: Int64[np.ndarray, " layer"]
+    cells: Cells
+    flat: Bool[np.ndarray, " facets"]
+    _lower: Bool[np.ndarray, " points"]
+    _number: Int64[np.ndarray, " points"]
+
+    @staticmethod
+    def under(positions: Float[np.ndarray, "points 3"], facets: Facets, number_of_cells: int) -> Floor:
+        height = positions[:, 2]
+        low, high = height.min(), height.max()
+        lower, upper = height - low < CLOSE * (high - low), high - height < CLOSE * (high - low)
+        bottom, top = facets.within(lower), facets.within(upper)
+        reaches = np.ones(number_of_cells, dtype=bool)
+        for side in (bottom, top):
+            reaches &= np.bincount(facets.cells[side], minlength=number_of_cells) == 1
+        between = ~(lower | upper)
+        if between.any() or not reaches.all():
+            raise ValueError(
+                f"The mesh is not one cell thick in z: it spans z = {low:.6g} to {high:.6g}, {between.sum()} of its "
+                f"points lie between, and {(~reaches).sum()} of its cells do not have one facet on each side. "
+                "A mesh that is thin along another axis must be turned first."
+            )
+        number = np.cumsum(lower) - 1
+        floor = facets.take(np.flatnonzero(bottom))
+        types = np.select([floor.sizes == 3, floor.sizes == 4], [TRIANGLE, QUAD], POLYGON).astype(np.uint8)
+        cells = Cells(number[floor.connectivity], floor.offsets, types)
+        return Floor(np.flatnonzero(lower), cells, bottom | top, lower, number)
+
+    def points_of(self, points: Int64[np.ndarray, " some"]) -> Int64[np.ndarray, " fewer"]:
+        """The plane mesh's own numbers of those of the points that it has."""
+        return self._number[points[self._lower[points]]]
+
+    def edges_of(self, upright: Facets) -> Int64[np.ndarray, "facets 2"]:
+        """The edges on which facets that are not flat stand."""
+        return self.points_of(upright.connectivity).reshape(-1, 2)
+
+
+def split_quads(points: Float[np.ndarray, "points 2"], cells: Cells, share: float, seed: int) -> Cells:
+    """Plane cells with this share of the quads split into two triangles each, along either diagonal at random.
+
+    The triangles stand in the place of their quad. A diagonal that leaves the quad, or that three of its corners lie
+    on, is never taken; a quad that has no other stays.
+    """
+    quads = np.flatnonzero(cells.types == QUAD)
+    corners = cells.connectivity[cells.offsets[quads, None] + np.arange(4)]
+    # Two numbers for each quad, whatever the share: more quads are split with a larger share, never others.
+    random = np.random.default_rng(seed).random((len(quads), 2))
+    halves = np.stack([corners[:, [[0, 1, 2], [0, 2, 3]]], corners[:, [[0, 1, 3], [1, 2, 3]]]], axis=1)
+    first, second, third = np.moveaxis(points[halves], 3, 0)
+    one, other = second - first, third - first
+    doubled_areas = one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0]
+    widths = np.ptp(points[corners], axis=1).max(axis=1)
+    inside = (doubled_areas > 2 * FLATTEST * widths[:, None, None] ** 2).all(axis=2)
+    split = (random[:, 0] < share) & inside.any(axis=1)
+    diagonal = np.where(inside.all(axis=1), random[:, 1] < 0.5, inside[:, 1]).astype(np.int64)
+    number = np.ones(len(cells), dtype=np.int64)
+    number[quads[split]] = 2
+    place = offsets_of(number)[:-1]
+    sizes = np.repeat(np.where(number == 2, 3, cells.sizes), number)
+    offsets = offsets_of(sizes)
+    connectivity = np.empty(offsets[-1], dtype=np.int64)
+    whole = np.repeat(number == 1, cells.sizes)
+    connectivity[np.repeat(np.repeat(number == 1, number), sizes)] = cells.connectivity[whole]
+    triangles = halves[np.flatnonzero(split), diagonal[split]].reshape(-1, 6)
+    connectivity[offsets[place[quads[split]], None] + np.arange(6)] = triangles
+    types = np.repeat(np.where(number == 2, TRIANGLE, cells.types), number).astype(np.uint8)
+    return Cells(connectivity, offsets, types)

@@ -1,0 +1,59 @@
+"""Decoders other than the pseudoinverse, and boundary values as inputs: what corrects it, what ablations use."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde.case import Dirichlet
+from pennpde.network.layers import MLP, scale_by, squared_norm
+
+
+class Correction(nn.Module):
+    """What is added to the pseudoinverse, nothing before training: for a vector its channels, gated by their lengths.
+
+    The pseudoinverse looks at one direction of the encoded space alone, that of the encoder.
+    """
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        self.rank = rank
+        self.gate = MLP((width, width, width if rank else 1), start=0.0, spread=0.0)
+
+    def forward(self, encoded: Float[Tensor, "points *axes width"]) -> Float[Tensor, "points *axes"]:
+        if not self.rank:
+            return self.gate(encoded)[..., 0]
+        return scale_by(self.gate(squared_norm(encoded)), encoded).sum(dim=-1)
+
+
+class PlainDecoder(nn.Module):
+    """A decoder without guarantee, for the ablations: an MLP on scalars, a gated linear layer on vectors.
+
+    The authors' decoder of vectors has a bias, which breaks rotation equivariance; this one does not.
+    """
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        hidden = max(width // 2, 1)
+        self.linear = nn.Linear(width, 1, bias=False) if rank else None
+        self.network = None if rank else MLP((width, hidden, 1))
+
+    def forward(self, encoded: Float[Tensor, "points *axes width"]) -> Float[Tensor, "points *axes"]:
+        module = self.linear or self.network
+        assert module is not None
+        return module(encoded)[..., 0]
+
+
+class BoundaryFeatures(nn.Module):
+    """Dirichlet value and flag as further inputs of an encoder (ablation E), equivariant for vectors."""
+
+    def __init__(self, width: int, rank: int):
+        super().__init__()
+        self.value = nn.Linear(1, width, bias=False)
+        self.flag = None if rank else nn.Linear(1, width, bias=False)
+
+    def forward(self, condition: Dirichlet) -> Tensor:
+        encoded = self.value(condition.values[..., None])
+        if self.flag is None:
+            return encoded
+        return encoded + self.flag(condition.mask.to(encoded.dtype)[:, None])

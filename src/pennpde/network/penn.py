@@ -1,0 +1,197 @@
+"""PENN: encode, solve under the encoded boundary conditions, decode with the pseudoinverse.
+
+`Equation` is the part that a user writes. Everything else (encoders, Dirichlet layers, solver, decoders, time series,
+the ablations of the paper) is `PENN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pennpde.case import Case
+from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
+from pennpde.network.equation import EncodedCase, Equation
+from pennpde.network.layers import Encoder
+from pennpde.network.solver import BarzilaiBorwein, Memory, Solution, Solver, State
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Fields at the output, and how they came about."""
+
+    fields: dict[str, Tensor]
+    solutions: tuple[Solution, ...]
+    """One a time step."""
+    round_off: dict[str, Tensor]
+    """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
+
+
+class PENN(nn.Module):
+    """A physics-embedded neural network for one equation.
+
+    Args:
+        equation: The equation in the encoded space.
+        width: Feature channels of every unknown.
+        solver: How a step is solved.
+        steps: Output times, each solved from the encoded state of the one before.
+        time_step: Time between outputs.
+        encoders: By unknown, an encoder other than the linear one.
+        decoder: "pseudoinverse"; "corrected", which adds to it what is learned from the other channels, but where a
+            value is prescribed; or "mlp" for the ablations.
+        dirichlet_in_solver: Whether iterations see the conditions in "encoded" space, in "physical" space, or not.
+        dirichlet_after_decoding: Set the physical values once more at the end.
+        boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
+    """
+
+    compiled_methods: ClassVar = ("iterate",)
+    """What training compiles on a GPU: one iteration, for the unrolled loop takes minutes to compile."""
+
+    def __init__(
+        self,
+        equation: Equation,
+        width: int,
+        solver: Solver | None = None,
+        *,
+        steps: int = 1,
+        time_step: float = 1.0,
+        encoders: Mapping[str, Encoder] | None = None,
+        decoder: Literal["pseudoinverse", "corrected", "mlp"] = "pseudoinverse",
+        dirichlet_in_solver: Literal["encoded", "physical", "none"] = "encoded",
+        dirichlet_after_decoding: bool = False,
+        boundary_features: bool = False,
+    ):
+        super().__init__()
+        if boundary_features and decoder != "mlp":
+            raise ValueError(
+                "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
+                'use decoder="mlp" with it.'
+            )
+        self.equation = equation
+        self.width = width
+        self.solver = solver or BarzilaiBorwein(iterations=8)
+        self.steps = steps
+        self.time_step = time_step
+        self.decoder = decoder
+        self.dirichlet_in_solver = dirichlet_in_solver
+        self.dirichlet_after_decoding = dirichlet_after_decoding
+        self.boundary_features = boundary_features
+        self.encoders = nn.ModuleDict(
+            {name: (encoders or {}).get(name) or Encoder.linear(width) for name in equation.unknowns}
+        )
+        if boundary_features:
+            self.boundary_encoders = nn.ModuleDict(
+                {name: BoundaryFeatures(width, rank) for name, rank in equation.unknowns.items()}
+            )
+        if decoder != "pseudoinverse":
+            kind = PlainDecoder if decoder == "mlp" else Correction
+            self.decoders = nn.ModuleDict({name: kind(width, rank) for name, rank in equation.unknowns.items()})
+
+    @property
+    def fulfils_dirichlet(self) -> bool:
+        """Whether the structure guarantees the conditions, so that the last round-off may be removed."""
+        encoded = self.decoder != "mlp" and self.dirichlet_in_solver != "none"
+        return encoded or self.dirichlet_after_decoding
+
+    def prepare(self, case: Case) -> None:
+        """Work out what depends on the mesh alone; it is kept with the case's operators."""
+        for name in self.equation.unknowns:
+            case.operators[name].composed(self.equation.laplacian_damping)
+
+    def forward(self, case: Case) -> dict[str, Tensor]:
+        return self._predict(case, record=False).fields
+
+    def solve(self, case: Case) -> Prediction:
+        """Predict, and tell how: solver histories and the round-off of the decoder."""
+        return self._predict(case, record=True)
+
+    def _predict(self, case: Case, *, record: bool) -> Prediction:
+        parameter = next(self.parameters())
+        case = case.to(parameter.dtype, parameter.device)
+        encoded = self._encode(case)
+        state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
+        solutions, frames = [], []
+
+        for _ in range(self.steps):
+            iterate = partial(self.iterate, encoded, state)
+            solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
+            state = solution.state
+            solutions.append(solution)
+            frames.append({name: self._decode(name, values, case) for name, values in state.items()})
+        fields = {
+            name: frames[0][name] if self.steps == 1 else torch.stack([frame[name] for frame in frames], dim=-1)
+            for name in frames[0]
+        }
+        # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
+        fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
+        if self.fulfils_dirichlet:
+            # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
+            fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+        return Prediction(fields, tuple(solutions), round_off)
+
+    def iterate(self, encoded: EncodedCase, start: State, state: State, memory: Memory) -> tuple[State, Memory, State]:
+        """One iteration of the solver."""
+        step = partial(self._step, encoded)
+        return self.solver.iterate(step, start, encoded.case, encoded.project, state, memory)
+
+    def _step(self, encoded: EncodedCase, state: State, start: State, fraction: float) -> State:
+        return self.equation.step(state, start, encoded, fraction * self.time_step)
+
+    def _encode(self, case: Case) -> EncodedCase:
+        boundary, physical = {}, {}
+        if self.dirichlet_in_solver == "encoded":
+            boundary = {name: self.encoders[name](case.dirichlet[name].values) for name in self.equation.unknowns}
+        elif self.dirichlet_in_solver == "physical":
+            physical = {name: self._encoder(name) for name in self.equation.unknowns}
+        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case))
+        return replace(encoded, constants=self.equation.prepare(encoded))
+
+    def _encode_neumann(self, case: Case) -> dict[str, Tensor]:
+        encoded = {}
+        for name in self.equation.unknowns:
+            condition, encoder = case.neumann[name], self._encoder(name)
+            if condition.is_homogeneous:
+                continue
+            values = condition.normal_derivative
+            # To ask whether all are zero would wait for a GPU and cut a compiled graph: encoding zeros costs less.
+            unasked = encoder.is_linear and (values.is_cuda or torch.compiler.is_compiling())
+            if not unasked and not bool(values.any()):
+                continue
+            if not encoder.is_linear:
+                raise ValueError(
+                    f"The normal derivative of {name!r} is prescribed and not zero, but the encoder is not linear: a "
+                    "derivative does not pass through it. Use the default, Encoder.linear."
+                )
+            encoded[name] = encoder(values)
+        return encoded
+
+    def _encoder(self, name: str) -> Encoder:
+        encoder = self.encoders[name]
+        assert isinstance(encoder, Encoder)
+        return encoder
+
+    def _encode_initial(self, name: str, case: Case) -> Tensor:
+        encoded = self._encoder(name)(case.initial[name])
+        if self.boundary_features:
+            encoded = encoded + self.boundary_encoders[name](case.dirichlet[name])
+        return encoded
+
+    def _decode(self, name: str, values: Tensor, case: Case) -> Tensor:
+        if self.decoder == "mlp":
+            return self.decoders[name](values)
+        decoded = self._encoder(name).decode(values)
+        if self.decoder == "pseudoinverse":
+            return decoded
+        prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
+        return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
+
+
+def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:
+    condition = case.dirichlet[name]
+    return (values - condition.apply(values)).detach().abs().amax()

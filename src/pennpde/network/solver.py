@@ -1,0 +1,218 @@
+"""The neural nonlinear solver: Barzilai–Borwein on the residual of an implicit step (equations 16 and 17 of the paper).
+
+The next state solves R(h) = h - h0 - D(h) dt = 0. Each iteration steps along the residual with a size that is the best
+scalar approximation of the inverse Jacobian; it is a sum over the whole mesh, which is what couples far points:
+
+    h <- h - alpha R(h),    R(h) = h - project(h0 + D(h) dt),    alpha = <dh, dR> / <dR, dR>
+
+`project` is the Dirichlet layer. The paper applies it to the updated state; inside the residual it does the same (both
+terms fulfil the condition, so does the difference's step) and the residual is zero where nothing is free, so boundary
+points do not distort alpha.
+
+One alpha per case and unknown: a batch gives what its cases give one by one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from pennpde.case import Case
+
+State = Mapping[str, Tensor]
+"""The unknowns by name, encoded: [points, *axes, width]."""
+
+
+class DivergedError(RuntimeError):
+    """A solve that a caller wanted to converge did not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Where a solve ended, and how. A solve that fails says so here; `check` turns that into an error."""
+
+    state: State
+    residuals: Float[Tensor, "iterations cases"]
+    """Root mean square of the residual before each iteration, the unknowns taken together; empty if not recorded."""
+    converged: Bool[Tensor, " cases"]
+    diverged: Bool[Tensor, " cases"]
+
+    @property
+    def iterations(self) -> int:
+        return self.residuals.shape[0]
+
+    def check(self) -> Solution:
+        """Raise where a case diverged."""
+        if self.diverged.any():
+            bad = self.diverged.nonzero()[:, 0].tolist()
+            last = [f"{value:.3g}" for value in self.residuals[-1, bad].tolist()]
+            raise DivergedError(
+                f"The solver diverged for cases {bad} of the batch: residuals {last} after {self.iterations} "
+                "iterations. Check that the case lies in the range that the network was trained on."
+            )
+        return self
+
+
+Step = Callable[[State, State, float], State]
+"""step(state, start, fraction): where a fraction of the time step leads from `start`, the rate taken at `state`."""
+
+Memory = tuple[State, State] | None
+"""What the next iteration has to know of the one before: its state and its residual. None before the first."""
+
+Iterate = Callable[[State, Memory], tuple[State, Memory, State]]
+"""iterate(state, memory): the next state, the next memory, and the residual of the state that was given."""
+
+
+class Solver(ABC):
+    """Advances a state by one time step under conditions, iteration by iteration."""
+
+    iterations: int
+    divergence: float
+    tolerance: float | None = None
+
+    @abstractmethod
+    def iterate(
+        self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
+    ) -> tuple[State, Memory, State]:
+        """One iteration."""
+
+    def __call__(
+        self,
+        step: Step,
+        start: State,
+        case: Case,
+        project: Callable[[State], State] | None = None,
+        *,
+        record: bool = True,
+    ) -> Solution:
+        """Solve a step."""
+        project = _unchanged if project is None else project
+        return self.repeat(partial(self.iterate, step, start, case, project), project(start), case, record=record)
+
+    def repeat(self, iterate: Iterate, start: State, case: Case, *, record: bool = True) -> Solution:
+        """All iterations, given how one is done: a network compiles its own."""
+        state, memory, history = start, None, []
+        for _ in range(self.iterations):
+            following, memory, residual = iterate(state, memory)
+            if record or self.tolerance is not None:
+                history.append(_size(residual, case))
+            if self.tolerance is not None and bool((history[-1] <= self.tolerance).all()):
+                break
+            state = following
+        return _solution(state, history, case, self.tolerance, self.divergence)
+
+
+@dataclass(frozen=True)
+class BarzilaiBorwein(Solver):
+    """Solves h = project(step(h)), an implicit step, with a step size of its own for every case and unknown.
+
+    Args:
+        iterations: How often the residual is followed. A network unrolls exactly so many.
+        tolerance: Stop once the residual is this small everywhere. It costs a look at the numbers after each iteration,
+            so None, a fixed depth, is the default.
+        divergence: A case whose residual passes this many times its first one counts as diverged.
+        first_step: The step size of the first iteration, which has no history.
+        allow_negative_steps: Equation 16 may give a negative step, which climbs the residual. The authors' code takes
+            the absolute value, and so do we by default.
+        settled: Where <dR, dR> is no larger, the residual has stopped changing and the quotient says nothing. Adding a
+            small number instead would shorten every step near the solution, and make steps depend on units.
+    """
+
+    iterations: int
+    tolerance: float | None = None
+    divergence: float = 1e6
+    first_step: float = 1.0
+    allow_negative_steps: bool = False
+    settled: float = 1e-24
+
+    def minimise(
+        self,
+        residual: Callable[[State], State],
+        start: State,
+        case: Case,
+        *,
+        record: bool = True,
+    ) -> Solution:
+        """Follow any residual to zero; `record=False` leaves out its history, which training has no use for."""
+
+        def iterate(state: State, memory: Memory) -> tuple[State, Memory, State]:
+            return self._follow(residual(state), state, memory, case)
+
+        return self.repeat(iterate, start, case, record=record)
+
+    def iterate(
+        self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
+    ) -> tuple[State, Memory, State]:
+        advanced = project(step(state, start, 1.0))
+        return self._follow({name: state[name] - advanced[name] for name in state}, state, memory, case)
+
+    def _follow(self, residual: State, state: State, memory: Memory, case: Case) -> tuple[State, Memory, State]:
+        moved = {}
+        for name, values in state.items():
+            if memory is None:
+                moved[name] = values - self.first_step * residual[name]
+                continue
+            before, residual_before = memory[0][name], memory[1][name]
+            step = self.step_size(values - before, residual[name] - residual_before, case)
+            moved[name] = values - step * residual[name]
+        return moved, (state, residual), residual
+
+    def step_size(self, change: Tensor, change_of_residual: Tensor, case: Case) -> Tensor:
+        """The step size of equation 16 for each case, shaped to multiply the residual."""
+        above = case.total(change * change_of_residual)
+        below = case.total(change_of_residual * change_of_residual)
+        settled = below <= self.settled
+        # Divided by one there, so that no infinity enters the gradients; a plain step keeps a fixed point.
+        step = torch.where(settled, self.first_step, above / torch.where(settled, 1.0, below))
+        if not self.allow_negative_steps:
+            step = step.abs()
+        return case.at_points(step).reshape(-1, *[1] * (change.ndim - 1))
+
+
+@dataclass(frozen=True)
+class ExplicitSteps(Solver):
+    """Explicit Euler: `iterations` steps of an equal share of the time. The ablation without nonlinear solver."""
+
+    iterations: int
+    divergence: float = 1e6
+
+    def iterate(
+        self,
+        step: Step,
+        start: State,  # noqa: ARG002
+        case: Case,  # noqa: ARG002
+        project: Callable[[State], State],
+        state: State,
+        memory: Memory,
+    ) -> tuple[State, Memory, State]:
+        advanced = project(step(state, state, 1 / self.iterations))
+        return advanced, memory, {name: advanced[name] - state[name] for name in state}
+
+
+def _unchanged(state: State) -> State:
+    return state
+
+
+def _size(residual: State, case: Case) -> Float[Tensor, " cases"]:
+    squares = sum(values.detach().square().flatten(1).mean(dim=1) for values in residual.values())
+    assert isinstance(squares, Tensor)
+    return (case.sum(squares) / case.sum(torch.ones_like(squares))).sqrt()
+
+
+def _solution(state: State, history: list[Tensor], case: Case, tolerance: float | None, divergence: float) -> Solution:
+    if not history:
+        values = next(iter(state.values()))
+        unknown = torch.zeros(len(case.sizes), dtype=torch.bool, device=values.device)
+        return Solution(state, values.new_zeros(0, len(case.sizes)), unknown, unknown)
+    residuals = torch.stack(history)
+    first, last = residuals[0], residuals[-1]
+    # Written so that NaN counts as diverged.
+    diverged = ~(last <= divergence * first.clamp_min(torch.finfo(first.dtype).tiny))
+    converged = last <= tolerance if tolerance is not None else (last < 1e-3 * first)
+    return Solution(state, residuals, converged & ~diverged, diverged)

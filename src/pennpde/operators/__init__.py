@@ -1,0 +1,11 @@
+"""Differential operators on the points of a mesh that know Neumann conditions (NIsoGCN).
+
+operators  gradient, divergence, Laplacian, Hessian
+graph      neighbours of each point
+damping    the Laplacian as one matrix, with damping of modes that alternate from point to point
+sparse     sparse products as differentiable, compilable operations
+"""
+
+from pennpde.operators.operators import NEUMANN_WEIGHT, Operators
+
+__all__ = ["NEUMANN_WEIGHT", "Operators"]

@@ -1,0 +1,485 @@
+"""Differential operators on a mesh: the linear part of IsoGCN and NIsoGCN (equations 14 and 15 of the paper).
+
+Every point fits a gradient to the slopes towards its neighbours and, on a Neumann boundary, to the prescribed normal
+derivative with weight w. The fit is one small moment matrix a point::
+
+    M_i = sum_j r_ij r_ij^T / |r_ij|^2 + w n_i n_i^T          r_ij = x_j - x_i
+    (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
+
+Axes: points first, the axis of the derivative directly after them, feature channels last: `grad(u)[p, j, i]` is the
+derivative of u_i by x_j. All operators are equivariant under rotation, reflection and translation.
+
+How exact they are (h is the distance of points; each line is a test):
+
+- grad and div are exact on linear fields, on any mesh and up to the boundary; on a Neumann boundary given the matching
+  normal derivative (for div that of the vector, which otherwise counts as zero there).
+- Inside a regular or smoothly bent mesh, grad, div, laplacian and hessian are of second order.
+- At the boundary, and inside a mesh whose points are jittered at random, grad and div are of first order. A prescribed
+  normal derivative makes the error on the boundary smaller, not its order higher.
+- The laplacian is div of grad, a fit of a fit: where the gradient's error is as rough as the mesh, one more division by
+  h leaves an error that does not shrink with h. Inside a jittered mesh it is proportional to the jitter; on the
+  boundary and next to it, it is of order one. It stays bounded: where the boundary alone is rough, the root of its mean
+  square over the mesh falls with h^1/2.
+- Averaged against a smooth function over a jittered mesh, these errors nearly cancel: the mean of the gradient is of
+  second order, and the mean of the laplacian falls about with h, down to a bias that grows with the fourth power of the
+  jitter (some 0.05 % of the laplacian at a jitter of 0.2 h, 1 % at 0.4 h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.mesh import Mesh
+from pennpde.operators.damping import Damping, damped_laplacian
+from pennpde.operators.graph import PointGraph
+from pennpde.operators.sparse import SparseMatrix
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+NEUMANN_WEIGHT = 10.0
+"""w of the paper: about ten points lie virtually outside a flat boundary in space."""
+
+# Moment matrices are sums of unit dyads, so their largest eigenvalue is of the order of the number of neighbours. Below
+# this share of it the smallest is round-off: the neighbours do not span the space.
+_SINGULAR = 1e-10
+
+_UNDAMPED = Damping()
+
+
+@dataclass(frozen=True, eq=False)
+class Operators:
+    """grad, div, laplacian, hessian and smoothing for one unknown: its mesh with its own Neumann boundary."""
+
+    gradient: SparseMatrix
+    """Rows (point, axis), columns points: all axes in one product."""
+    divergence: SparseMatrix
+    """Rows points, columns (point, axis). It shares its index tensors with the transpose of `gradient`."""
+    smoothing: SparseMatrix
+    """The normalised adjacency D^-1/2 (A + 1) D^-1/2 of a graph convolution."""
+    moment_inverse: Float[Tensor, "points space space"]
+    neumann_lift: Float[Tensor, "points space"]
+    """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
+    composed_laplacian: SparseMatrix | None = None
+    """divergence x gradient as one matrix, where `composed()` made it."""
+    composed_lift: SparseMatrix | None = None
+    """What prescribed normal derivatives add to that Laplacian."""
+    composed_damping: Damping = _UNDAMPED
+    """The damping that is in it."""
+    # What follows is worked out, not given: a changed copy begins without it.
+    _composed_with: dict[Damping, Operators] = field(default_factory=dict, init=False, repr=False)
+    """By damping, what these operators were composed to."""
+    _parts: tuple[Operators, ...] = field(default=(), init=False, repr=False)
+    """What they were put together from, side by side."""
+
+    @classmethod
+    def on(
+        cls,
+        mesh: Mesh,
+        neumann: str | Sequence[str] | None = None,
+        *,
+        neumann_weight: float = NEUMANN_WEIGHT,
+        singular: Literal["error", "pseudoinverse"] = "error",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Operators:
+        """Assemble the operators of a mesh.
+
+        Args:
+            mesh: The mesh. Where `mesh.points` requires gradients, so do the operators' values, also by the normals.
+            neumann: Names of the patches on which the unknown's normal derivative is prescribed; None: nowhere, which
+                is IsoGCN.
+            neumann_weight: The strength w of the Neumann condition against one neighbour.
+            singular: What to do at a point whose neighbours (and normal) do not span the space.
+            dtype: Precision of the result; assembly is always in that of `mesh.points`.
+            device: Where the result goes.
+        """
+        points = mesh.points
+        names = [neumann] if isinstance(neumann, str) else list(neumann or ())
+        if names and points.requires_grad:
+            normals = _differentiable_normals(mesh, names)
+        else:
+            normals = mesh.point_normals(names) if names else torch.zeros_like(points)
+        operators = cls.from_normals(
+            points, mesh.edges, normals, neumann_weight=neumann_weight, singular=singular, dtype=dtype
+        )
+        return operators.to(device=device)
+
+    @classmethod
+    def from_normals(
+        cls,
+        points: Float[Tensor, "points space"],
+        edges: np.ndarray | PointGraph,
+        normals: Float[Tensor, "points space"],
+        *,
+        neumann_weight: float = NEUMANN_WEIGHT,
+        singular: Literal["error", "pseudoinverse"] = "error",
+        dtype: torch.dtype | None = None,
+    ) -> Operators:
+        """Assemble from a point graph and the Neumann normals, zero elsewhere.
+
+        Args:
+            points: Positions, on the CPU.
+            edges: Both directions (i, j) of every edge, sorted by i, then j; or the graph made of them, which unknowns
+                that differ in their Neumann boundary alone may share.
+            normals: The outward unit normal where the normal derivative is prescribed, zero elsewhere.
+            neumann_weight: As for `on`.
+            singular: As for `on`.
+            dtype: As for `on`.
+        """
+        number, space = points.shape
+        graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
+        rows, columns = graph.rows, graph.columns
+
+        # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
+        # through than gathered in threes. And in place where autograd does not mind: fresh memory costs more than sums.
+        at_points = points.T.contiguous()
+        offsets = [x.index_select(0, columns).sub_(x.index_select(0, rows)) for x in at_points]
+        squares = offsets[0] * offsets[0]
+        for offset in offsets[1:]:
+            squares.addcmul_(offset, offset)
+        # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
+        squares.index_fill_(0, graph.diagonal, 1.0)
+        directions = [offset / squares for offset in offsets]
+
+        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
+        summed = {
+            (k, m): points.new_zeros(number).index_add(0, rows, offsets[k] * directions[m])
+            for k in range(space)
+            for m in range(k, space)
+        }
+        every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
+        moments = moments + torch.stack(every, dim=1).reshape(number, space, space)
+        inverse = _invert(moments, singular, points, graph)
+        lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
+
+        del offsets, squares
+        weights = []
+        for k in range(space):
+            weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
+            for m in range(1, space):
+                weight.addcmul_(inverse[:, k, m].index_select(0, rows), directions[m])
+            total = points.new_zeros(number).index_add(0, rows, weight)
+            weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
+        del directions
+        return cls._from_weights(graph, weights, inverse, lift)
+
+    @classmethod
+    def from_matrices(
+        cls,
+        gradient: Sequence[scipy.sparse.spmatrix],
+        *,
+        smoothing: scipy.sparse.spmatrix | None = None,
+        moment_inverse: Float[Tensor, "points space space"] | None = None,
+        neumann_lift: Float[Tensor, "points space"] | None = None,
+    ) -> Operators:
+        """Take gradient matrices from elsewhere, one an axis: how stored networks bring their own."""
+        import scipy.sparse
+
+        number, space = gradient[0].shape[0], len(gradient)
+        # Taken from ones: entries that are stored as zero, or cancel between the axes, keep their place.
+        pattern = scipy.sparse.csr_matrix(scipy.sparse.identity(number))
+        for matrix in map(scipy.sparse.csr_matrix, gradient):
+            filled = scipy.sparse.csr_matrix((np.ones_like(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
+            pattern = scipy.sparse.csr_matrix(pattern + filled + filled.T)
+        pattern.sort_indices()
+        rows = np.repeat(np.arange(number), np.diff(pattern.indptr))
+        apart = rows != pattern.indices
+        graph = PointGraph.of(np.stack([rows[apart], pattern.indices[apart]]), number, space)
+
+        at = graph.rows.numpy().copy(), graph.columns.numpy().copy()  # SciPy wants to write to them
+        weights = [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in gradient]
+        like = weights[0]
+        inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
+        lift = like.new_zeros(number, space) if neumann_lift is None else neumann_lift.to(like)
+        operators = cls._from_weights(graph, weights, inverse, lift)
+        if smoothing is None:
+            return operators
+        return replace(operators, smoothing=SparseMatrix.from_scipy(smoothing).to(like.dtype))
+
+    @classmethod
+    def _from_weights(
+        cls, graph: PointGraph, weights: list[Float[Tensor, " entries"]], inverse: Tensor, lift: Tensor
+    ) -> Operators:
+        """Lay out one weight an entry and axis as the matrices of gradient and divergence.
+
+        The graph is symmetric, so the transpose of the gradient has the index tensors of the divergence and the other
+        way round; only the values differ, by the weights of the edge in the other direction.
+        """
+        reverse = [weight.index_select(0, graph.reverse) for weight in weights]
+        tall, wide = graph.tall_indices, graph.wide_indices
+        gradient = SparseMatrix(*tall, graph.tall(weights), *wide, graph.wide(reverse))
+        divergence = SparseMatrix(*wide, graph.wide(weights), *tall, graph.tall(reverse))
+        dtype = weights[0].dtype
+        return cls(gradient, divergence, graph.smoothing(dtype), inverse.to(dtype), lift.to(dtype))
+
+    @property
+    def number_of_points(self) -> int:
+        return self.neumann_lift.shape[0]
+
+    @property
+    def space(self) -> int:
+        return self.neumann_lift.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.gradient.values.dtype
+
+    def grad(
+        self,
+        field: Float[Tensor, "points *axes"],
+        normal_derivative: Float[Tensor, "points *axes"] | None = None,
+    ) -> Float[Tensor, "points space *axes"]:
+        """Gradient of a field of any rank; `normal_derivative` is the Neumann value, zero where none is given."""
+        self._check(field)
+        flat = self.gradient @ field.reshape(self.number_of_points, -1)
+        gradient = flat.reshape(self.number_of_points, self.space, *field.shape[1:])
+        if normal_derivative is None:
+            return gradient
+        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 1))
+        return gradient + lift * normal_derivative[:, None]
+
+    def div(
+        self,
+        field: Float[Tensor, "points space *axes"],
+        normal_derivative: Float[Tensor, "points space *axes"] | None = None,
+    ) -> Float[Tensor, "points *axes"]:
+        """Divergence: the derivative's axis, directly after the points, is contracted.
+
+        On the Neumann boundary the field's own normal derivative counts as zero unless it is given.
+        """
+        self._check(field)
+        if field.ndim < 2 or field.shape[1] != self.space:
+            raise ValueError(
+                f"div takes a field of shape [points, {self.space}, ...], its second axis the one to contract; "
+                f"got {list(field.shape)}."
+            )
+        flat = self.divergence @ field.reshape(self.number_of_points * self.space, -1)
+        divergence = flat.reshape(self.number_of_points, *field.shape[2:])
+        if normal_derivative is None:
+            return divergence
+        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 2))
+        return divergence + (lift * normal_derivative).sum(dim=1)
+
+    def laplacian(
+        self,
+        field: Float[Tensor, "points *axes"],
+        normal_derivative: Float[Tensor, "points *axes"] | None = None,
+    ) -> Float[Tensor, "points *axes"]:
+        """div(grad(field)): of each component, for a field of any rank."""
+        if self.composed_laplacian is None:
+            return self.div(self.grad(field, normal_derivative))
+        self._check(field)
+        laplacian = self.composed_laplacian @ field.reshape(self.number_of_points, -1)
+        if normal_derivative is not None:
+            if self.composed_lift is None:
+                raise ValueError("These operators were composed for cases whose normal derivatives are all zero.")
+            laplacian = laplacian + self.composed_lift @ normal_derivative.reshape(self.number_of_points, -1)
+        return laplacian.reshape(field.shape)
+
+    def hessian(
+        self,
+        field: Float[Tensor, "points *axes"],
+        normal_derivative: Float[Tensor, "points *axes"] | None = None,
+    ) -> Float[Tensor, "points space space *axes"]:
+        """grad(grad(field))."""
+        return self.grad(self.grad(field, normal_derivative))
+
+    def smooth(self, field: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
+        """Average over neighbours with the normalised adjacency, the linear part of a GCN."""
+        self._check(field)
+        return (self.smoothing @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
+
+    def composed(self, damping: float | Damping = 0.0) -> Operators:
+        """The same operators with the Laplacian multiplied out.
+
+        In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
+        162. It pays where a Laplacian is taken alone and often, as in a Poisson loop. Gradients no longer reach the
+        positions of points through it.
+
+        Args:
+            damping: div(grad) hardly sees what alternates from point to point, and with Neumann sides may even feed it;
+                a damping of 0.25 to 1 makes such modes decay, as they do under the real Laplacian. It is zero on linear
+                fields and costs nothing: the entries are there already. A `Damping` says more than its strength.
+        """
+        damping = Damping.of(damping)
+        if self.composed_laplacian is not None:
+            if damping != self.composed_damping:
+                raise ValueError(
+                    f"These operators were composed with a damping of {self.composed_damping}, asked for is "
+                    f"{damping}: where cases are stacked, CaseStack.of takes laplacian_damping."
+                )
+            return self
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable()(self._composed)(damping)  # it would trace into SciPy
+        return self._composed(damping)
+
+    def _composed(self, damping: Damping) -> Operators:
+        # Kept: a network asks for it at every call, and later maybe in training, where no tensors of inference mode do.
+        made, parts = self._composed_with, self._parts
+        if damping not in made:
+            with torch.inference_mode(mode=False):
+                # Those of a batch's meshes serve all batches that they are drawn into.
+                composed = [each.composed(damping) for each in parts]
+                made[damping] = Operators.block_diagonal(composed) if parts else self._multiplied_out(damping)
+        return made[damping]
+
+    def _multiplied_out(self, damping: Damping) -> Operators:
+        import scipy.sparse
+
+        laplacian, of_gradient = damped_laplacian(
+            self.gradient.to_scipy(), self.divergence.to_scipy(), self.moment_inverse.double().cpu().numpy(), damping
+        )
+        number, space = self.number_of_points, self.space
+        lift = self.neumann_lift.double().cpu().numpy().ravel()
+        every = np.arange(number * space)
+        lifted = scipy.sparse.csr_matrix((lift, (every, every // space)), shape=(number * space, number))
+        matrices = (
+            SparseMatrix.from_scipy(scipy.sparse.csr_matrix(matrix)).to(self.dtype, self.gradient.values.device)
+            for matrix in (laplacian, of_gradient @ lifted)
+        )
+        return replace(self, composed_laplacian=next(matrices), composed_lift=next(matrices), composed_damping=damping)
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Operators:
+        if (dtype is None or dtype == self.dtype) and device is None:
+            return self
+        moved: dict[int, Tensor] = {}
+
+        def move(tensor: Tensor) -> Tensor:
+            # The matrices share their index tensors, and still do so afterwards.
+            if id(tensor) not in moved:
+                moved[id(tensor)] = tensor.to(device, dtype if tensor.is_floating_point() else None)
+            return moved[id(tensor)]
+
+        there = Operators(
+            self.gradient.map(move),
+            self.divergence.map(move),
+            self.smoothing.map(move),
+            move(self.moment_inverse),
+            move(self.neumann_lift),
+            self.composed_laplacian and self.composed_laplacian.map(move),
+            self.composed_lift and self.composed_lift.map(move),
+            self.composed_damping,
+        )
+        for damping, each in self._composed_with.items():
+            there._composed_with[damping] = replace(
+                there,
+                composed_laplacian=each.composed_laplacian and each.composed_laplacian.map(move),
+                composed_lift=each.composed_lift and each.composed_lift.map(move),
+                composed_damping=damping,
+            )
+        return there
+
+    def scaled(self, factor: float) -> Operators:
+        """Operators in another unit of length: every first derivative is multiplied by the factor."""
+        return replace(
+            self,
+            gradient=self.gradient.scaled(factor),
+            divergence=self.divergence.scaled(factor),
+            moment_inverse=self.moment_inverse * factor,
+            neumann_lift=self.neumann_lift * factor,
+            composed_laplacian=self.composed_laplacian and self.composed_laplacian.scaled(factor**2),
+            composed_lift=self.composed_lift and self.composed_lift.scaled(factor**2),
+        )
+
+    def gradient_matrices(self) -> list[scipy.sparse.csr_matrix]:
+        """The gradient as one SciPy matrix an axis."""
+        stacked = self.gradient.to_scipy()
+        return [stacked[axis :: self.space] for axis in range(self.space)]
+
+    @classmethod
+    def block_diagonal(cls, operators: Sequence[Operators]) -> Operators:
+        """The operators of several meshes side by side, as one."""
+        if len(operators) == 1:
+            return operators[0]
+
+        def together(matrices: list[SparseMatrix | None]) -> SparseMatrix | None:
+            present = [each for each in matrices if each is not None]
+            return SparseMatrix.block_diagonal(present) if len(present) == len(operators) else None
+
+        gradient = SparseMatrix.block_diagonal([each.gradient for each in operators])
+        divergence = replace(
+            gradient.transposed,
+            values=torch.cat([each.divergence.values for each in operators]),
+            transposed_values=torch.cat([each.divergence.transposed_values for each in operators]),
+        )
+        whole = cls(
+            gradient,
+            divergence,
+            SparseMatrix.block_diagonal([each.smoothing for each in operators]),
+            torch.cat([each.moment_inverse for each in operators]),
+            torch.cat([each.neumann_lift for each in operators]),
+            together([each.composed_laplacian for each in operators]),
+            together([each.composed_lift for each in operators]),
+            operators[0].composed_damping,
+        )
+        object.__setattr__(whole, "_parts", tuple(operators))
+        return whole
+
+    def _check(self, field: Tensor) -> None:
+        if field.shape[:1] != (self.number_of_points,):
+            raise ValueError(
+                f"A field on these operators has {self.number_of_points} points as its first axis; "
+                f"got shape {list(field.shape)}."
+            )
+        # Under autocast the product takes half precision too, and computes in float32.
+        autocast = torch.is_autocast_enabled(field.device.type) and self.dtype == torch.float32
+        if field.dtype != self.dtype and not (autocast and field.dtype in (torch.float16, torch.bfloat16)):
+            raise ValueError(
+                f"The field is {field.dtype}, the operators are {self.dtype}. "
+                f"Convert one of them: operators.to({field.dtype}) or field.to({self.dtype})."
+            )
+
+
+def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:
+    """`mesh.point_normals`, through which gradients reach the positions."""
+    points, every = mesh.points, [mesh.patch(name).facets for name in patch_names]
+    facets = mesh.facets.take(np.unique(np.concatenate(every)))
+    sizes = torch.from_numpy(facets.sizes)
+    corners, facet = torch.from_numpy(facets.connectivity), torch.repeat_interleave(sizes)
+    if mesh.space == 2:
+        start, end = corners.reshape(-1, 2).T
+        edge = points[end] - points[start]
+        areas = torch.stack([edge[:, 1], -edge[:, 0]], dim=1)
+    else:
+        here = points[corners] - points[corners[torch.from_numpy(facets.offsets[:-1])]][facet]
+        after = torch.arange(1, len(corners) + 1)
+        after[torch.from_numpy(facets.offsets[1:]) - 1] = torch.from_numpy(facets.offsets[:-1])
+        areas = points.new_zeros(len(sizes), 3).index_add(0, facet, torch.linalg.cross(here, here[after]))
+    shares = areas / areas.norm(dim=1, keepdim=True) / sizes[:, None]
+    sums = torch.zeros_like(points).index_add(0, corners, shares[facet])
+    # A norm has no derivative at zero, which is what the sum is inside and where the sides of a thin plate cancel.
+    touched = (sums.detach().norm(dim=1, keepdim=True) > 1e-12).expand_as(sums)
+    safe = torch.where(touched, sums, torch.ones_like(sums))
+    return torch.where(touched, safe / safe.norm(dim=1, keepdim=True), torch.zeros_like(sums))
+
+
+def _invert(
+    moments: Float[Tensor, "points space space"],
+    singular: Literal["error", "pseudoinverse"],
+    points: Tensor,
+    graph: PointGraph,
+) -> Float[Tensor, "points space space"]:
+    eigenvalues = torch.linalg.eigvalsh(moments.detach())
+    broken = eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
+    if not broken.any():
+        return torch.linalg.inv(moments)
+    if singular == "pseudoinverse":
+        whole = torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)
+        # A pseudoinverse jumps where the rank changes: no gradients reach the positions at such a point.
+        partial = torch.linalg.pinv(moments.detach()[broken], rtol=_SINGULAR, hermitian=True)
+        return torch.linalg.inv(whole).index_put((broken,), partial)
+    point = int(broken.nonzero()[0])
+    neighbours = int(graph.starts[point + 1] - graph.starts[point]) - 1
+    raise ValueError(
+        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours} neighbours do "
+        f"not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
+        'singular="pseudoinverse" to take the gradient in the directions that they do span.'
+    )

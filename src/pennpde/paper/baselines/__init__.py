@@ -1,0 +1,1 @@
+"""Networks of others that the paper compares with."""

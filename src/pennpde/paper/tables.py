@@ -1,0 +1,353 @@
+"""Records of evaluations as the paper's tables, its numbers beside ours; truth, prediction and error as pictures."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde import evaluation
+from pennpde.case import Case
+from pennpde.mesh import Mesh
+from pennpde.paper import budgets
+from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: one error, ours and the paper's."""
+
+    heading: str
+    path: tuple[str, str]
+    """Where a record's `pooled` has it: what, and of which unknown."""
+    paper: str
+    """The paper's name of it in `numbers.json`."""
+    unit: float = 1e-4
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table of the paper consists of."""
+
+    title: str
+    dataset: str
+    columns: tuple[Column, ...]
+    ablations: bool | None = None
+    """Only these and full networks of the same budget; only the others; None: all together."""
+
+    def rows(self, records: Iterable[Record]) -> list[Record]:
+        """What belongs into the table, in the paper's order."""
+        of_kind = [record for record in records if record.get("dataset", {}).get("kind") == self.dataset]
+        others = [record for record in of_kind if not _is_ablation(record)]
+        # The paper does not move its ablations.
+        ablations = [record for record in of_kind if _is_ablation(record) and not record["transformed"]]
+        found = [*others, *ablations]
+        if self.ablations:
+            had = set(map(_budget, ablations))
+            whole = {each.get("paper") for each in others if each.get("row") == "penn"}
+            full = [each for each in others if each.get("paper") in whole and _budget(each) in had]
+            found = [*(each for each in full if not each["transformed"]), *ablations]
+        elif self.ablations is False:
+            found = others
+        places = {name: place for place, name in enumerate(paper_numbers()[self.dataset])}
+
+        def place(record: Record) -> tuple[Any, ...]:
+            of_paper = places.get(record.get("paper", ""), len(places))
+            longest_first = -sum(record.get("training", {}).get("budget", {}).values())
+            return of_paper, _title(record), longest_first, record["transformed"]
+
+        return sorted(found, key=place)
+
+
+_FLOW = (
+    Column("u (×10⁻⁴)", ("domain", "u"), "u", 1e-4),
+    Column("p (×10⁻³)", ("domain", "p"), "p", 1e-3),
+    Column("û Dirichlet (×10⁻⁴)", ("dirichlet", "u"), "dirichlet_u", 1e-4),
+    Column("p̂ Dirichlet (×10⁻³)", ("dirichlet", "p"), "dirichlet_p", 1e-3),
+)
+
+
+TABLES = (
+    Table(
+        "Gradient (the paper's Table 1)",
+        "gradient",
+        (
+            Column("∇φ (×10⁻³)", ("domain", "grad"), "grad", 1e-3),
+            Column("ĝ Neumann (×10⁻³)", ("neumann", "phi"), "neumann_phi", 1e-3),
+        ),
+    ),
+    Table("Incompressible flow (the paper's Tables 2, 4, 5 and 6)", "flow", _FLOW, ablations=False),
+    Table("Incompressible flow, ablations (the paper's Tables 3 and 8)", "flow", _FLOW, ablations=True),
+    Table(
+        "Advection-diffusion (the paper's Table 9)",
+        "advection-diffusion",
+        (
+            Column("T (×10⁻⁴)", ("domain", "T"), "T", 1e-4),
+            Column("T̂ Dirichlet (×10⁻⁴)", ("dirichlet", "T"), "dirichlet_T", 1e-4),
+        ),
+    ),
+)
+
+
+@cache
+def paper_numbers() -> Mapping[str, Any]:
+    """The numbers that the paper prints."""
+    return json.loads((Path(__file__).parent / "numbers.json").read_text(encoding="utf-8"))
+
+
+def read_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """Records of `penn evaluate --json`, from files or from all JSON files of folders."""
+    found = []
+    for path in map(Path, paths):
+        files = sorted(path.glob("**/*.json")) if path.is_dir() else [path]
+        for file in files:
+            try:
+                record = json.loads(file.read_text(encoding="utf-8"))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise ValueError(f"{file} is no JSON: {error}.") from error
+            if isinstance(record, dict) and record.get("kind") == evaluation.KIND:
+                found.append(record)
+            elif not path.is_dir():
+                raise ValueError(f"{file} is no record of an evaluation; `penn evaluate MODEL DATA --json` makes one.")
+    if not found:
+        raise ValueError(
+            "There is no record of an evaluation; `penn evaluate MODEL DATA --json > record.json` makes one."
+        )
+    return found
+
+
+def markdown(records: Sequence[Record]) -> str:
+    """All tables that the records fill."""
+    parts = []
+    for table in TABLES:
+        rows = table.rows(records)
+        if not rows or (table.ablations and not any(map(_is_ablation, rows))):
+            continue
+        parts += [f"## {table.title}", _legend(rows), _comparison(table, rows)]
+        if not table.ablations and any(record["types"] for record in rows):
+            parts += ["### By type of shape", _by_type(table, [record for record in rows if not record["transformed"]])]
+        parts += ["### Size and time", _sizes(table.dataset, rows)]
+    if not parts:
+        kinds = sorted({str(record.get("dataset", {}).get("kind")) for record in records})
+        known = dict.fromkeys(table.dataset for table in TABLES)
+        raise ValueError(f"The paper has tables of {', '.join(known)}; the records are of {', '.join(kinds)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def within(page: str, made: str, name: str = "tables", *, required: bool = False) -> str:
+    """The page with what was made between its marks of this name; what was made alone where it has none, if it may."""
+    opening, closing = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    if opening not in page and closing not in page and not required:
+        return made
+    before, mark, rest = page.partition(opening)
+    _, end, after = rest.partition(closing)
+    if not (mark and end):
+        missing = closing if mark else opening.strip()
+        raise ValueError(
+            f"The page lacks the mark {missing!r}: without it nobody knows what to replace. Put it back in its place."
+        )
+    return f"{before}{mark}\n{made}\n{end}{after}"
+
+
+def _legend(records: Sequence[Record]) -> str:
+    cases = sorted({record["cases"] for record in records})
+    hashes = sorted({record["dataset"]["hash"] for record in records if record["dataset"].get("hash")})
+    data = f"; dataset {', '.join(hashes)}" if hashes else ""
+    return (
+        f"Mean squared error on {' or '.join(map(str, cases))} test cases{data}. A single run: ± the standard error of "
+        "the mean over points, as in the paper. Several seeds: their mean ± their standard deviation."
+    )
+
+
+def _comparison(table: Table, records: Sequence[Record]) -> str:
+    headings = ["Method", "Trans."]
+    for column in table.columns:
+        headings += [column.heading, "paper"]
+    rows = []
+    for (title, transformed), same in _rows(records).items():
+        cells = [_seeds(title, same), "yes" if transformed else "no"]
+        for column in table.columns:
+            cells += [_ours(same, column), _papers(table.dataset, same[0].get("paper", ""), column, transformed)]
+        rows.append(cells)
+    return markdown_table(headings, rows)
+
+
+def _by_type(table: Table, records: Sequence[Record]) -> str:
+    columns = [column for column in table.columns if column.path[0] == "domain"]
+    types = sorted({name for record in records for name in record["types"]})
+    headings = ["Method", *(f"{column.heading} {name}" for column in columns for name in types)]
+    rows = []
+    for (title, _), same in _rows(records).items():
+        cells = [_seeds(title, same)]
+        for column in columns:
+            for name in types:
+                values = [_value(record["types"].get(name, {}), column) for record in same]
+                cells.append(_shown(values, column.unit))
+        rows.append(cells)
+    return markdown_table(headings, rows)
+
+
+def _sizes(kind: str, records: Sequence[Record]) -> str:
+    headings = ["Method", "Parameters", "paper", "s per case", "paper, total time", "on", "threads", "precision"]
+    headings += ["trained for"]
+    rows = []
+    for (title, _), same in _rows([record for record in records if not record["transformed"]]).items():
+        record, printed = same[0], paper_numbers()[kind].get(same[0].get("paper", ""), {})
+        seconds = printed.get("seconds")
+        rows.append(
+            [
+                title,
+                f"{record['parameters']:,}" if record["parameters"] else "",
+                f"{printed['parameters']:,}" if "parameters" in printed else "",
+                f"{min(each['seconds']['mean'] for each in same):.4f}",
+                f"{seconds[0]:.2f}" if seconds else "",
+                record["device"],
+                str(record["threads"]),
+                record["precision"],
+                budgets.taken([each.get("training", {}) for each in same]),
+            ]
+        )
+    return markdown_table(headings, rows)
+
+
+def _budget(record: Record) -> str:
+    return budgets.allowed(record.get("training", {}))
+
+
+def _is_ablation(record: Record) -> bool:
+    return str(record.get("paper", "")).startswith("ablation")
+
+
+def _title(record: Record) -> str:
+    return str(record.get("title") or record.get("row") or record.get("model") or "unnamed")
+
+
+def _rows(records: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
+    """Records by title and whether moved: seeds of one training. One that had another budget has a row of its own."""
+    titles = budgets.told_apart([(_title(record), record.get("training", {})) for record in records])
+    found: dict[tuple[str, bool], list[Record]] = {}
+    for title, record in zip(titles, records, strict=True):
+        found.setdefault((title, record["transformed"]), []).append(record)
+    return found
+
+
+def _seeds(title: str, records: Sequence[Record]) -> str:
+    return title if len(records) == 1 else f"{title} ({len(records)} seeds)"
+
+
+def _value(pooled: Mapping[str, Any], column: Column) -> tuple[float, float] | None:
+    found = pooled.get(column.path[0], {}).get(column.path[1])
+    return (found["mse"], found["standard_error"]) if found else None
+
+
+def _ours(records: Sequence[Record], column: Column) -> str:
+    return _shown([_value(record["pooled"], column) for record in records], column.unit)
+
+
+def _shown(values: Sequence[tuple[float, float] | None], unit: float) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    if len(known) == 1:
+        mean, deviation = known[0]
+    else:
+        means = [mean for mean, _ in known]
+        mean, deviation = statistics.mean(means), statistics.stdev(means)
+    return f"{_digits(mean / unit)} ± {_digits(deviation / unit)}"
+
+
+def _papers(kind: str, row: str, column: Column, transformed: bool) -> str:
+    printed = paper_numbers()[kind].get(row)
+    if printed is None:
+        return ""
+    if transformed:
+        printed = printed.get("transformed", {})
+    if column.paper not in printed:
+        return ""
+    pair = printed[column.paper]
+    return "divergent" if pair is None else f"{_digits(pair[0] / column.unit)} ± {_digits(pair[1] / column.unit)}"
+
+
+def _digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    if 1 <= abs(value) < 1e5:
+        return f"{value:.2f}"
+    return f"{value:.2g}" if 1e-4 <= abs(value) < 1 else f"{value:.1e}"
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Headings, a rule, and the rows."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# Pictures
+
+
+def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> None:
+    """Truth, prediction and error of each predicted field side by side, one row for each field and time.
+
+    A vector is drawn as its length, its error as the length of the difference. A mesh in space is cut in its middle.
+    """
+    shown = {name: values.detach().cpu().double() for name, values in fields.items() if name in case.targets}
+    layers: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+    for name, values in shown.items():
+        truth = case.targets[name].detach().cpu().double()
+        rank = case.initial[name].ndim - 1 if name in case.initial else truth.ndim - 1
+        times = truth.shape[1 + rank] if truth.ndim > 1 + rank else 0
+        for number in range(max(times, 1)):
+            one, other = (each[..., number] if times else each for each in (truth, values))
+            heading = (f"|{name}|" if rank else name) + (f", time {number + 1} of {times}" if times else "")
+            layers[heading] = (_size(one), _size(other), _size(other - one, always_positive=True))
+    mesh, cut = _flat(case.mesh, [values for layer in layers.values() for values in layer])
+    rows = []
+    for number, (heading, (truth, _, _)) in enumerate(layers.items()):
+        flat_truth, flat_prediction, flat_error = cut[3 * number : 3 * number + 3]
+        diverging = bool((truth < 0).any())
+        limits = _limits(flat_truth, diverging)
+        colours = DIVERGING if diverging else SEQUENTIAL
+        rows.append(
+            [
+                Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
+                Panel(f"{heading}: prediction", mesh, flat_prediction, colours, limits),
+                Panel(f"{heading}: error", mesh, flat_error, ERROR),
+            ]
+        )
+    draw(path, rows, title=case.name)
+
+
+def _size(values: Tensor, always_positive: bool = False) -> Tensor:
+    if values.ndim > 1:
+        return torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return values.abs() if always_positive else values
+
+
+def _limits(values: Tensor, symmetric: bool) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    if symmetric:
+        largest = max(abs(low), abs(high))
+        return -largest, largest
+    return low, high if high > low else low + 1.0
+
+
+def _flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor]]:
+    """A plane mesh as it is; a cut through the middle of one in space, with the fields on it."""
+    if mesh.space == 2:
+        return mesh, list(fields)
+    named = {f"field {number}": values for number, values in enumerate(fields)}
+    solid = mesh.with_fields(named).to_pyvista()
+    cut = solid.slice(normal="z", origin=solid.center).triangulate()
+    corners = np.asarray(cut.faces).reshape(-1, 4)[:, 1:]
+    flat = Mesh.from_arrays(np.asarray(cut.points, dtype=np.float64)[:, :2], corners)
+    return flat, [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]

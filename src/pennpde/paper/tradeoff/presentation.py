@@ -1,0 +1,254 @@
+"""Sweep and trade-off for readers: tables, and what they say in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from pennpde.paper.budgets import taken
+from pennpde.paper.tables import markdown_table
+from pennpde.paper.tradeoff.measure import LONG, Contender, Defeat, contenders, defeat, losses
+
+Record = Mapping[str, Any]
+
+_NAMED = 3
+DISTURBED = 1.15
+"""Times on the wall that exceed those of the processor by more are not worth comparing."""
+
+
+# The sweep alone
+
+
+def sweep_markdown(sweep: Record) -> str:
+    """All settings of OpenFOAM, the paper's numbers beside those that it has."""
+    headings = ["Setting", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "paper", "s a case", "paper, total time"]
+    headings += ["mesh, s", "potential flow, s"]
+    lines = []
+    for row in sweep["rows"]:
+        printed = [_of_paper(row, "total", 1e-4), _of_paper(row, "seconds", 1.0)]
+        diverged = f", {len(row['diverged'])} diverged" if row["diverged"] else ""
+        cells = [_setting(row), f"{row['cases']}{diverged}"]
+        if row["errors"] is None:
+            lines.append([*cells, *["diverged"] * 3, printed[0], "", printed[1], "", ""])
+            continue
+        errors = [_error(row["errors"][part]) for part in ("u", "p", "total")]
+        seconds = [_seconds(row["seconds"][part]["mean"]) for part in ("solve", "mesh", "potential_flow")]
+        lines.append([*cells, *errors, printed[0], seconds[0], printed[1], *seconds[1:]])
+    truth = sweep.get("truth") or {}
+    text = (
+        f"{sweep['solver']} on {len(sweep['cases'])} test cases, one core of "
+        f"{', '.join(sorted({each['cpu'] for each in sweep['machines']}))}. A setting is way of solving, cells a unit "
+        "length and time step. Errors are mean squares at the points of the dataset's coarse meshes; ± is the standard "
+        "deviation over cases. Where a setting diverged in some cases, errors and times are those of the others."
+    )
+    if truth:
+        text += f" † the mesh of the truth ({truth['cells']:g} cells, Δt = {truth['time_step']:g}): understated."
+    heading = f"# OpenFOAM in {len(sweep['rows'])} settings (the paper's Table 7)"
+    return f"{heading}\n\n{text}\n\n{markdown_table(headings, lines)}\n"
+
+
+def _of_paper(row: Mapping[str, Any], part: str, unit: float) -> str:
+    """What the paper has for a network or a setting; nothing where it has no such row."""
+    paper = row.get("paper")
+    if not paper:
+        return ""
+    return "divergent" if paper[part] is None else f"{paper[part][0] / unit:.3g}"
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    return f"`{row['setting']}`" + (" †" if row.get("mesh_of_the_truth") else "")
+
+
+# Words and table of the trade-off
+
+
+def markdown(record: Record) -> str:
+    """Where the networks lose, then all rows."""
+    parts = [
+        "# Speed and accuracy: networks and OpenFOAM",
+        _legend(record),
+        "## Where the networks lose",
+        *_verdict(record),
+        "## All rows",
+        _table(record),
+        "## Diverged",
+        _divergence(record),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _legend(record: Record) -> str:
+    sweep = record["openfoam"]
+    here = record["machine"]["cpu"]
+    there = sorted({each["cpu"] for each in sweep["machines"]})
+    limited = [row for row in sweep["rows"] if row["cases"] < row["of"]]
+    text = (
+        f"{len(record['cases'])} test cases of dataset {record['dataset'].get('hash', '')}, one core of {here}. Errors "
+        "are mean squares over all points of the cases, u over three components, against the dataset's truth at the "
+        "points of its coarse meshes; ± is the standard deviation over cases. Networks: "
+        f"{record['precision']}, one thread, median of {record['repeats']} forward calls after one that is not "
+        f"counted, or that one alone where it takes more than {LONG:g} s; {sweep['solver']}: wall time of its whole "
+        "process, on one core. *Before* is what has to be done first: distances, potential flow and operators, or "
+        "mesh and potential flow. OpenFOAM was not run on moved shapes, which are the same to it."
+    )
+    if limited:
+        text += (
+            f" {len(limited)} of {len(sweep['rows'])} settings were measured on fewer cases; a row is compared with "
+            "others on the cases that both have."
+        )
+    truth = sweep.get("truth") or {}
+    if truth:
+        text += (
+            f" The truth itself comes from {truth['cells']:g} cells per unit length and Δt = {truth['time_step']:g}: "
+            "rows on its own mesh (†) share its discretisation error, so theirs is understated."
+        )
+    if there != [here]:
+        text += f" **The times do not compare: OpenFOAM was timed on {', '.join(there)}.**"
+    for who, busy in (("OpenFOAM", disturbance(sweep["rows"])), ("The networks", disturbance(record["networks"]))):
+        if busy > DISTURBED:
+            text += (
+                f" **The machine was busy: {who} took {busy:.2g} times as long on the wall as the processor worked.**"
+            )
+    return text
+
+
+def disturbance(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Wall time over processor time of all runs: 1 on an idle machine."""
+    ended = [each["seconds"] for row in rows for each in row["records"] if each["outcome"] == "finished"]
+    worked = sum(seconds["solve_cpu"] for seconds in ended)
+    return sum(seconds["solve"] for seconds in ended) / worked if worked else 1.0
+
+
+def _verdict(record: Record) -> list[str]:
+    parts = []
+    for prepared in (True, False):
+        found = losses(record, prepared)
+        what = "by the time of the forward call and of the solver" if prepared else "with the time of what comes before"
+        if not found:
+            parts.append(f"Judged {what}: no setting of OpenFOAM that was measured is both faster and more accurate.")
+            continue
+        of_loser = groupby(found, key=lambda each: (each.loser.name, each.loser.transformed))
+        lines = [f"Judged {what}:", "", *(f"- {_sentence(*defeats)}" for _, defeats in of_loser)]
+        parts.append("\n".join(lines))
+    parts.append(_more_accurate(record))
+    return parts
+
+
+def _sentence(lost: Defeat, *others: Defeat) -> str:
+    moved = ", moved," if lost.loser.transformed else ""
+    sentence = (
+        f"**{lost.loser.name}**{moved} loses to OpenFOAM {_setting(lost.winner.row)}: "
+        f"{_seconds(lost.seconds[0])} s against {_seconds(lost.seconds[1])} s, total error {lost.totals[0]:.2e} "
+        f"against {lost.totals[1]:.2e} ({lost.cases} cases"
+    )
+    sentence += f"; it diverged in {lost.diverged} others)." if lost.diverged else ")."
+    if not others:
+        return sentence
+    if len(others) <= _NAMED:
+        return sentence + f" Also to {', '.join(_setting(each.winner.row) for each in others)}."
+    quickest = min(others, key=lambda each: each.seconds[1] / each.seconds[0])
+    return sentence + (
+        f" Also to {len(others)} others; the quickest, {_setting(quickest.winner.row)}, takes "
+        f"{_seconds(quickest.seconds[1])} s for {quickest.totals[1]:.2e}."
+    )
+
+
+def _more_accurate(record: Record) -> str:
+    """Those who lose in speed but win in accuracy against the best network."""
+    found = contenders(record)
+    networks = [each for each in found if each.is_network and each.cases and not each.transformed and not each.diverged]
+    if not networks:
+        return "No network gave a result in every case."
+    best = min(networks, key=lambda each: each.total(each.cases))
+    better = [
+        each
+        for each in found
+        if not each.is_network and each.cases and each.total(each.cases) < best.total(each.cases) and not each.diverged
+    ]
+    if not better:
+        return f"No setting of OpenFOAM that was measured is more accurate than {best.name}."
+    quickest = min(better, key=lambda each: each.time(each.cases) / best.time(each.cases))
+    factor = quickest.time(quickest.cases) / best.time(quickest.cases)
+    number = len(record["cases"])
+    names = ", ".join(
+        _setting(each.row) + (f" (on {len(each.cases)} of {number})" if len(each.cases) < number else "")
+        for each in better
+    )
+    speed = f"takes {_times(factor)} times as long" if factor >= 1 else f"takes {factor:.2g} of its time"
+    return (
+        f"More accurate than the best network, {best.name}, on the cases that they have: {names}. The quickest of "
+        f"them, relative to the network, is `{quickest.name}`, which {speed}."
+    )
+
+
+def _table(record: Record) -> str:
+    found = contenders(record)
+    headings = ["Method", "Trans.", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "s a case", "before, s"]
+    headings += ["Beaten by", "Paper, u + p (×10⁻⁴)", "Trained for"]
+    lines = []
+    for each in found:
+        name = each.name if each.is_network else f"OpenFOAM {_setting(each.row)}"
+        trans = ("yes" if each.transformed else "no") if each.is_network else ""
+        number = len(each.cases) + len(each.diverged)
+        cases = f"{number}" if not each.diverged else f"{number}, {len(each.diverged)} diverged"
+        if not each.cases:
+            lines.append(
+                [name, trans, cases, *["diverged"] * 3, "", "", "", _of_paper(each.row, "total", 1e-4), _trained(each)]
+            )
+            continue
+        errors = each.row["errors"]
+        lines.append(
+            [
+                name,
+                trans,
+                cases,
+                *(_error(errors[part]) for part in ("u", "p", "total")),
+                _seconds(each.time(each.cases)),
+                _seconds(each.time(each.cases, prepared=False) - each.time(each.cases)),
+                _winners(each, found),
+                _of_paper(each.row, "total", 1e-4),
+                _trained(each),
+            ]
+        )
+    return markdown_table(headings, lines)
+
+
+def _winners(loser: Contender, found: Sequence[Contender]) -> str:
+    # A network on moved cases solves the same problems; it beats others as itself, and never itself.
+    others = [each for each in found if each.name != loser.name and not each.transformed]
+    names = [each.name if each.is_network else f"`{each.name}`" for each in others if defeat(loser, each)]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _trained(each: Contender) -> str:
+    return taken([each.row.get("training", {})]) if each.is_network else ""
+
+
+def _divergence(record: Record) -> str:
+    lines = [
+        f"- {each.name}{', moved,' if each.transformed else ''} in {len(each.diverged)} of {len(record['cases'])} "
+        "cases: its fields are not finite"
+        for each in contenders(record)
+        if each.is_network and each.diverged
+    ]
+    for row in record["openfoam"]["rows"]:
+        reasons = [each for each in row["records"] if each["outcome"] == "diverged"]
+        if reasons:
+            lines.append(
+                f"- `{row['setting']}` in {len(reasons)} of {row['cases']} cases, such as {reasons[0]['case']}: "
+                f"{reasons[0]['reason']}"
+            )
+    return "\n".join(lines) or "Nothing diverged."
+
+
+def _error(error: Mapping[str, float]) -> str:
+    return f"{error['mse'] / 1e-4:.3g} ± {error['spread'] / 1e-4:.2g}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"

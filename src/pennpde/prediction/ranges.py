@@ -1,0 +1,149 @@
+"""What a network was trained on, in a few numbers, and whether a case lies within.
+
+A network interpolates. These numbers do not prove that a case is like the training cases, but a case outside of them
+certainly is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.case.units import inlet_units, prescribed_inflow
+from pennpde.mesh import Mesh
+
+Ranges = Mapping[str, tuple[float, float]]
+
+_SLACK = 0.05
+"""Relative: no network breaks down a few percent beyond its data, and no mesh is quite as fine as was asked for."""
+_ZERO = 1e-6
+"""Absolute: rounding errors of a number that was zero in training. Cases are compared in units that make them one."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number of a case beside the range that it had in training."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        below, above = (_SLACK * abs(end) + _ZERO for end in (self.low, self.high))
+        return self.low - below <= self.value <= self.high + above
+
+    def __str__(self) -> str:
+        trained = f"{self.low:.4g} alone" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
+        return f"{self.name.replace('_', ' ')} is {self.value:.4g}; the network was trained on {trained}."
+
+
+def describe(case: Case) -> dict[str, float]:
+    """The numbers of one case: dimensions, sizes of domain and cells, parameters, conditions, features, start."""
+    numbers = describe_mesh(case.mesh)
+    for name, value in case.parameters.items():
+        numbers[f"parameter {name}"] = float(value.reshape(-1).norm())
+    for name, start in case.initial.items():
+        held = case.dirichlet[name].mask
+        numbers[f"largest prescribed {name}"] = _largest(case.dirichlet[name].values)
+        numbers[f"largest normal derivative of {name}"] = _largest(case.neumann[name].normal_derivative)
+        free = start[~held].reshape(int((~held).sum()), -1)
+        numbers[f"typical {name} at the start"] = float(free.square().sum(dim=1).mean().sqrt()) if len(free) else 0.0
+        if start.ndim > 1:
+            slipping = case.slip[name].mask & ~held if name in case.slip else held.new_zeros(())
+            numbers[f"share of boundary points where {name} slips"] = float(slipping.sum()) / len(
+                case.mesh.boundary_points
+            )
+    for name, values in case.features.items():
+        numbers[f"largest {name}"] = _largest(values)
+    return numbers | _of_flow(case)
+
+
+def describe_mesh(mesh: Mesh) -> dict[str, float]:
+    """Those of the numbers that are of the mesh alone."""
+    volumes = mesh.point_volumes
+    return {
+        "space": float(mesh.space),
+        "domain size": float(volumes.sum()) ** (1 / mesh.space),
+        "mean cell size": float(volumes.mean()) ** (1 / mesh.space),
+        **_of_graph(mesh),
+    }
+
+
+def spanned(cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
+    """The range of every number over the training cases."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for case in cases:
+        for name, value in describe(case).items():
+            low, high = ranges.get(name, (value, value))
+            ranges[name] = (min(low, value), max(high, value))
+    return ranges
+
+
+def checked(given: Any, where: str = "The training range") -> dict[str, tuple[float, float]]:
+    """Ranges as they were stored, such as in a network's configuration; an error names what is none."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{where} is {given!r}; it must have a lowest and a highest value for each number.")
+    ranges = {}
+    for name, ends in given.items():
+        sound = isinstance(ends, list | tuple) and len(ends) == 2 and all(_is_number(end) for end in ends)
+        if not sound or ends[0] > ends[1]:
+            raise ValueError(f"{where} of {name!r} is {ends!r}; it must be a lowest and a highest value.")
+        ranges[str(name)] = (float(ends[0]), float(ends[1]))
+    return ranges
+
+
+def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, ...]:
+    """Every number, as `describe` gives them, that is known of the training cases, beside its range."""
+    return tuple(Comparison(name, value, *ranges[name]) for name, value in numbers.items() if name in ranges)
+
+
+def outside(case: Case, ranges: Ranges) -> list[str]:
+    """One sentence for every number of the case that the training cases did not span."""
+    return [str(each) for each in compare(describe(case), ranges) if not each.inside]
+
+
+def _of_graph(mesh: Mesh) -> dict[str, float]:
+    """Of which shape the cells are, as a network sees it: squares have 8 neighbours, triangles 6."""
+    first, second = mesh.edges
+    starts = np.flatnonzero(np.diff(first, prepend=-1))
+    lengths = (mesh.points[torch.from_numpy(first)] - mesh.points[torch.from_numpy(second)]).norm(dim=1).numpy()
+    ratios = np.maximum.reduceat(lengths, starts) / np.minimum.reduceat(lengths, starts)
+    # The median, as points of the boundary have fewer, and a fine mesh has few of those.
+    return {
+        "typical number of neighbours": float(np.median(np.diff(starts, append=len(first)))),
+        "mean stretching of cells": float(ratios.mean()),
+    }
+
+
+def _of_flow(case: Case) -> dict[str, float]:
+    """What decides about a flow, where the case is one with an inlet."""
+    is_flow = case.initial.keys() >= {"u", "p"} and case.initial["u"].ndim == 2
+    if not is_flow or float(case.parameters.get("viscosity", 0.0)) <= 0:
+        return {}
+    try:
+        units = inlet_units(case)
+    except ValueError:  # no inlet, and so no numbers of one
+        return {}
+    _, inflow = prescribed_inflow(case)
+    return {
+        "Reynolds number": units.length * units.speed / float(case.parameters["viscosity"]),
+        "inlet width": units.length,
+        "inflow over that of an even inlet": inflow / (units.speed * units.length ** (case.space - 1)),
+    }
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.reshape(len(values), -1).norm(dim=1).amax())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

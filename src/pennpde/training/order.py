@@ -1,0 +1,28 @@
+"""Which cases a training step sees: depends on the seed and the step only, so that a resumed training goes on alike."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+class Order:
+    """Which cases a step sees: every case once an epoch, each epoch in an order of its own."""
+
+    def __init__(self, cases: int, batch_size: int, seed: int):
+        self.cases, self.batch_size, self.seed = cases, batch_size, seed
+        self._epochs: dict[int, list[int]] = {}
+
+    def batches(self, step: int, count: int) -> Int[Tensor, "count batch"]:
+        """The batches of `count` steps from `step` on. One may hold the end of an epoch and the start of the next."""
+        first, last = step * self.batch_size, (step + count) * self.batch_size
+        chosen = [self._epoch(place // self.cases)[place % self.cases] for place in range(first, last)]
+        return torch.tensor(chosen).reshape(count, self.batch_size)
+
+    def _epoch(self, number: int) -> list[int]:
+        if number not in self._epochs:
+            self._epochs = {old: order for old, order in self._epochs.items() if old == number - 1}
+            generator = torch.Generator().manual_seed(1_000_003 * self.seed + number)
+            self._epochs[number] = torch.randperm(self.cases, generator=generator).tolist()
+        return self._epochs[number]
