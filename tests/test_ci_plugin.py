@@ -1,9 +1,9 @@
 """CI does not take a skipped test for a passed one."""
 
 import shutil
-from pathlib import Path
 
 import pytest
+from paths import TESTS
 
 pytest_plugins = ["pytester"]
 
@@ -22,7 +22,7 @@ def test_known_to_fail(): raise ValueError
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_ci_fails_where_a_test_is_skipped_that_it_can_run(pytester, monkeypatch, workers):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # those of .venv load slowly
-    shutil.copy(Path(__file__).parent / "ci_plugin.py", pytester.path)
+    shutil.copy(TESTS / "ci_plugin.py", pytester.path)
     pytester.syspathinsert()
     pytester.makepyfile(test_allowed=PROBES)
     arguments = ["-p", "ci_plugin", "-p", "xdist", "-n", workers]

@@ -1,12 +1,12 @@
 """The examples run, and show what they say."""
 
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from paths import ROOT
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def load(name: str) -> ModuleType:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from paths import ROOT
 from problems import heated_plate, polynomial
 from test_evaluation import flow_case
 from typer.testing import CliRunner
@@ -19,7 +20,7 @@ from pennpde.models import registry
 from pennpde.paper.tables import paper_numbers
 from pennpde.training import Settings
 
-FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
+FILES = sorted((ROOT / "experiments").glob("*.toml"))
 ROWS = [(path, row) for path in FILES for row in experiments.read(path)]
 
 FILE = """

@@ -3,18 +3,18 @@
 import itertools
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from paths import ROOT
 from torch.testing import assert_close
 
 from pennpde.datasets import advection_diffusion, storage
 from pennpde.datasets.advection_diffusion import PROFILES, TIMES, exact_temperature
 
 SAMPLES = [(0.5, 0.5, 0.5), (0.5, 0.6, 0.6), (0.6, 0.5, 0.6), (0.6, 0.6, 0.5)]
-COMMITTED = Path(__file__).parents[2] / "data" / "advection_diffusion"
+COMMITTED = ROOT / "data" / "advection_diffusion"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fake_recipe import FakeRecipe
 from forks import forked, wait_until
+from paths import TESTS
 
 from pennpde.datasets import advection_diffusion, generate, recipes, storage
 from pennpde.datasets.flow import cases as flow
@@ -320,7 +321,7 @@ def test_workers_of_a_start_that_is_killed_end_by_themselves(recipe, folder):
     )
     script = folder.parent / "start.py"
     script.write_text(statements)
-    process = subprocess.Popen([sys.executable, script, Path(__file__).parents[1], recipe.marks, folder])
+    process = subprocess.Popen([sys.executable, script, TESTS, recipe.marks, folder])
     wait_until(lambda: len(list(folder.glob("*.vtkhdf"))) >= 3, 120)
     process.kill()
     process.wait()

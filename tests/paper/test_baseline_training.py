@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from paths import ROOT
 from problems import rectangle
 from typer.testing import CliRunner
 
@@ -15,7 +16,7 @@ from pennpde.cli import application
 from pennpde.datasets import storage
 from pennpde.datasets.flow.cases import TIMES, flow_case
 
-FILE = Path(__file__).parents[1] / "experiments" / "flow_baselines.toml"
+FILE = ROOT / "experiments" / "flow_baselines.toml"
 ROWS = experiments.read(FILE)
 NAMES = ["a_0.10", "a_0.20", "a_0.30", "a_0.40", "a_0.50"]
 SPLITS = {"train": NAMES[:3], "validation": NAMES[3:4], "test": NAMES[4:]}

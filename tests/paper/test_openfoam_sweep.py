@@ -10,6 +10,7 @@ import pytest
 import torch
 from commands import penn, store
 from matplotlib.axes import Axes
+from paths import ROOT
 
 from pennpde import openfoam
 from pennpde.datasets import storage
@@ -690,7 +691,7 @@ def test_a_case_that_is_no_test_case_is_warned_about(solved_data, tmp_path):
 
 
 def test_the_committed_table_is_that_of_the_committed_record():
-    results = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+    results = ROOT / "benchmarks" / "results"
     record = sweep.read_record(results / "tradeoff.json", tradeoff.KIND, "penn bench tradeoff")
     assert (results / "tradeoff.md").read_text(encoding="utf-8") == presentation.markdown(record)
     solved = sweep.read_record(results / "openfoam_sweep.json", sweep.KIND, "penn bench openfoam")
@@ -700,7 +701,7 @@ def test_the_committed_table_is_that_of_the_committed_record():
 
 
 def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
-    root = Path(__file__).resolve().parents[1]
+    root = ROOT
     monkeypatch.syspath_prepend(root / "benchmarks")
 
     def record(name: str) -> Any:

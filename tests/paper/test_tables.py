@@ -1,10 +1,10 @@
 """Reports: the paper's tables from records, and pictures."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
+from paths import ROOT
 from problems import heated_plate, polynomial
 from test_evaluation import flow_case, off_by
 
@@ -139,7 +139,7 @@ def test_truth_prediction_and_error_are_drawn(case, tmp_path):
 
 
 def test_the_tables_of_the_documentation_are_those_of_the_committed_records():
-    root = Path(__file__).resolve().parents[1]
+    root = ROOT
     page = (root / "docs" / "results.md").read_text(encoding="utf-8")
     assert page == within(page, markdown(read_records([root / "records"])))
 

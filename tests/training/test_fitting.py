@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from paths import TESTS
 from problems import heated_plate
 from torch import nn
 
@@ -524,7 +524,7 @@ result = here.fit(here.network(), here.TRAIN, here.VALIDATION, learning_rate=1e-
 
 def test_two_processes_have_the_loss_curve_of_one_with_the_same_batches(tmp_path):
     one = fit(network(), TRAIN, VALIDATION, learning_rate=1e-2, batch_size=2, epochs=4, test_every=1)
-    script = SCRIPT.format(paths=[str(Path(__file__).parent)], folder=str(tmp_path))
+    script = SCRIPT.format(paths=[str(TESTS)], folder=str(tmp_path))
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29000 + os.getpid() % 1000)}
     started = [
         subprocess.Popen(

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from paths import ROOT
 
 from pennpde import openfoam
 from pennpde.datasets import recipes, storage
@@ -17,7 +18,7 @@ from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.truth import Profile, Run
 from pennpde.mesh import Mesh
 
-COMMITTED = Path(__file__).parents[2] / "data" / "flow"
+COMMITTED = ROOT / "data" / "flow"
 ONE_OF_EACH = ("a_0.50", "b_0.30_0.70", "c_0.80_0.30")
 EXTREMES = (
     "a_0.00",
