@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from pennpde.openfoam import format_dictionary
+from pennpde.case import Case
+from pennpde.models.flow import Flow
+from pennpde.openfoam import format_dictionary, read_case
 
 SIDES = {"left": (0, 0), "right": (0, 1), "bottom": (1, 0), "top": (1, 1), "back": (2, 0), "front": (2, 1)}
 
@@ -121,3 +123,8 @@ def _write_faces(path: Path, faces: list[list[int]], binary: bool) -> None:
     else:
         rows = "\n".join(f"{len(face)}({' '.join(map(str, face))})" for face in faces)
         path.write_text(_header("faces", "faceList", False) + f"\n{len(faces)}\n(\n{rows}\n)\n")
+
+
+def read_flow(folder: Path, time: float | None = None) -> Case:
+    """Velocity, pressure and viscosity of an OpenFOAM case."""
+    return read_case(folder, Flow.foam_fields, Flow.foam_parameters, time)

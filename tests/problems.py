@@ -6,7 +6,9 @@ import numpy as np
 import torch
 
 from pennpde.case import Case
+from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
+from pennpde.models.flow import flow_network
 
 
 def rectangle(cells: tuple[int, int] = (10, 10), size: tuple[float, float] = (1.0, 1.0)) -> Mesh:
@@ -81,3 +83,27 @@ def polynomial(cells: tuple[int, int, int] = (5, 6, 7), seed: int = 0, degree: i
         targets={"grad": gradient / largest},
         name=f"polynomial {seed}",
     )
+
+
+FLOW = flow_network(width=1, iterations=1, pressure_iterations=1).equation
+"""What a flow knows about itself: units, numbers, checks. Its weights do not matter."""
+
+
+def plate_in_units(case: Case, length: float, speed: float) -> Case:
+    """Advection and diffusion as somebody would write it down whose metre is 1 / length and so on."""
+    scales = {
+        "velocity": Scale(1 / speed),
+        "diffusivity": Scale(1 / (length * speed)),
+        "inlet_distance": Scale(1 / length),
+    }
+    return Units.of_speed(1 / length, 1 / speed, scales).dimensionless(case)
+
+
+def tensors_of(case: Case) -> dict[str, torch.Tensor]:
+    found = {"points": case.mesh.points}
+    for part in ("initial", "parameters", "features", "targets"):
+        found |= {f"{part} {name}": values for name, values in getattr(case, part).items()}
+    for name in case.initial:
+        found[f"dirichlet {name}"] = case.dirichlet[name].values
+        found[f"neumann {name}"] = case.neumann[name].normal_derivative
+    return found

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import store
-from foam_cases import write_brick, write_conditions
+from foam_cases import read_flow, write_brick, write_conditions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from problems import heated_plate, rectangle
@@ -269,7 +269,7 @@ def test_a_damaged_case_is_read_or_refused(count, binary, tmp_path):
     inlet, outlet = {"left": "type fixedValue; value uniform (1 0 0);"}, {"right": "type fixedValue; value uniform 0;"}
     write_conditions(sound, "U", "uniform (0 0 0)", {'".*"': "type noSlip;"} | inlet)
     write_conditions(sound, "p", "uniform 0", {'".*"': "type zeroGradient;"} | outlet)
-    openfoam.read_case(sound)
+    read_flow(sound)
     files = sorted(path.relative_to(sound) for path in sound.rglob("*") if path.is_file())
     contents = {name: (sound / name).read_bytes() for name in files}
     folder = shutil.copytree(sound, tmp_path / "damaged")
@@ -281,7 +281,7 @@ def test_a_damaged_case_is_read_or_refused(count, binary, tmp_path):
         try:
             # Errors of the format, of the mesh, of files that are not there.
             with in_time(), suppress(ValueError, FileNotFoundError):
-                openfoam.read_case(folder)
+                read_flow(folder)
         finally:
             (folder / name).write_bytes(contents[name])
 

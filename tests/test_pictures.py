@@ -7,7 +7,8 @@ from meshes import PLANE_TYPES, box
 from problems import rectangle
 
 from pennpde.mesh import Mesh
-from pennpde.pictures import DIVERGING, Panel, draw, flow_panels, limits_of, triangles
+from pennpde.models.flow import Flow
+from pennpde.pictures import DIVERGING, Panel, draw, field_panels, limits_of, triangles
 
 L_SHAPE = np.array([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [2, 2]], float)
 
@@ -31,7 +32,7 @@ def test_triangles_fill_the_mesh(kind):
 def test_a_flow_is_drawn_in_every_format(tmp_path, suffix):
     mesh = box("mixed_plane", 4)
     path = tmp_path / "new" / f"flow{suffix}"
-    draw(path, [flow_panels(mesh, flow_on(mesh), "prediction")], title="a duct")
+    draw(path, [field_panels(mesh, flow_on(mesh), Flow.looks, "prediction")], title="a duct")
     start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix]
     assert path.read_bytes().startswith(start)
 
@@ -60,14 +61,14 @@ def test_the_mesh_itself_is_drawn_with_its_patches_beside_a_field_with_its_unit(
 def test_a_field_that_is_the_same_everywhere_and_still_water_are_drawn(tmp_path):
     mesh = rectangle((4, 4))
     still = {"u": torch.zeros(25, 2, dtype=torch.float64), "p": torch.zeros(25, dtype=torch.float64)}
-    draw(tmp_path / "still.png", [flow_panels(mesh, still)])
+    draw(tmp_path / "still.png", [field_panels(mesh, still)])
     assert (tmp_path / "still.png").stat().st_size > 1000
 
 
 def test_a_polygon_that_is_not_convex_is_drawn(tmp_path):
     """Streamlines are left out where Matplotlib cannot interpolate; the field is not."""
     corner = Mesh.from_arrays(L_SHAPE, {"polygon": [[0, 1, 2, 3, 4, 5]], "triangle": [[2, 6, 4]]})
-    draw(tmp_path / "corner.png", [flow_panels(corner, flow_on(corner))])
+    draw(tmp_path / "corner.png", [field_panels(corner, flow_on(corner))])
     assert (tmp_path / "corner.png").stat().st_size > 1000
 
 

@@ -155,7 +155,7 @@ def run(
     splits, dataset = _cases(experiment, data, also)
     train, validation = splits["train"], splits["validation"]
     model = experiment.build()
-    spanned = ranges.spanned(train)
+    spanned = ranges.spanned(train, model.equation if isinstance(model, PENN) else None)
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
         model(train[0])

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from pennpde.mesh import Mesh
+from pennpde.network.hooks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,15 +82,37 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
     figure.savefig(path, dpi=120)
 
 
-def flow_panels(mesh: Mesh, fields: Mapping[str, Tensor], label: str = "", *, streamlines: bool = True) -> list[Panel]:
-    """Speed with streamlines, and pressure."""
-    speed = fields["u"].norm(dim=1)
-    lines = fields["u"] if streamlines else None
-    prefix = f"{label}: " if label else ""
-    return [
-        Panel(f"{prefix}speed |u|", mesh, speed, SEQUENTIAL, streamlines=lines),
-        Panel(f"{prefix}pressure p", mesh, fields["p"], DIVERGING),
-    ]
+def field_panels(
+    mesh: Mesh,
+    fields: Mapping[str, Tensor],
+    looks: Mapping[str, Look] | None = None,
+    label: str = "",
+    *,
+    streamlines: bool = True,
+) -> list[Panel]:
+    """One panel per field: a scalar as it is, a vector by its length, with streamlines.
+
+    Args:
+        mesh: Plane.
+        fields: Over the points.
+        looks: How fields are titled and coloured, as `Equation.looks` has it.
+        label: Before each title.
+        streamlines: Whether those of vectors are drawn.
+    """
+    panels = []
+    for name, values in fields.items():
+        is_vector = values.ndim > 1
+        look = (looks or {}).get(name, Look(f"|{name}|" if is_vector else name))
+        panels.append(
+            Panel(
+                f"{label}: {look.title}" if label else look.title,
+                mesh,
+                values.reshape(len(values), -1).norm(dim=1) if is_vector else values,
+                DIVERGING if look.signed else SEQUENTIAL,
+                streamlines=values if values.ndim == 2 and streamlines else None,
+            )
+        )
+    return panels
 
 
 def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from problems import heated_plate, rectangle
+from problems import heated_plate, plate_in_units, rectangle, tensors_of
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch
-from pennpde.models.advection_diffusion import advection_diffusion_network, inlet_distance
+from pennpde.models.advection_diffusion import advection_diffusion_network, inlet_distance, transport_units
 from pennpde.testing import assert_dirichlet, assert_equivariant
 
 
@@ -145,3 +145,31 @@ def test_two_minutes_of_training_halve_the_paper_s_error_for_pure_diffusion():
         schedule.step()
     # 0.385 is the mean of the squared boundary values 0.1, 0.2, ... 1.0 of the whole set.
     assert 0.385 * float(loss.detach()) < 0.9e-4
+
+
+def test_a_temperature_becomes_its_share_of_the_way_from_the_start():
+    plate = heated_plate(inlet=0.7)
+    warm = Case(
+        plate.mesh,
+        initial={"T": 293.15},
+        dirichlet={"T": {"inlet": 280.0}},
+        neumann={"T": 0.0},
+        parameters=plate.parameters,
+        features=plate.features,
+    )
+    units = transport_units(warm)
+    scaled = units.dimensionless(warm)
+    assert_close(scaled.dirichlet["T"].values, plate.dirichlet["T"].values / 0.7, rtol=1e-12, atol=0)
+    assert not scaled.initial["T"].any()
+    assert_close(
+        units.physical({"T": scaled.dirichlet["T"].values})["T"].unique(),
+        torch.tensor([280, 293.15], dtype=torch.float64),
+    )
+
+
+def test_a_plate_in_other_lengths_and_times_is_the_same_plate():
+    plate, length, speed = heated_plate(inlet=1.0), 0.02, 0.005
+    user = plate_in_units(plate, length, speed)
+    found = tensors_of(transport_units(user, length, speed).dimensionless(user))
+    for name, values in tensors_of(plate).items():
+        assert_close(found[name], values, rtol=1e-14, atol=1e-15, msg=name)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foam_cases import write_brick, write_conditions, write_dictionary
+from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pennpde import openfoam
+from pennpde.models.advection_diffusion import AdvectionDiffusion
+from pennpde.models.flow import Flow
 from pennpde.openfoam import Dimensions, FoamFormatError, NonUniform, PolyMesh, Uniform, UnsupportedConditionError
 from pennpde.openfoam.dictionaries import Quoted, format_entry, number_of
 
@@ -244,7 +246,7 @@ def test_a_mesh_that_is_written_is_read_back(tmp_path, shape):
 
 
 def test_a_mesh_of_a_single_cell_is_a_case(tmp_path):
-    assert openfoam.read_case(flow_case(tmp_path, {}, shape=(1, 1, 1))).mesh.number_of_cells == 1
+    assert read_flow(flow_case(tmp_path, {}, shape=(1, 1, 1))).mesh.number_of_cells == 1
 
 
 def test_a_broken_header_does_not_end_the_process(tmp_path):
@@ -254,7 +256,7 @@ def test_a_broken_header_does_not_end_the_process(tmp_path):
     content = path.read_text()
     path.write_text(content.replace("version 2.0;", "version 2.0#include;").replace("class labelList; object", "c"))
     with contextlib.suppress(FoamFormatError):
-        openfoam.read_case(folder)
+        read_flow(folder)
 
 
 def test_numbers_that_do_not_belong_together_are_refused(tmp_path):
@@ -289,7 +291,7 @@ def test_conditions_become_masks_and_values(tmp_path):
         {"left": "type fixedValue; value uniform (2 0 0);", "right": "type inletOutlet; inletValue uniform (0 0 0);"},
         {"right": "type fixedValue; value uniform 5;", "left": "type fixedGradient; gradient uniform 3;"},
     )
-    case = openfoam.read_case(folder)
+    case = read_flow(folder)
     x = case.mesh.points
     assert case.mesh.space == 3
     assert case.parameters["viscosity"] == 0.01
@@ -315,12 +317,12 @@ def test_conditions_become_masks_and_values(tmp_path):
 def test_a_list_of_values_is_averaged_to_the_points(tmp_path):
     # Two by two faces: the middle point of the side touches all of them.
     values = "nonuniform List<vector> 4((1 0 0)(2 0 0)(3 0 0)(4 0 0))"
-    case = openfoam.read_case(flow_case(tmp_path, {"left": f"type fixedValue; value {values};"}, shape=(2, 2, 2)))
+    case = read_flow(flow_case(tmp_path, {"left": f"type fixedValue; value {values};"}, shape=(2, 2, 2)))
     middle = (case.mesh.points == torch.tensor([0.0, 0.5, 0.5])).all(dim=1)
     torch.testing.assert_close(case.dirichlet["u"].values[middle], torch.tensor([[2.5, 0, 0]]).double())
     bad = flow_case(tmp_path / "short", {"left": f"type fixedValue; value {values};"}, shape=(2, 3, 2))
     with pytest.raises(FoamFormatError, match=r"'left', field 'U'.*6 faces"):
-        openfoam.read_case(bad)
+        read_flow(bad)
 
 
 def test_what_is_uniform_stays_so_to_the_last_bit(tmp_path):
@@ -329,7 +331,7 @@ def test_what_is_uniform_stays_so_to_the_last_bit(tmp_path):
     write_conditions(
         folder, "U", velocity, {'".*"': "type zeroGradient;", "left": f"type fixedValue; value {velocity};"}
     )
-    case = openfoam.read_case(folder)
+    case = read_flow(folder)
     expected = torch.tensor([[0.1, 0.7, -1e-7]], dtype=torch.float64)
     assert torch.equal(case.dirichlet["u"].values[case.dirichlet["u"].mask].unique(dim=0), expected)
     assert torch.equal(case.initial["u"].unique(dim=0), expected)
@@ -342,7 +344,7 @@ def test_a_case_between_empty_patches_becomes_plane(tmp_path):
     write_conditions(
         folder, "p", "uniform 0", {'".*"': "type zeroGradient;", "right": "type fixedValue; value uniform 0;"}
     )
-    case = openfoam.read_case(folder)
+    case = read_flow(folder)
     assert case.mesh.space == 2
     assert case.mesh.number_of_points == 20
     assert set(case.mesh.patches) == {"left", "right", "top", "bottom"}
@@ -355,7 +357,7 @@ def test_a_plane_case_with_one_side_that_is_not_empty_is_refused(tmp_path):
         tmp_path, {"front": "type empty;"}, {"front": "type empty;"}, shape=(3, 2, 1), types={"front": "empty"}
     )
     with pytest.raises(UnsupportedConditionError, match=r"'back' is a flat side .*of type 'patch'; both"):
-        openfoam.read_case(folder)
+        read_flow(folder)
 
 
 def test_patches_are_found_by_name_then_group_then_expression(tmp_path):
@@ -370,7 +372,7 @@ def test_patches_are_found_by_name_then_group_then_expression(tmp_path):
     folder = write_brick(tmp_path / "case", (2, 2, 2), groups=groups)
     write_conditions(folder, "U", "uniform (0 0 0)", conditions)
     write_conditions(folder, "p", "uniform 0", WALLS)
-    case = openfoam.read_case(folder)
+    case = read_flow(folder)
     x = case.mesh.points
     values = case.dirichlet["u"].values[:, 0]
     assert values[(x == torch.tensor([0, 0.5, 0.5])).all(dim=1)] == 1
@@ -384,7 +386,7 @@ def test_slip_and_symmetry_forbid_flow_across_and_leave_scalars_free(tmp_path, k
     folder = flow_case(
         tmp_path, {"top": f"type {kind};"}, {"top": f"type {kind};"}, types={"top": "patch" if kind == "slip" else kind}
     )
-    case = openfoam.read_case(folder)
+    case = read_flow(folder)
     inside = (case.mesh.points[:, 1] == 1) & ~case.dirichlet["u"].mask
     assert inside.any()
     assert case.slip["u"].mask[inside].all()
@@ -398,7 +400,7 @@ def test_a_constraint_patch_needs_no_entry_of_its_own(tmp_path):
     three = dict.fromkeys(("left", "right", "bottom"), "type noSlip;")
     write_conditions(folder, "U", "uniform (0 0 0)", three, extra='#includeEtc "caseDicts/setConstraintTypes"')
     write_conditions(folder, "p", "uniform 0", dict.fromkeys(three, "type zeroGradient;"))
-    assert openfoam.read_case(folder).slip["u"].mask.any()
+    assert read_flow(folder).slip["u"].mask.any()
 
 
 @pytest.mark.parametrize(
@@ -414,7 +416,7 @@ def test_an_unknown_condition_is_an_error_with_patch_field_and_type(tmp_path, fi
     given_text = {patch: text}
     folder = flow_case(tmp_path, given_text if field == "U" else {}, given_text if field == "p" else {})
     with pytest.raises(UnsupportedConditionError, match=rf"'{patch}', field '{field}'.*'{kind}'"):
-        openfoam.read_case(folder)
+        read_flow(folder)
 
 
 @pytest.mark.parametrize(
@@ -455,19 +457,19 @@ def test_a_broken_case_is_an_error_that_names_what_is_wrong(tmp_path, damage, er
     folder = flow_case(tmp_path, {})
     damage(folder)
     with pytest.raises(error, match=message):
-        openfoam.read_case(folder)
+        read_flow(folder)
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        openfoam.read_case(tmp_path / "nowhere")
+        read_flow(tmp_path / "nowhere")
 
 
 def test_one_scalar_can_be_read_alone(tmp_path):
     folder = write_brick(tmp_path / "case")
     write_conditions(folder, "T", "uniform 0", WALLS | {"left": "type fixedValue; value uniform 0.8;"})
     write_dictionary(folder / "constant" / "transportProperties", {"DT": "DT [0 2 -1 0 0 0 0] 0.3"})
-    case = openfoam.read_case(folder, {"T": "T"})
+    case = openfoam.read_case(folder, AdvectionDiffusion.foam_fields, AdvectionDiffusion.foam_parameters)
     assert set(case.initial) == {"T"}
     assert case.parameters["diffusivity"] == 0.3
     assert case.dirichlet["T"].mask.sum() == 9
@@ -479,10 +481,10 @@ def test_what_is_written_as_a_time_is_read_back(tmp_path, plane):
     inlet = {"left": "type fixedValue; value uniform (1 0 0);"}
     write_conditions(folder, "U", "uniform (0 0 0)", {'".*"': "type noSlip;"} | inlet)
     write_conditions(folder, "p", "uniform 0", {'".*"': "type zeroGradient;"})
-    mesh = openfoam.read_case(folder).mesh
+    mesh = read_flow(folder).mesh
     slope = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)[: mesh.space]
     fields = {"u": mesh.points.clone(), "p": mesh.points @ slope}
-    written = openfoam.write_time(folder, 0.5, mesh, fields)
+    written = openfoam.write_time(folder, 0.5, mesh, fields, Flow.foam_fields)
     assert written == folder / "0.5"
     pressure, velocity = openfoam.read_field(written / "p"), openfoam.read_field(written / "U")
     centres = velocity.values(12)
@@ -492,12 +494,14 @@ def test_what_is_written_as_a_time_is_read_back(tmp_path, plane):
     assert pressure.dimensions == Dimensions((0.0,) * 7)  # as in the case itself
     assert sorted(path.name for path in folder.iterdir()) == ["0", "0.5", "constant", "system"]
     with pytest.raises(FileExistsError, match=r"0\.5"):
-        openfoam.write_time(folder, 0.5, mesh, fields)
+        openfoam.write_time(folder, 0.5, mesh, fields, Flow.foam_fields)
     with pytest.raises(ValueError, match="not finite"):
-        openfoam.write_time(folder, 0.5, mesh, {"p": torch.full_like(fields["p"], torch.nan)}, overwrite=True)
+        openfoam.write_time(
+            folder, 0.5, mesh, {"p": torch.full_like(fields["p"], torch.nan)}, Flow.foam_fields, overwrite=True
+        )
     assert openfoam.read_field(written / "U")  # what was there is still there
     with pytest.raises(KeyError, match="vorticity"):
-        openfoam.write_time(folder, 0.6, mesh, {"vorticity": fields["p"]})
+        openfoam.write_time(folder, 0.6, mesh, {"vorticity": fields["p"]}, Flow.foam_fields)
 
 
 # Running
@@ -677,11 +681,11 @@ def channel(installation, tmp_path_factory) -> Path:
 @pytest.mark.openfoam
 def test_openfoam_goes_on_from_a_time_that_we_wrote(channel, installation, tmp_path):
     folder = shutil.copytree(channel, tmp_path / "case")
-    case = openfoam.read_case(folder)
+    case = read_flow(folder)
     assert case.mesh.number_of_points == 13 * 7
     speed = case.mesh.points[:, 1] * (1 - case.mesh.points[:, 1])
     velocity = torch.stack([speed, torch.zeros_like(speed)], dim=1)
-    openfoam.write_time(folder, 0.1, case.mesh, {"u": velocity, "p": torch.zeros_like(speed)})
+    openfoam.write_time(folder, 0.1, case.mesh, {"u": velocity, "p": torch.zeros_like(speed)}, Flow.foam_fields)
     steps: list[float] = []
     openfoam.run(folder, "icoFoam", installation=installation, on_progress=lambda step: steps.append(step.time))
     np.testing.assert_allclose(steps, [0.15, 0.2])
@@ -691,11 +695,11 @@ def test_openfoam_goes_on_from_a_time_that_we_wrote(channel, installation, tmp_p
 @pytest.mark.openfoam
 def test_a_decomposed_case_is_the_same_case(channel, installation, tmp_path):
     folder = shutil.copytree(channel, tmp_path / "case")
-    whole = openfoam.read_case(folder)
+    whole = read_flow(folder)
     openfoam.run(folder, "decomposePar", installation=installation)
     shutil.rmtree(folder / "0")
     shutil.rmtree(folder / "constant" / "polyMesh")
-    parts = openfoam.read_case(folder)
+    parts = read_flow(folder)
     assert parts.mesh.number_of_cells == whole.mesh.number_of_cells
 
     def sorted_rows(case: openfoam.cases.Case) -> torch.Tensor:

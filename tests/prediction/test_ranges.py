@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from problems import heated_plate, rectangle
+from problems import FLOW, heated_plate, rectangle
 
 from pennpde.case import Case
-from pennpde.case.units import Units
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.inlet import flow_units
 from pennpde.prediction.ranges import Comparison, checked, compare, describe, outside, spanned
 
 
@@ -25,7 +25,7 @@ def about(sentences: list[str]) -> list[str]:
 
 
 def test_a_flow_is_described_by_its_reynolds_number_inlet_walls_and_mesh(ducts):
-    numbers = describe(ducts[0])
+    numbers = describe(ducts[0], FLOW)
     assert numbers["Reynolds number"] == pytest.approx(1000)
     assert numbers["largest prescribed u"] == 1
     assert numbers["inlet width"] == pytest.approx(1)
@@ -36,34 +36,34 @@ def test_a_flow_is_described_by_its_reynolds_number_inlet_walls_and_mesh(ducts):
 
 
 def test_training_cases_lie_within_the_range_that_they_span(ducts):
-    ranges = spanned(ducts)
+    ranges = spanned(ducts, FLOW)
     assert ranges["domain size"][0] < ranges["domain size"][1]
     for case in ducts:
-        assert outside(case, ranges) == []
-        assert {each.name for each in compare(describe(case), ranges)} == ranges.keys()
+        assert outside(case, ranges, FLOW) == []
+        assert {each.name for each in compare(describe(case, FLOW), ranges)} == ranges.keys()
 
 
 def test_a_range_survives_json(ducts):
-    ranges = spanned(ducts)
+    ranges = spanned(ducts, FLOW)
     assert checked(json.loads(json.dumps(ranges))) == ranges
 
 
 def test_another_viscosity_is_another_reynolds_number(ducts):
     thick = replace(ducts[0], parameters={"viscosity": torch.tensor(0.1, dtype=torch.float64)})
-    sentences = outside(thick, spanned(ducts))
+    sentences = outside(thick, spanned(ducts, FLOW), FLOW)
     assert about(sentences) == ["parameter viscosity", "Reynolds number"]
-    assert sentences[1] == "Reynolds number is 10; the network was trained on 1000 alone."
+    assert sentences[1] == "Reynolds number is 10; the network was trained only at 1000."
 
 
 def test_a_finer_mesh_is_outside(ducts):
     fine = flow_case(coarse_mesh("a_0.20", cells_per_length=10))
-    assert about(outside(fine, spanned(ducts))) == ["mean cell size"]
+    assert about(outside(fine, spanned(ducts, FLOW), FLOW)) == ["mean cell size"]
 
 
 def test_a_larger_duct_is_outside_in_its_own_units_but_not_in_those_of_its_inlet(ducts):
     large = Units(0.1, 1.0).dimensionless(ducts[0])
-    assert "largest wall distance" in about(outside(large, spanned(ducts)))
-    assert outside(Units(10.0, 1.0).dimensionless(large), spanned(ducts)) == []
+    assert "largest wall distance" in about(outside(large, spanned(ducts, FLOW), FLOW))
+    assert outside(flow_units(10.0, 1.0).dimensionless(large), spanned(ducts, FLOW), FLOW) == []
 
 
 def test_other_cells_than_in_training_are_outside(ducts):
@@ -72,7 +72,7 @@ def test_other_cells_than_in_training_are_outside(ducts):
     triangles = np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]])
     patches = {name: patch.points for name, patch in mesh.patches.items()}
     cut = flow_case(Mesh.from_arrays(mesh.points, triangles, patches=patches))
-    assert "typical number of neighbours" in about(outside(cut, spanned(ducts)))
+    assert "typical number of neighbours" in about(outside(cut, spanned(ducts, FLOW), FLOW))
     assert describe(ducts[0])["typical number of neighbours"] == 8
     assert describe(cut)["typical number of neighbours"] == 6
     flat = rectangle((10, 40), (3.0, 1.0))
@@ -94,9 +94,9 @@ def test_an_inlet_that_is_not_even_and_a_slip_wall_are_outside(ducts):
     parabola = np.stack([4 * y * (1 - y), np.zeros_like(y)], axis=1)
     flow = {"initial": {"u": [0.7, 0.0], "p": 0.0}, "parameters": {"viscosity": 1e-3}}
     poiseuille = Case(mesh, dirichlet={"u": {"inlet": parabola, "side": 0.0}, "p": {"outlet": 0.0}}, **flow)
-    assert "inflow over that of an even inlet" in about(outside(poiseuille, spanned(ducts)))
+    assert "inflow over that of an even inlet" in about(outside(poiseuille, spanned(ducts, FLOW), FLOW))
     slippery = Case(mesh, dirichlet={"u": {"inlet": (1.0, 0.0)}, "p": {"outlet": 0.0}}, slip={"u": ["side"]}, **flow)
-    assert "share of boundary points where u slips" in about(outside(slippery, spanned(ducts)))
+    assert "share of boundary points where u slips" in about(outside(slippery, spanned(ducts, FLOW), FLOW))
 
 
 def test_a_prescribed_normal_derivative_is_outside_where_training_had_none():
@@ -147,5 +147,5 @@ def test_a_flow_without_inlet_is_described_without_one():
     still = Case(
         mesh, initial={"u": [0.0, 0.0], "p": 0.0}, dirichlet={"u": {"side": 0.0}}, parameters={"viscosity": 1e-3}
     )
-    assert "Reynolds number" not in describe(still)
+    assert "Reynolds number" not in describe(still, FLOW)
     assert describe(still)["largest prescribed u"] == 0

@@ -11,7 +11,7 @@ from problems import rectangle
 
 from pennpde import checkpoints
 from pennpde.datasets import storage
-from pennpde.datasets.flow.cases import coarse_mesh
+from pennpde.datasets.flow.cases import coarse_mesh, flow_through
 from pennpde.models import registry
 from pennpde.viewer import wording, workbench
 from pennpde.viewer.boundary import Role
@@ -21,7 +21,6 @@ from pennpde.viewer.workbench import (
     MeshRequest,
     TemplateRequest,
     Workbench,
-    flow_through,
 )
 
 COARSE = 6.0

@@ -55,7 +55,8 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
     use_threads_for(case)
     outcome = predict(network, case)
     seconds = time.perf_counter() - start
-    written = write_files(outcome, "Flow over a step, predicted", out / "flow.vtu", out / "flow.png", out / "flow.html")
+    title, looks = "Flow over a step, predicted", network.equation.looks
+    written = write_files(outcome, looks, title, out / "flow.vtu", out / "flow.png", out / "flow.html")
     output.say(
         f"Flow over a step with a ramp of 0.37 inlet widths, {case.number_of_points} points, at time "
         f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +12,8 @@ from pennpde.cli.conventions import Output
 
 if TYPE_CHECKING:
     from pennpde.case import Case
+    from pennpde.network import Equation
+    from pennpde.network.hooks import Look
     from pennpde.prediction import Outcome
 
 EXAMPLES = [
@@ -79,7 +81,7 @@ def run(
     problem = _read(input_path, case, network)
     if (png or html) and problem.space != 2:
         option = "--png" if png else "--html"
-        raise ValueError(f"{option} draws plane cases alone; this one is in space. Write --out and open it in ParaView")
+        raise ValueError(f"{option} draws only plane cases; this one is in space. Write --out and open it in ParaView")
     use_threads_for(problem)
     outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
     certificate = outcome.certificate
@@ -93,9 +95,9 @@ def run(
             "the certificate has warnings, and --strict forbids them; nothing was written:\n  "
             + "\n  ".join(certificate.warnings)
         )
-    written = write_files(outcome, input_path.stem, out, png, html)
+    written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html)
     if write_time is not None:
-        written.append(_write_time(input_path, write_time, outcome))
+        written.append(_write_time(input_path, write_time, outcome, network.equation))
     output.say(
         f"{model} on {problem.number_of_points} points: {outcome.seconds['network']:.2f} s for the network, "
         f"{sum(outcome.seconds.values()) - outcome.seconds['network']:.2f} s for operators and certificate; the state "
@@ -127,21 +129,23 @@ def use_threads_for(case: "Case") -> None:
     torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
 
 
-def write_files(outcome: "Outcome", title: str, out: Path | None, png: Path | None, html: Path | None) -> list[str]:
+def write_files(
+    outcome: "Outcome",
+    looks: "Mapping[str, Look]",
+    title: str,
+    out: Path | None,
+    png: Path | None,
+    html: Path | None,
+) -> list[str]:
     """Write the files that were asked for, each complete or not at all, and name them."""
     mesh, fields = outcome.case.mesh, outcome.last
     written = []
     if out is not None:
         written.append(_whole(out, outcome.mesh().save))
     if png is not None:
-        from pennpde.pictures import Panel, draw, flow_panels
+        from pennpde.pictures import draw, field_panels
 
-        if fields.keys() >= {"u", "p"}:
-            panels = flow_panels(mesh, fields)
-        else:
-            panels = [
-                Panel(name, mesh, values if values.ndim == 1 else values.norm(dim=1)) for name, values in fields.items()
-            ]
+        panels = field_panels(mesh, fields, looks)
         written.append(_whole(png, lambda path: draw(path, [panels])))
     if html is not None:
         from pennpde.viewer.records import record_of, write_page
@@ -224,45 +228,12 @@ def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
             named = str(error).startswith(str(input_path))
             raise ValueError(str(error) if named else f"{input_path} cannot be used. {error}") from error
         return read_problem(case, mesh)
-    from pennpde.openfoam import read_case
-    from pennpde.openfoam.pressure_reference import with_pressure_reference
+    from pennpde.openfoam import read_problem as read_foam_problem
 
-    unknowns = set(network.equation.unknowns)
-    if unknowns == {"u", "p"}:
-        flow = read_case(input_path)
-        if "viscosity" not in flow.parameters:
-            raise ValueError(f"{input_path / 'constant' / 'transportProperties'} gives no viscosity nu")
-        return with_pressure_reference(flow, input_path)
-    if unknowns == {"T"}:
-        return _with_velocity(read_case(input_path, {"T": "T"}), input_path)
-    raise ValueError(
-        f"the network solves for {', '.join(sorted(unknowns))}; of an OpenFOAM case flows (u, p) and temperatures (T) "
-        "are read. Give a mesh file and --case"
-    )
+    return read_foam_problem(input_path, network.equation)
 
 
-def _with_velocity(case: "Case", folder: Path) -> "Case":
-    """The case with the velocity that carries its temperature: that of the field U, the same everywhere."""
-    from dataclasses import replace
-
-    import torch
-
-    from pennpde.openfoam import Uniform, read_field, time_folders
-
-    for time in time_folders(folder):
-        if (time / "U").is_file() or (time / "U.gz").is_file():
-            break
-    else:
-        raise FileNotFoundError(f"{folder} has no field U: the velocity that carries T")
-    internal = read_field(time / "U", folder).internal
-    if not isinstance(internal, Uniform):
-        raise ValueError(f"{time / 'U'} is not the same everywhere; the network was trained with one velocity")
-    velocity = torch.as_tensor(internal.value, dtype=torch.float64)[: case.space]
-    return replace(case, parameters={**case.parameters, "velocity": velocity})
-
-
-def _write_time(folder: Path, time: str, outcome: "Outcome") -> str:
+def _write_time(folder: Path, time: str, outcome: "Outcome", equation: "Equation") -> str:
     from pennpde.openfoam import write_time
 
-    names = {"u": "U", "p": "p", "T": "T"}
-    return str(write_time(folder, time, outcome.case.mesh, outcome.last, {name: names[name] for name in outcome.last}))
+    return str(write_time(folder, time, outcome.case.mesh, outcome.last, equation.foam_fields))

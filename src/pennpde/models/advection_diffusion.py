@@ -11,7 +11,7 @@ Training moves on from there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -19,7 +19,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Case
+from pennpde.case.units import Scale, Units
 from pennpde.network import PENN, SCALAR, EncodedCase, Equation
+from pennpde.network.hooks import FoamName, Look
 from pennpde.network.layers import MLP
 from pennpde.network.mixing import mix
 from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, State
@@ -56,6 +58,9 @@ class AdvectionDiffusion(Equation):
     """
 
     unknowns: ClassVar = {"T": SCALAR}
+    foam_fields: ClassVar = {"T": FoamName("T", (0, 0, 0, 1, 0, 0, 0))}
+    foam_parameters: ClassVar = {"velocity": "U", "diffusivity": "DT"}
+    looks: ClassVar = {"T": Look("temperature T")}
 
     def __init__(
         self,
@@ -107,6 +112,43 @@ class AdvectionDiffusion(Equation):
             + made.source * mix(values, self.source.T)
         )
         return {"T": rate if made.forcing is None else rate + made.forcing}
+
+    def complete(self, case: Case) -> Case:
+        return complete_transport(case)
+
+    def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
+        return transport_units(case, length, speed)
+
+
+def transport_units(case: Case, length: float | None = None, speed: float | None = None) -> Units:
+    """Units of a transported temperature: zero at the start, one where it is prescribed; lengths and speeds as given.
+
+    Unlike a flow it has no length and speed of its own to choose: by default the case's numbers are taken as they are.
+    """
+    condition = case.dirichlet["T"]
+    free = case.initial["T"][~condition.mask]
+    level = float(free.amin() + free.amax()) / 2 if len(free) else 0.0
+    above = condition.values[condition.mask] - level
+    one = float(above[above.abs().argmax()]) if len(above) else 0.0
+    length, speed = 1.0 if length is None else length, 1.0 if speed is None else speed
+    scales = {
+        "T": Scale(one or 1.0, level),
+        "velocity": Scale(speed),
+        "diffusivity": Scale(length * speed),
+        "inlet_distance": Scale(length),
+    }
+    return Units.of_speed(length, speed, scales)
+
+
+def complete_transport(case: Case) -> Case:
+    """The case of a transported scalar with the distance from its prescribed values."""
+    if "inlet_distance" in case.features:
+        return case
+    held = case.dirichlet["T"].mask.numpy()
+    if not held.any():
+        raise ValueError("T is prescribed nowhere; the network needs a patch with a prescribed temperature.")
+    distance = case.mesh.with_patches({"prescribed": held}).distance_to(["prescribed"])
+    return replace(case, features={**case.features, "inlet_distance": distance.to(case.initial["T"])})
 
 
 def advection_diffusion_network(

@@ -11,14 +11,20 @@ identity and a coefficient that is one give the equation itself, and that is whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from pennpde.case import Case
+from pennpde.case.units import Units
+from pennpde.models.inlet import describe_inlet, inlet_units
+from pennpde.models.mass import mass_checks
+from pennpde.models.potential_flow import potential_flow
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
+from pennpde.network.hooks import Check, FoamName, Look
 from pennpde.network.layers import MLP, dot, scale_by, squared_norm
 from pennpde.network.mixing import Linear, mix
 from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -68,6 +74,13 @@ class Flow(Equation):
     """
 
     unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
+    foam_fields: ClassVar = {
+        "u": FoamName("U", (0, 1, -1, 0, 0, 0, 0)),
+        "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
+    }
+    foam_parameters: ClassVar = {"viscosity": "nu"}
+    looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
+    headline: ClassVar = ("Reynolds number",)
 
     def __init__(
         self,
@@ -152,12 +165,59 @@ class Flow(Equation):
         force = scale_by(time_step / DURATION * self.force_gate(invariants), self.force(terms))
         return {"u": start["u"] + duration * (intermediate_rate - push) + force, "p": pressure}
 
+    def complete(self, case: Case) -> Case:
+        return complete_flow(case)
+
+    def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
+        return inlet_units(case, length, speed)
+
+    def describe(self, case: Case) -> dict[str, float]:
+        return describe_inlet(case)
+
+    def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
+        return mass_checks(case, fields["u"], operators)
+
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
         """A learned correction of the velocity that sees the place; zero before training."""
         place: Surroundings = case.constants
         seen = torch.cat([place.code, squared_norm(velocity), squared_norm(place.slope)], dim=1)
         change = self.correction(torch.cat([velocity, place.slope], dim=-1))
         return case.project({"u": velocity + scale_by(self.correction_gate(seen), change)})["u"]
+
+
+def complete_flow(case: Case) -> Case:
+    """The flow case with wall distance and, where no flow is given to start from, potential flow."""
+    viscosity = case.parameters.get("viscosity")
+    if viscosity is None:
+        raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
+    if not float(viscosity) > 0:
+        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
+    if not bool(case.dirichlet["p"].mask.any()):
+        raise ValueError(
+            "No pressure is prescribed anywhere, so its level is undetermined. Prescribe p on the outlet, as "
+            "dirichlet={'p': {'outlet': 0.0}}, or at a single point."
+        )
+    if "wall_distance" not in case.features:
+        condition = case.dirichlet["u"]
+        still = (condition.mask & (condition.values == 0).all(dim=1)).numpy()
+        if not still.any():
+            raise ValueError("The flow has no walls: nowhere is the velocity prescribed as zero.")
+        walls = case.mesh.with_patches({"no-slip wall": still})
+        if not len(walls.patch("no-slip wall").facets):
+            raise ValueError("The flow has no walls: the velocity is prescribed as zero at single points only.")
+        distance = walls.distance_to(["no-slip wall"])
+        case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
+    velocity, pressure = case.initial["u"], case.initial["p"]
+    # The same everywhere is a first guess, as OpenFOAM's cases have it, and no flow.
+    if _is_uniform(velocity[~case.dirichlet["u"].mask]):
+        velocity = potential_flow(case)
+    if _is_uniform(pressure[~case.dirichlet["p"].mask]):
+        pressure = torch.full_like(pressure, inlet_units(case, 1.0, 1.0).scale("p").zero)
+    return replace(case, initial={**case.initial, "u": velocity, "p": pressure})
+
+
+def _is_uniform(values: Tensor) -> bool:
+    return len(values) == 0 or bool((values == values[0]).all())
 
 
 def _near_identity(width: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Case
+from pennpde.case.units import Units
+from pennpde.network.hooks import Check, FoamName, Look
 from pennpde.network.layers import Encoder, apply_dirichlet
 from pennpde.network.solver import State
 from pennpde.operators import Operators
@@ -71,12 +73,24 @@ class Equation(nn.Module):
     """du/dt = rate(u): the equation in the encoded space, written with differential operators.
 
     A subclass names its unknowns with their ranks and gives the rate. Equations that are not a plain evolution, as
-    incompressible flow with its pressure, override `step`.
+    incompressible flow with its pressure, give `step` instead.
+
+    All else has defaults that fit any equation. What a subclass tells about itself (`complete`, `units`, `describe`,
+    `checks`, `foam_fields`, `foam_parameters`, `looks`, `headline`) serves prediction, training range, certificate,
+    pictures and OpenFOAM.
     """
 
     unknowns: ClassVar[Mapping[str, int]]
     laplacian_damping: float | Damping = 0.0
     """How much `Operators.composed` is to add against modes that alternate from point to point."""
+    foam_fields: ClassVar[Mapping[str, FoamName]] = {}
+    """By unknown, its field in OpenFOAM. Without them no OpenFOAM case can be read or written."""
+    foam_parameters: ClassVar[Mapping[str, str]] = {}
+    """By parameter, the entry of `constant/transportProperties`, or else the field that is the same everywhere."""
+    looks: ClassVar[Mapping[str, Look]] = {}
+    """By unknown, how it is drawn, where that is not by its plain name."""
+    headline: ClassVar[tuple[str, ...]] = ()
+    """Which of the numbers of `describe` are worth a place in a summary, such as the Reynolds number."""
 
     def prepare(self, case: EncodedCase) -> Any:  # noqa: ARG002
         """What stays the same during a solve, such as encoded geometry; it comes back as `case.constants`."""
@@ -89,3 +103,36 @@ class Equation(nn.Module):
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         """Where a time step leads from `start` with the rate taken at `state`: implicit Euler where they agree."""
         return {name: start[name] + time_step * rate for name, rate in self.rate(state, case).items()}
+
+    def complete(self, case: Case) -> Case:
+        """The case with what the network wants and a user need not give, such as distances or a start."""
+        return case
+
+    def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units | None:  # noqa: ARG002
+        """The units in which the network sees a case; None: as it is.
+
+        Args:
+            case: In the user's units.
+            length: The reference length, where the user gives it.
+            speed: The reference speed, likewise.
+        """
+        return None
+
+    def describe(self, case: Case) -> dict[str, float]:  # noqa: ARG002
+        """Numbers that decide about a case, in the network's units: their range in training is recorded."""
+        return {}
+
+    def checks(
+        self,
+        case: Case,  # noqa: ARG002
+        fields: Mapping[str, Tensor],  # noqa: ARG002
+        operators: Operators,  # noqa: ARG002
+    ) -> Sequence[Check]:
+        """What can be measured on predicted fields without the truth, such as the balance of mass.
+
+        Args:
+            case: What was predicted, in the user's units.
+            fields: The prediction, of a time series the last.
+            operators: Of the mesh, without knowledge of any condition: they do not judge in the network's favour.
+        """
+        return ()

@@ -23,6 +23,7 @@ from pennpde.openfoam.fields import time_folders as time_folders
 from pennpde.openfoam.fields import write_field as write_field
 from pennpde.openfoam.poly_mesh import FacePatch as FacePatch
 from pennpde.openfoam.poly_mesh import PolyMesh as PolyMesh
+from pennpde.openfoam.problems import read_problem as read_problem
 from pennpde.openfoam.running import DivergenceError as DivergenceError
 from pennpde.openfoam.running import Installation as Installation
 from pennpde.openfoam.running import InstallationError as InstallationError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.mesh import files as mesh_files
+from pennpde.network.hooks import FoamName
 from pennpde.openfoam.dictionaries import (
     FoamFormatError,
     NonUniform,
@@ -33,14 +34,9 @@ from pennpde.openfoam.dictionaries import (
     read_dictionary,
     shown,
 )
-from pennpde.openfoam.fields import PRESSURE, TEMPERATURE, VELOCITY, FoamField, read_field, time_folders, write_field
+from pennpde.openfoam.fields import Dimensions, FoamField, read_field, time_folders, write_field
 from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
 
-UNKNOWNS = {"u": "U", "p": "p"}
-"""Our names of the unknowns of a flow, and OpenFOAM's."""
-
-_DIMENSIONS = {"U": VELOCITY, "p": PRESSURE, "T": TEMPERATURE}
-_PROPERTIES = {"viscosity": "nu", "diffusivity": "DT"}
 _ZERO_GRADIENT = ("zeroGradient", "inletOutlet")
 _SYMMETRY = ("slip", "symmetry", "symmetryPlane")
 _KNOWN = ("fixedValue", "noSlip", "fixedGradient", *_ZERO_GRADIENT, *_SYMMETRY, "empty")
@@ -52,7 +48,12 @@ class UnsupportedConditionError(ValueError):
     """A boundary condition, or a patch, that has no counterpart here."""
 
 
-def read_case(folder: Path | str, unknowns: Mapping[str, str] | None = None, time: float | None = None) -> Case:
+def read_case(
+    folder: Path | str,
+    fields: Mapping[str, FoamName],
+    parameters: Mapping[str, str] | None = None,
+    time: float | None = None,
+) -> Case:
     """Read the mesh, the patches, the conditions and the initial fields of an OpenFOAM case.
 
     A case that is one cell thick between `empty` patches becomes plane. Conditions: `fixedValue` and `noSlip` prescribe
@@ -62,26 +63,26 @@ def read_case(folder: Path | str, unknowns: Mapping[str, str] | None = None, tim
 
     Args:
         folder: of the case.
-        unknowns: our names to OpenFOAM's; velocity and pressure where left out.
+        fields: by unknown, its field in OpenFOAM, as `Equation.foam_fields` has them.
+        parameters: by our name, the entry of `constant/transportProperties`, or else a field that is the same
+            everywhere, as `Equation.foam_parameters` has them. What the case does not give is left out.
         time: whose folder holds conditions and initial fields; the earliest where left out.
 
     Returns:
-        a case without targets. Its viscosity (and diffusivity) come from `constant/transportProperties`; with resting
-        walls it has the feature `wall_distance`. For a network start it from its potential flow.
+        a case without targets. What a network wants besides is added by `Equation.complete`.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{folder} is not a folder; an OpenFOAM case is one, with constant/ and a time such as 0/."
         )
-    unknowns = UNKNOWNS if unknowns is None else unknowns
     body = _Body.read(folder)
     plane = any(patch.type == "empty" and patch.count for piece in body.pieces for patch in piece.mesh.patches.values())
     mesh = _plane(body, folder) if plane else body.mesh
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, _Conditions] = {}
-    for name, foam_name in unknowns.items():
+    for name, foam_name in ((name, each.name) for name, each in fields.items()):
         reader = _FieldReader(body, foam_name, time)
         everywhere, each = reader.initial(), reader.conditions()
         if plane and everywhere.ndim == 2:
@@ -89,15 +90,13 @@ def read_case(folder: Path | str, unknowns: Mapping[str, str] | None = None, tim
             each = each.in_plane(foam_name)
         initial[name] = torch.from_numpy(everywhere[part])
         conditions[name] = each.at(part)
-    walls = conditions["u"].walls if "u" in conditions else []
     case = Case(
         mesh,
         initial=initial,
         dirichlet={name: each.dirichlet for name, each in conditions.items()},
         neumann={name: each.neumann for name, each in conditions.items()},
         slip={name: each.slip for name, each in conditions.items() if each.slip},
-        parameters=_properties(folder),
-        features={"wall_distance": mesh.distance_to(walls)} if walls else {},
+        parameters=_parameters(folder, parameters or {}, mesh.space),
         name=folder.resolve().name,
     )
     return replace(case, initial={name: case.dirichlet[name].apply(values) for name, values in case.initial.items()})
@@ -108,7 +107,7 @@ def write_time(
     time: float | str,
     mesh: Mesh,
     fields: Mapping[str, Tensor],
-    unknowns: Mapping[str, str] | None = None,
+    names: Mapping[str, FoamName],
     overwrite: bool = False,
 ) -> Path:
     """Write fields over the points as cell values in a time folder, from which OpenFOAM's programs can go on.
@@ -118,7 +117,7 @@ def write_time(
         time: the name of the new folder.
         mesh: of the case, plane or not.
         fields: by our names, [points] or [points, space]. A cell gets the mean of its points.
-        unknowns: our names to OpenFOAM's; velocity and pressure where left out.
+        names: by our name, the field in OpenFOAM, as `Equation.foam_fields` has them.
         overwrite: whether an existing folder of that time may be replaced.
 
     Returns:
@@ -134,18 +133,15 @@ def write_time(
         raise FileExistsError(f"{target} is there already; choose another time, or allow to overwrite it.")
     temporary = folder / f".{name}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
-    names = UNKNOWNS if unknowns is None else unknowns
     try:
         temporary.mkdir()
         for unknown, values in fields.items():
             if unknown not in names:
-                raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; known are {dict(names)}.")
-            pattern = _first_field(folder, names[unknown], None)
-            known = read_field(pattern, folder)
-            dimensions = known.dimensions or _DIMENSIONS.get(names[unknown], VELOCITY)
-            write_field(
-                temporary / names[unknown], _cell_means(mesh, unknown, values), dimensions, known.boundary, name
-            )
+                raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; named are {sorted(names)}.")
+            foam = names[unknown]
+            known = read_field(_first_field(folder, foam.name, None), folder)
+            dimensions = known.dimensions or Dimensions(foam.dimensions)
+            write_field(temporary / foam.name, _cell_means(mesh, unknown, values), dimensions, known.boundary, name)
         if target.exists():
             shutil.rmtree(target)
         temporary.rename(target)
@@ -497,15 +493,35 @@ def _first_field(folder: Path, name: str, time: float | None) -> Path:
     if time is not None:
         times = [each for each in times if np.isclose(float(each.name), time, rtol=1e-6, atol=1e-12)]
     for each in times:
-        if (each / name).is_file() or (each / f"{name}.gz").is_file():
+        if _is_field(each / name):
             return each / name
     when = "at any time" if time is None else f"at time {time:g}"
     known = ", ".join(each.name for each in time_folders(folder)) or "none"
     raise FileNotFoundError(f"{folder} has no field {name!r} {when}; its times are {known}.")
 
 
-def _properties(folder: Path) -> dict[str, float]:
-    """Viscosity and diffusivity, whichever the case gives."""
+def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str, Any]:
+    """Those of the wanted parameters that the case gives: as an entry of its properties, or as a uniform field."""
+    properties = _properties(folder, wanted.values())
+    found: dict[str, Any] = {}
+    for ours, theirs in wanted.items():
+        if theirs in properties:
+            found[ours] = properties[theirs]
+            continue
+        written = [time / theirs for time in time_folders(folder) if _is_field(time / theirs)]
+        if written:
+            internal = read_field(written[0], folder).internal
+            if not isinstance(internal, Uniform):
+                raise UnsupportedConditionError(
+                    f"{written[0]} is not the same everywhere, so it cannot be the parameter {ours!r} of the equation."
+                )
+            value = np.asarray(internal.value, float)
+            found[ours] = value if value.ndim == 0 else value[:space]
+    return found
+
+
+def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
+    """Those of the wanted entries that `transportProperties` has."""
     for name in ("transportProperties", "physicalProperties"):
         path = folder / "constant" / name
         if path.is_file():
@@ -517,10 +533,14 @@ def _properties(folder: Path) -> dict[str, float]:
     if str(model) not in ("Newtonian", "constant"):
         raise UnsupportedConditionError(f"{path}: the fluid is {shown(model)}; only Newtonian fluids are known here.")
     found = {}
-    for ours, theirs in _PROPERTIES.items():
-        if theirs in entries:
-            value = number_of(entries[theirs])
+    for entry in wanted:
+        if entry in entries:
+            value = number_of(entries[entry])
             if value is None:
-                raise FoamFormatError(f"{path}: {theirs} must be a number, found {shown(entries[theirs])}.")
-            found[ours] = value
+                raise FoamFormatError(f"{path}: {entry} must be a number, found {shown(entries[entry])}.")
+            found[entry] = value
     return found
+
+
+def _is_field(path: Path) -> bool:
+    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()

@@ -16,7 +16,7 @@ from pennpde.openfoam.dictionaries import FoamFormatError, number_of, read_dicti
 _ALGORITHMS = ("PISO", "PIMPLE", "SIMPLE")
 
 
-def with_pressure_reference(case: Case, folder: Path | str, pressure: str = "p") -> Case:
+def with_pressure_reference(case: Case, folder: Path | str, pressure: str) -> Case:
     """The case with its pressure prescribed at one point, where it is prescribed nowhere, as below the lid of a cavity.
 
     The point is that next to the reference that `system/fvSolution` names, where OpenFOAM fixes the level, too.

@@ -1,43 +1,27 @@
-"""From a user's case to fields with a certificate: what the network wants and the user did not give is worked out.
+"""From a user's case to fields with a certificate.
 
-For a flow that is the distance from the walls, the potential flow to start from, and units in which the inlet has width
-and speed one; for advection and diffusion the distance from the prescribed values, and units in which they are one.
-A plane mesh unlike those of training gets a companion that is like them, and the fields are interpolated from there.
+What the network wants and the user did not give, the units, and what to check on the fields is known to the equation
+(`Equation.complete`, `units`, `describe`, `checks`). A plane mesh unlike those of training is replaced for the
+prediction (`policy`).
 """
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pennpde.case import Case
-from pennpde.case.companion import back, ends_of_conditions, on_companion
-from pennpde.case.units import Units, inlet_units, transport_units
+from pennpde.case.companion import back
+from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
-from pennpde.models.advection_diffusion import AdvectionDiffusion
-from pennpde.models.flow import Flow
-from pennpde.models.potential_flow import potential_flow
 from pennpde.network import PENN
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
-from pennpde.prediction.ranges import Comparison, Ranges, checked, compare, describe_mesh
-
-Resolution = Literal["auto", "own", "network"]
-"""On which mesh a network works: the user's own, a companion of its own spacing, or whichever it was trained for."""
-
-_CELL_SIZE, _NEIGHBOURS = "mean cell size", "typical number of neighbours"
-_NEIGHBOURS_OF_TRIANGLES = 6.0
-_GRADED = 1.5
-"""Times beyond the sizes of training that a tenth of the cells must be for a mesh to count as graded."""
-_MOST_POINTS = 100_000
-"""Of a companion that nobody asked for."""
+from pennpde.prediction.policy import Resolution, companion_of
+from pennpde.prediction.ranges import Ranges, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +39,8 @@ class Outcome:
     times: tuple[float, ...]
     """When after the start the fields hold, in the user's units."""
     units: Units | None
+    numbers: dict[str, float] = field(default_factory=dict)
+    """What the equation knows about the case, such as its Reynolds number."""
     companion: Case | None = None
     """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
 
@@ -85,7 +71,7 @@ class Outcome:
 
 
 def predict(
-    model: PENN,
+    model: nn.Module,
     case: Case,
     ranges: Ranges | None = None,
     *,
@@ -96,27 +82,35 @@ def predict(
     """Predict with a network on any case it can take.
 
     Args:
-        model: A trained network.
+        model: A trained PENN.
         case: Mesh, conditions and parameters.
         ranges: What the network was trained on, for the certificate to warn outside of it; by default what a network
             that was loaded says about itself.
-        length: What counts as one; by default, see `units_of`.
-        speed: Likewise.
+        length: The reference length; by default what the equation takes for it (of a flow the inlet width).
+        speed: The reference speed, likewise.
         resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
             the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
     """
     begin = time.perf_counter()
+    if not isinstance(model, PENN):
+        raise TypeError(f"{type(model).__name__} is no PENN: call it as model(case); only a PENN is certified.")
     _check(model, case)
     config = config_of(model)
     if ranges is None and config is not None:
         ranges = checked(config.training_range, "The training range in the network's configuration")
-    companion, notes = _companion(model, case, ranges or {}, resolution, length, speed)
+    equation = model.equation
+    units = equation.units(case, length, speed)
+    if units is None and (length is not None or speed is not None):
+        raise ValueError(
+            f"A reference length or speed was given, but {type(equation).__name__} does not say how it depends on "
+            "units: give it the method `units`, or leave them out."
+        )
+    companion, notes = companion_of(case, units, ranges or {}, resolution)
     meshed = time.perf_counter()
-    seen = completed(model, case if companion is None else companion)
+    seen = equation.complete(case if companion is None else companion)
     if companion is None:
         case = seen
-    units = units_of(model, case, length, speed)
     scaled = units.dimensionless(seen) if units is not None else seen
     prepared = time.perf_counter()
     parameter = next(model.parameters())
@@ -141,9 +135,9 @@ def predict(
         fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
     interpolated = time.perf_counter()
     if companion is None:
-        certificate = certify(prediction, case, ranges, fields=fields, compared=scaled)
+        certificate = certify(prediction, case, ranges, equation, fields=fields, compared=scaled)
     else:
-        certificate = certify_interpolated(prediction, scaled, case, ranges, fields=fields)
+        certificate = certify_interpolated(prediction, scaled, case, ranges, equation, fields=fields)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
@@ -160,144 +154,9 @@ def predict(
             (step + 1) * model.time_step * (1.0 if units is None else units.time) for step in range(model.steps)
         ),
         units=units,
+        numbers=equation.describe(scaled),
         companion=None if companion is None else seen,
     )
-
-
-def _companion(
-    model: PENN, case: Case, ranges: Ranges, resolution: Resolution, length: float | None, speed: float | None
-) -> tuple[Case | None, tuple[str, ...]]:
-    """The case on a companion, where it is to be predicted on one, and what to tell about that."""
-    if resolution not in get_args(Resolution):
-        raise ValueError(f"The resolution is {resolution!r}; it may be {', '.join(map(repr, get_args(Resolution)))}.")
-    if resolution == "own" or (resolution == "auto" and not _knows_triangles(case, ranges)):
-        return None, ()
-    if case.space != 2:
-        raise ValueError(
-            "The network's resolution was asked for, but only plane cases have companion meshes; this one is in space. "
-            'Leave the resolution out, or take "own".'
-        )
-    if _CELL_SIZE not in ranges:
-        raise ValueError(
-            "The network's resolution was asked for, but the network does not tell on which cell sizes it was trained. "
-            'Take the resolution "own".'
-        )
-    units = units_of(model, case, length, speed)
-    one = 1.0 if units is None else units.length
-    if resolution == "auto" and _is_like_training(case.mesh, one, ranges):
-        return None, ()
-    spacing = spacing_of(case.mesh, one * math.sqrt(math.prod(ranges[_CELL_SIZE])))
-    points = float(case.mesh.cell_volumes.sum()) / spacing**2
-    try:
-        if resolution == "auto" and points > _MOST_POINTS:
-            raise CompanionError(
-                f"At the network's spacing of {spacing:.4g} the domain has about {points:.1e} points; ask for them "
-                'with the resolution "network".'
-            )
-        mesh = companion_mesh(case.mesh, spacing, keep=ends_of_conditions(case))
-    except CompanionError as error:
-        if resolution == "network":
-            raise
-        return None, (f"The mesh is unlike those of training, but could not be replaced by one of their kind. {error}",)
-    note = (
-        f"Predicted on a companion mesh of {mesh.number_of_cells} triangles at the network's spacing, interpolated to "
-        f"your {case.number_of_points} points."
-    )
-    return on_companion(case, mesh), (note,)
-
-
-def _knows_triangles(case: Case, ranges: Ranges) -> bool:
-    """Whether a companion of this case would be one of the meshes that the network was trained on, as far as known."""
-    if case.space != 2 or _CELL_SIZE not in ranges or _NEIGHBOURS not in ranges:
-        return False
-    return Comparison(_NEIGHBOURS, _NEIGHBOURS_OF_TRIANGLES, *ranges[_NEIGHBOURS]).inside
-
-
-def _is_like_training(mesh: Mesh, one: float, ranges: Ranges) -> bool:
-    """Whether cells have sizes and shapes of training, in units of the length that counts as one."""
-    numbers = describe_mesh(mesh)
-    numbers[_CELL_SIZE] /= one
-    compared = {each.name: each for each in compare(numbers, ranges)}
-    low, high = ranges[_CELL_SIZE]
-    within = np.setdiff1d(np.arange(mesh.number_of_points), mesh.boundary_points)
-    sizes = mesh.point_volumes.sqrt().numpy()[within if len(within) else slice(None)] / one
-    finest, coarsest = np.quantile(sizes, [0.1, 0.9])
-    stretching = compared.get("mean stretching of cells")
-    return bool(
-        compared[_CELL_SIZE].inside
-        and compared[_NEIGHBOURS].inside
-        and _GRADED * finest >= low
-        and coarsest <= _GRADED * high
-        # Less stretched than in training can only be better.
-        and (stretching is None or stretching.inside or stretching.value < stretching.low)
-    )
-
-
-def units_of(model: PENN, case: Case, length: float | None = None, speed: float | None = None) -> Units | None:
-    """The units in which a network sees a case, with the length and the speed that count as one if given.
-
-    A flow has those of its inlet, a transported temperature those of its prescribed values. How other equations change
-    with units is not known here: their cases are taken as they are.
-    """
-    if isinstance(model.equation, Flow):
-        return inlet_units(case, length, speed)
-    if isinstance(model.equation, AdvectionDiffusion):
-        return transport_units(case, length, speed)
-    if length is not None or speed is not None:
-        raise ValueError(
-            f"A reference length or speed was given, but how a {type(model.equation).__name__} depends on units is not "
-            "known: only flows and advection-diffusion can be rescaled."
-        )
-    return None
-
-
-def completed(model: PENN, case: Case) -> Case:
-    """The case with everything that a network wants to know, as far as its equation is one of ours."""
-    if isinstance(model.equation, Flow):
-        return complete_flow(case)
-    return complete_transport(case) if isinstance(model.equation, AdvectionDiffusion) else case
-
-
-def complete_flow(case: Case) -> Case:
-    """The flow case with wall distance and, where no flow is given to start from, potential flow."""
-    viscosity = case.parameters.get("viscosity")
-    if viscosity is None:
-        raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
-    if not float(viscosity) > 0:
-        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
-    if not bool(case.dirichlet["p"].mask.any()):
-        raise ValueError(
-            "No pressure is prescribed anywhere, so its level is undetermined. Prescribe p on the outlet, as "
-            "dirichlet={'p': {'outlet': 0.0}}, or at a single point."
-        )
-    if "wall_distance" not in case.features:
-        condition = case.dirichlet["u"]
-        still = (condition.mask & (condition.values == 0).all(dim=1)).numpy()
-        if not still.any():
-            raise ValueError("The flow has no walls: nowhere is the velocity prescribed as zero.")
-        walls = case.mesh.with_patches({"no-slip wall": still})
-        if not len(walls.patch("no-slip wall").facets):
-            raise ValueError("The flow has no walls: the velocity is prescribed as zero at single points only.")
-        distance = walls.distance_to(["no-slip wall"])
-        case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
-    velocity, pressure = case.initial["u"], case.initial["p"]
-    # The same everywhere is a first guess, as OpenFOAM's cases have it, and no flow.
-    if _is_uniform(velocity[~case.dirichlet["u"].mask]):
-        velocity = potential_flow(case)
-    if _is_uniform(pressure[~case.dirichlet["p"].mask]):
-        pressure = torch.full_like(pressure, inlet_units(case, 1.0, 1.0).pressure_level)
-    return replace(case, initial={**case.initial, "u": velocity, "p": pressure})
-
-
-def complete_transport(case: Case) -> Case:
-    """The case of a transported scalar with the distance from its prescribed values."""
-    if "inlet_distance" in case.features:
-        return case
-    held = case.dirichlet["T"].mask.numpy()
-    if not held.any():
-        raise ValueError("T is prescribed nowhere; the network needs a patch with a prescribed temperature.")
-    distance = case.mesh.with_patches({"prescribed": held}).distance_to(["prescribed"])
-    return replace(case, features={**case.features, "inlet_distance": distance.to(case.initial["T"])})
 
 
 def _check(model: PENN, case: Case) -> None:
@@ -315,7 +174,3 @@ def _check(model: PENN, case: Case) -> None:
             )
     if len(case.sizes) > 1:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
-
-
-def _is_uniform(values: Tensor) -> bool:
-    return len(values) == 0 or bool((values == values[0]).all())

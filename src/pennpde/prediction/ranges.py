@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.case.units import inlet_units, prescribed_inflow
 from pennpde.mesh import Mesh
+from pennpde.network import Equation
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -42,12 +42,17 @@ class Comparison:
         return self.low - below <= self.value <= self.high + above
 
     def __str__(self) -> str:
-        trained = f"{self.low:.4g} alone" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
-        return f"{self.name.replace('_', ' ')} is {self.value:.4g}; the network was trained on {trained}."
+        trained = f"only at {self.low:.4g}" if self.low == self.high else f"on {self.low:.4g} to {self.high:.4g}"
+        return f"{self.name.replace('_', ' ')} is {self.value:.4g}; the network was trained {trained}."
 
 
-def describe(case: Case) -> dict[str, float]:
-    """The numbers of one case: dimensions, sizes of domain and cells, parameters, conditions, features, start."""
+def describe(case: Case, equation: Equation | None = None) -> dict[str, float]:
+    """The numbers of one case: dimensions, sizes of domain and cells, parameters, conditions, features, start.
+
+    Args:
+        case: In the units of the network.
+        equation: What it knows about the case comes last.
+    """
     numbers = describe_mesh(case.mesh)
     for name, value in case.parameters.items():
         numbers[f"parameter {name}"] = float(value.reshape(-1).norm())
@@ -64,11 +69,11 @@ def describe(case: Case) -> dict[str, float]:
             )
     for name, values in case.features.items():
         numbers[f"largest {name}"] = _largest(values)
-    return numbers | _of_flow(case)
+    return numbers if equation is None else numbers | equation.describe(case)
 
 
 def describe_mesh(mesh: Mesh) -> dict[str, float]:
-    """Those of the numbers that are of the mesh alone."""
+    """Mesh-only quantities."""
     volumes = mesh.point_volumes
     return {
         "space": float(mesh.space),
@@ -78,11 +83,11 @@ def describe_mesh(mesh: Mesh) -> dict[str, float]:
     }
 
 
-def spanned(cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
-    """The range of every number over the training cases."""
+def spanned(cases: Iterable[Case], equation: Equation | None = None) -> dict[str, tuple[float, float]]:
+    """The range of every number over the training cases, with those that the equation knows."""
     ranges: dict[str, tuple[float, float]] = {}
     for case in cases:
-        for name, value in describe(case).items():
+        for name, value in describe(case, equation).items():
             low, high = ranges.get(name, (value, value))
             ranges[name] = (min(low, value), max(high, value))
     return ranges
@@ -106,9 +111,9 @@ def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, .
     return tuple(Comparison(name, value, *ranges[name]) for name, value in numbers.items() if name in ranges)
 
 
-def outside(case: Case, ranges: Ranges) -> list[str]:
+def outside(case: Case, ranges: Ranges, equation: Equation | None = None) -> list[str]:
     """One sentence for every number of the case that the training cases did not span."""
-    return [str(each) for each in compare(describe(case), ranges) if not each.inside]
+    return [str(each) for each in compare(describe(case, equation), ranges) if not each.inside]
 
 
 def _of_graph(mesh: Mesh) -> dict[str, float]:
@@ -121,23 +126,6 @@ def _of_graph(mesh: Mesh) -> dict[str, float]:
     return {
         "typical number of neighbours": float(np.median(np.diff(starts, append=len(first)))),
         "mean stretching of cells": float(ratios.mean()),
-    }
-
-
-def _of_flow(case: Case) -> dict[str, float]:
-    """What decides about a flow, where the case is one with an inlet."""
-    is_flow = case.initial.keys() >= {"u", "p"} and case.initial["u"].ndim == 2
-    if not is_flow or float(case.parameters.get("viscosity", 0.0)) <= 0:
-        return {}
-    try:
-        units = inlet_units(case)
-    except ValueError:  # no inlet, and so no numbers of one
-        return {}
-    _, inflow = prescribed_inflow(case)
-    return {
-        "Reynolds number": units.length * units.speed / float(case.parameters["viscosity"]),
-        "inlet width": units.length,
-        "inflow over that of an even inlet": inflow / (units.speed * units.length ** (case.space - 1)),
     }
 
 

@@ -50,12 +50,11 @@ def about(name: str, config: Config | None) -> list[dict[str, str]]:
     return rows
 
 
-def facts(outcome: Outcome) -> list[str]:
+def facts(outcome: Outcome, headline: Sequence[str] = ()) -> list[str]:
+    """The case in a few words, with those of the equation's numbers that are worth it (`Equation.headline`)."""
     case = outcome.case
     words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
-    if outcome.units is not None:
-        reynolds = outcome.units.length * outcome.units.speed / float(case.parameters["viscosity"])
-        words.append(f"Re {reynolds:.4g}")
+    words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
     words.append(f"t = {outcome.time:.3g}")
     if outcome.companion is not None:
         words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
@@ -79,26 +78,8 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
                 "largest deviation",
             )
         )
-    if certificate.flux is not None:
-        flux = certificate.flux
-        balanced = flux.imbalance <= 0.05
-        rows.append(
-            _row(
-                "Inflow, outflow",
-                f"{flux.inward:.4g}, {flux.outward:.4g}",
-                "good" if balanced else "bad",
-                f"they differ by {_percent(flux.imbalance)}",
-            )
-        )
-    if certificate.divergence is not None:
-        beside = certificate.divergence_of_truth
-        rows.append(
-            _row(
-                "Divergence",
-                f"{certificate.divergence:.1e}",
-                note="share of a cell's throughput" + ("" if beside is None else f"; the truth's own: {beside:.1e}"),
-            )
-        )
+    levels = {True: "good", False: "bad", None: ""}
+    rows += [_row(each.name.capitalize(), each.text, levels[each.passed]) for each in certificate.checks]
     rows += [
         _row(f"Normal derivative of {name}", f"{error:.1e}", note="root mean square error")
         for name, error in certificate.neumann.items()

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pennpde.case import Case
 from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.datasets import storage
 from pennpde.datasets import vtkhdf as case_files
-from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh
+from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh, flow_through
 from pennpde.mesh import Mesh
 from pennpde.network import PENN
 from pennpde.prediction import Outcome, predict
@@ -126,9 +124,10 @@ class Workbench:
     """
 
     def __init__(self, model: PENN, name: str, data: Path | None = None):
-        if model.equation.unknowns.keys() != {"u", "p"}:
+        shown = flow_through(coarse_mesh("a_0.00", cells_per_length=4), 1.0, VISCOSITY).initial.keys()
+        if model.equation.unknowns.keys() != shown:
             raise ValueError(
-                f"The page shows flows, which have the unknowns u and p; {name} solves for "
+                f"The page shows flows, which have the unknowns {' and '.join(shown)}; {name} solves for "
                 f"{', '.join(sorted(model.equation.unknowns))}."
             )
         self.model, self.name, self.data = model, name, data
@@ -216,7 +215,7 @@ class Workbench:
             number=next(self._numbers),
             title=title,
             record=_compressed(record),
-            facts=wording.facts(outcome),
+            facts=wording.facts(outcome, self.model.equation.headline),
             certificate=wording.measures(outcome.certificate),
             warnings=list(outcome.certificate.warnings),
             errors=wording.errors(outcome),
@@ -243,21 +242,6 @@ class Workbench:
             raise ValueError(f"The dataset has no case {name!r}.")
         content = storage.checked_content(self.data, name, self.manifest)
         return case_files.unpack(content, name).case
-
-
-def flow_through(mesh: Mesh, speed: float, viscosity: float) -> Case:
-    """The flow through a mesh with the patches inlet, wall and outlet, entering at right angles to the inlet."""
-    for name, value in (("inlet speed", speed), ("viscosity", viscosity)):
-        if not value > 0:
-            raise ValueError(f"The {name} is {value:g}; it must be larger than zero.")
-    entering = -speed * mesh.point_normals("inlet")
-    return Case(
-        mesh,
-        initial={"u": torch.zeros_like(mesh.points), "p": 0.0},
-        dirichlet={"u": {"inlet": entering, "wall": 0.0}, "p": {"outlet": 0.0}},
-        neumann={"u": {"outlet": 0.0}, "p": {"wall": 0.0, "inlet": 0.0}},
-        parameters={"viscosity": viscosity},
-    )
 
 
 def _flow_manifest(folder: Path) -> storage.Manifest:

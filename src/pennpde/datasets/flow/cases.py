@@ -51,6 +51,7 @@ __all__ = [
     "extruded",
     "fields_at",
     "flow_case",
+    "flow_through",
     "is_complete",
     "parse_name",
     "read_run",
@@ -225,3 +226,18 @@ def extruded(mesh: Mesh, thickness: float = THICKNESS) -> Mesh:
     }
     thick = Mesh.from_arrays(np.concatenate([flat, flat + np.array([0.0, 0.0, thickness])]), cells)
     return thick.with_patch_facets({**upright, "frontAndBack": sides})
+
+
+def flow_through(mesh: Mesh, speed: float, viscosity: float) -> Case:
+    """The flow through a mesh with the patches inlet, wall and outlet, entering at right angles to the inlet."""
+    for name, value in (("inlet speed", speed), ("viscosity", viscosity)):
+        if not value > 0:
+            raise ValueError(f"The {name} is {value:g}; it must be larger than zero.")
+    entering = -speed * mesh.point_normals("inlet")
+    return Case(
+        mesh,
+        initial={"u": torch.zeros_like(mesh.points), "p": 0.0},
+        dirichlet={"u": {"inlet": entering, "wall": 0.0}, "p": {"outlet": 0.0}},
+        neumann={"u": {"outlet": 0.0}, "p": {"wall": 0.0, "inlet": 0.0}},
+        parameters={"viscosity": viscosity},
+    )

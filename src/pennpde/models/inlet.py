@@ -1,0 +1,117 @@
+"""What the inlet of a flow tells: its width and speed as units, and what enters through it.
+
+The Navier–Stokes equations do not change when lengths are divided by L, velocities by U, kinematic pressures by U²,
+times by L/U and viscosities by U L, nor when a constant is added to the pressure. The flow network was trained with
+inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is brought there and back, exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.case.units import Scale, Units
+from pennpde.mesh import Mesh
+
+
+def inlet_units(case: Case, length: float | None = None, speed: float | None = None) -> Units:
+    """Units of a flow: width and largest speed of its inlet, unless given, and the prescribed pressure as zero.
+
+    The inlet is where the prescribed velocity points into the domain, or, where it does so nowhere, as below the lid
+    of a cavity, where a velocity other than zero is prescribed.
+    """
+    pressure = case.dirichlet["p"].values[case.dirichlet["p"].mask] if "p" in case.dirichlet else torch.zeros(0)
+    # The middle rather than the mean: it is exact where there is one outlet.
+    level = float(pressure.amin() + pressure.amax()) / 2 if len(pressure) else 0.0
+    if length is None or speed is None:
+        condition = case.dirichlet["u"]
+        moving = condition.mask & (condition.values != 0).any(dim=1)
+        if not bool(moving.any()):
+            raise ValueError(
+                "No velocity other than zero is prescribed anywhere, so the flow has no inlet to take its units from. "
+                "Prescribe one, or give a reference length and speed."
+            )
+        if speed is None:
+            speed = float(condition.values[moving].norm(dim=1).amax())
+        if length is None:
+            length = _inlet_width(case, speed)
+    return flow_units(length, speed, level)
+
+
+def flow_units(length: float, speed: float, pressure_level: float = 0.0) -> Units:
+    """Units of a flow with this reference length and speed, and the pressure that counts as zero."""
+    scales = {
+        "u": Scale(speed),
+        "p": Scale(speed**2, pressure_level),
+        "viscosity": Scale(length * speed),
+        "wall_distance": Scale(length),
+    }
+    return Units.of_speed(length, speed, scales)
+
+
+def describe_inlet(case: Case) -> dict[str, float]:
+    """The numbers that decide about a flow with an inlet; none where it has no inlet or no viscosity."""
+    if float(case.parameters.get("viscosity", 0.0)) <= 0:
+        return {}
+    try:
+        units = inlet_units(case)
+    except ValueError:  # no inlet, and so no numbers of one
+        return {}
+    _, inflow = prescribed_inflow(case)
+    return {
+        "Reynolds number": units.length * units.speed / float(case.parameters["viscosity"]),
+        "inlet width": units.length,
+        "inflow over that of an even inlet": inflow / (units.speed * units.length ** (case.space - 1)),
+    }
+
+
+def facet_velocity(
+    velocity: Float[Tensor, "points space"], mesh: Mesh, prescribed: Bool[Tensor, " points"]
+) -> tuple[Float[Tensor, "facets space"], Bool[Tensor, " facets"]]:
+    """The velocity of each exterior facet, and whether all of its points are prescribed.
+
+    It is the mean of the facet's points, but where all are prescribed, of those in the fewest patches: where an inlet
+    meets a wall, one of them has the corner, and neither the inlet's last facet nor the wall's is to take a half of the
+    other's velocity.
+    """
+    facets = mesh.facets
+    sizes = np.diff(facets.offsets)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    values = velocity.numpy()[facets.connectivity]
+    inside = np.logical_and.reduceat(prescribed.numpy()[facets.connectivity], facets.offsets[:-1])
+    patches = np.zeros(mesh.number_of_points, np.int64)
+    for patch in mesh.patches.values():
+        patches[patch.points] += 1
+    membership = patches[facets.connectivity]
+    counted = ~inside[owner] | (membership == np.minimum.reduceat(membership, facets.offsets[:-1])[owner])
+    sums = np.stack([np.bincount(owner, counted * column, len(sizes)) for column in values.T], axis=1)
+    means = sums / np.bincount(owner, counted, len(sizes))[:, None]
+    return torch.from_numpy(means), torch.from_numpy(inside)
+
+
+def prescribed_inflow(case: Case) -> tuple[float, float]:
+    """Size of the inlet and what flows through it: the facets on which the prescribed velocity points inwards."""
+    condition = case.dirichlet["u"]
+    velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
+    through = (velocity * case.mesh.facet_areas).sum(dim=1)
+    sizes = case.mesh.facet_areas.norm(dim=1)
+    # A wall that moves along itself has a flux of rounding errors.
+    inward = prescribed & (through < -1e-9 * sizes * velocity.norm(dim=1))
+    return float(sizes[inward].sum()), float(through[inward].abs().sum())
+
+
+def _inlet_width(case: Case, speed: float) -> float:
+    size, flow = prescribed_inflow(case)
+    if flow <= 1e-6 * size * speed:
+        condition = case.dirichlet["u"]
+        velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
+        size = float(case.mesh.facet_areas.norm(dim=1)[prescribed & (velocity != 0).any(dim=1)].sum())
+    if size <= 0:
+        raise ValueError(
+            "The velocity is prescribed at single points, on no whole facet of the boundary, so the flow has no inlet "
+            "to take its length from. Give a reference length, or the patch all points of its facets."
+        )
+    return size ** (1 / (case.space - 1))

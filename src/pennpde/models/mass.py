@@ -1,0 +1,78 @@
+"""Balance of mass of a predicted velocity: divergence inside, flux through the boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.models.inlet import facet_velocity
+from pennpde.network.hooks import Check
+from pennpde.operators import Operators
+
+_LARGE_IMBALANCE = 0.05
+_DIVERGENCE_AGAINST_TRUTH = 3.0
+
+
+@dataclass(frozen=True)
+class Flux:
+    """Volume that crosses the boundary in a unit of time, from the values at the points."""
+
+    inward: float
+    outward: float
+
+    @property
+    def imbalance(self) -> float:
+        """What is lost or gained, as a share of the larger of the two."""
+        largest = max(self.inward, self.outward)
+        return abs(self.outward - self.inward) / largest if largest > 0 else 0.0
+
+
+def mass_checks(case: Case, velocity: Float[Tensor, "points space"], operators: Operators) -> list[Check]:
+    """Divergence and flux of a velocity; next to the truth's own divergence where the case has the truth."""
+    divergence = divergence_share(velocity, case, operators)
+    truth = case.targets.get("u")
+    of_truth = None
+    if truth is not None and truth.shape == velocity.shape:
+        of_truth = divergence_share(truth.to(velocity), case, operators)
+    flux = boundary_flux(velocity, case)
+    return [
+        Check(
+            "divergence",
+            divergence,
+            f"{100 * divergence:.2g} % of a cell's throughput"
+            + ("" if of_truth is None else f" (truth: {100 * of_truth:.2g} %)"),
+            limit=None if of_truth is None else _DIVERGENCE_AGAINST_TRUTH * of_truth,
+            warning="" if not of_truth else f"The divergence is {divergence / of_truth:.1f} times the truth's own.",
+            training_name="divergence over a cell's throughput",
+        ),
+        Check(
+            "flux imbalance",
+            flux.imbalance,
+            f"{100 * flux.imbalance:.2g} % ({flux.inward:.4g} in, {flux.outward:.4g} out)",
+            limit=_LARGE_IMBALANCE,
+            warning=f"Inflow and outflow differ by {100 * flux.imbalance:.0f} %.",
+        ),
+    ]
+
+
+def boundary_flux(velocity: Float[Tensor, "points space"], case: Case) -> Flux:
+    """Flux of a velocity through the exterior facets of a case."""
+    mean, _ = facet_velocity(velocity, case.mesh, case.dirichlet["u"].mask)
+    through = (mean * case.mesh.facet_areas).sum(dim=1)
+    return Flux(float(through[through < 0].abs().sum()), float(through[through > 0].sum()))
+
+
+def divergence_share(velocity: Float[Tensor, "points space"], case: Case, operators: Operators) -> float:
+    """Root mean square of div u times cell size over the largest speed: the share of a cell's throughput that is lost.
+
+    Weighted by volume; a cell's throughput is its size to the power of space - 1 times the speed.
+    """
+    volumes = case.mesh.point_volumes
+    largest = float(velocity.norm(dim=1).amax())
+    if largest == 0:
+        return 0.0
+    relative = operators.div(velocity) * volumes ** (1 / case.space) / largest
+    return float(((volumes * relative.square()).sum() / volumes.sum()).sqrt())

@@ -1,0 +1,38 @@
+"""An OpenFOAM case as the problem of an equation: with all that the equation needs, or an error that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pennpde.case import Case
+from pennpde.network import Equation
+from pennpde.openfoam.cases import read_case
+from pennpde.openfoam.pressure_reference import with_pressure_reference
+
+
+def read_problem(folder: Path | str, equation: Equation, time: float | None = None) -> Case:
+    """Read an OpenFOAM case for an equation that names its fields there (`Equation.foam_fields`).
+
+    Args:
+        folder: Of the case.
+        equation: Whose unknowns and parameters are read.
+        time: Whose folder holds conditions and initial fields; the earliest where left out.
+    """
+    folder = Path(folder)
+    unnamed = sorted(equation.unknowns.keys() - equation.foam_fields.keys())
+    if unnamed:
+        raise ValueError(
+            f"{type(equation).__name__} does not say how OpenFOAM names {', '.join(unnamed)}: give it `foam_fields`, "
+            "or give a mesh file and a problem file instead of an OpenFOAM case."
+        )
+    case = read_case(folder, equation.foam_fields, equation.foam_parameters, time)
+    for ours, theirs in equation.foam_parameters.items():
+        if ours not in case.parameters:
+            raise ValueError(
+                f"{folder} gives no {ours}: neither the entry {theirs} of constant/transportProperties nor a field "
+                f"{theirs} is there."
+            )
+    for name, foam in equation.foam_fields.items():
+        if foam.has_reference:
+            case = with_pressure_reference(case, folder, name)
+    return case
