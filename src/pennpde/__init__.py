@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from pennpde.case import Dirichlet as Dirichlet
     from pennpde.case import Neumann as Neumann
     from pennpde.case import batch as batch
+    from pennpde.checkpoints import Config as Config
     from pennpde.checkpoints import load_pretrained as load_pretrained
+    from pennpde.checkpoints import save as save
     from pennpde.mesh import Mesh as Mesh
     from pennpde.network import PENN as PENN
     from pennpde.network import SCALAR as SCALAR
@@ -31,6 +33,7 @@ __all__ = [
     "VECTOR",
     "BarzilaiBorwein",
     "Case",
+    "Config",
     "Dirichlet",
     "Divergence",
     "Equation",
@@ -44,6 +47,7 @@ __all__ = [
     "fit",
     "load_pretrained",
     "predict",
+    "save",
 ]
 
 # Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.
@@ -67,6 +71,8 @@ _MODULE_OF = {
     "VECTOR": "network",
     "fit": "training",
     "load_pretrained": "checkpoints",
+    "save": "checkpoints",
+    "Config": "checkpoints",
 }
 
 

@@ -63,6 +63,14 @@ def run(
         ),
     ] = "auto",
     strict: Annotated[bool, typer.Option("--strict", help="Fail on any warning of the certificate.")] = False,
+    plugin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py",
+            help="Your Python file or module that registers networks of your own.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> dict[str, Any]:
     """Predict the fields of your case with a trained network.
 
@@ -72,9 +80,12 @@ def run(
     _check_targets(input_path, out, png, html, write_time)
 
     from pennpde.checkpoints import load_pretrained
+    from pennpde.models.registry import load_plugin
     from pennpde.network import PENN
     from pennpde.prediction import predict
 
+    if plugin is not None:
+        load_plugin(plugin)
     network = load_pretrained(model)
     if not isinstance(network, PENN):
         raise ValueError(f"{model} is a {type(network).__name__}, not a PENN: it solves no boundary value problem")

@@ -4,13 +4,17 @@ A stored network names its builder and the builder's arguments, never code to im
 your own, register it before::
 
     pennpde.models.registry.register("burgers", burgers_network)
+
+Commands take the file or module that does so as `--plugin`; it is the only code that they run because of what a user
+names.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from importlib import import_module, util
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -26,16 +30,34 @@ _BUILDERS: dict[str, Builder | str] = {
     "mesh-graph-net": "pennpde.paper.baselines.mesh_graph_net:MeshGraphNet",
 }
 
+_SHIPPED = frozenset(_BUILDERS)
+
 
 def names() -> list[str]:
     return sorted(_BUILDERS)
 
 
 def register(name: str, builder: Builder) -> None:
-    """Let configurations ask for a network of your own."""
-    if name in _BUILDERS and _BUILDERS[name] is not builder:
-        raise ValueError(f"There is a network {name!r} already; choose another name than {', '.join(names())}.")
+    """Let configurations ask for a network of your own; a second one of the same name takes the place of the first."""
+    if name in _SHIPPED:
+        raise ValueError(
+            f"pennpde has a network {name!r} itself; choose another name than {', '.join(sorted(_SHIPPED))}."
+        )
     _BUILDERS[name] = builder
+
+
+def load_plugin(name: str) -> None:
+    """Run a user's Python file, or import a module, that registers networks."""
+    path = Path(name)
+    if path.suffix != ".py":
+        import_module(name)
+        return
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no plugin {name}; give a Python file, or the name of an installed module.")
+    spec = util.spec_from_file_location(f"pennpde_plugin_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(util.module_from_spec(spec))
 
 
 def builder(name: str) -> Builder:
@@ -43,7 +65,7 @@ def builder(name: str) -> Builder:
     if name not in _BUILDERS:
         raise KeyError(
             f"There is no network {name!r}; there are {', '.join(names())}. One of your own must be registered first: "
-            f"pennpde.models.registry.register({name!r}, function)."
+            f"pennpde.models.registry.register({name!r}, function), in a command with --plugin FILE.py."
         )
     found = _BUILDERS[name]
     if isinstance(found, str):
