@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from commands import penn, store
+from problems import FLOW
 
 from pennpde import checkpoints
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
@@ -15,7 +16,7 @@ from pennpde.prediction.ranges import spanned
 @pytest.fixture
 def shipped(tmp_path, monkeypatch) -> Path:
     """As if a flow network came with the package."""
-    ranges = spanned([flow_case(coarse_mesh(name, cells_per_length=5)) for name in ("a_0.30", "a_0.40")])
+    ranges = spanned([flow_case(coarse_mesh(name, cells_per_length=5)) for name in ("a_0.30", "a_0.40")], FLOW)
     store(tmp_path / "weights" / "flow", ranges=ranges)
     monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path / "weights")
     return tmp_path

@@ -10,7 +10,7 @@ import pytest
 import torch
 from commands import penn, store
 from foam_cases import write_brick, write_conditions, write_dictionary
-from problems import rectangle
+from problems import FLOW, rectangle
 
 from pennpde import checkpoints, openfoam
 from pennpde.datasets.flow.cases import coarse_mesh, extruded, flow_case
@@ -60,7 +60,7 @@ def workplace(tmp_path_factory) -> Path:
     (folder / "duct.toml").write_text(DUCT)
     rectangle((6, 6)).save(folder / "plate.vtu")
     (folder / "plate.toml").write_text(PLATE)
-    store(folder / "flow", ranges=spanned([flow_case(mesh)]))
+    store(folder / "flow", ranges=spanned([flow_case(mesh)], FLOW))
     store(folder / "heat", "advection-diffusion")
     return folder
 
@@ -271,7 +271,7 @@ def test_a_page_of_a_case_in_space_is_refused_before_predicting(workplace, tmp_p
 
 def test_a_mesh_finer_than_those_of_training_is_predicted_on_a_companion_and_so_it_is_told(workplace, tmp_path):
     quads = coarse_mesh("a_0.37", cells_per_length=4)
-    store(tmp_path / "net", ranges=spanned([flow_case(quads), flow_case(quads.triangulated())]))
+    store(tmp_path / "net", ranges=spanned([flow_case(quads), flow_case(quads.triangulated())], FLOW))
     fine = coarse_mesh("a_0.37", cells_per_length=8)
     Mesh.from_arrays(fine.points, fine.connectivity.reshape(-1, 4)).save(tmp_path / "fine.vtu")
     given = ("predict", tmp_path / "fine.vtu", "--case", workplace / "duct.toml", "--model", tmp_path / "net", "--json")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from problems import FLOW
 
 from pennpde import checkpoints
 from pennpde.case import Case
@@ -65,7 +66,7 @@ def network_folder(tmp_path_factory) -> Path:
         dataset={"kind": "flow", "train": 3, "validation": 1},
         training={"epochs": 2, "minutes": 1.5, "finished": True},
         metrics={"validation": {"u": 0.0123}},
-        training_range=spanned([flow_case(coarse_mesh(name)) for name in ("a_0.00", "a_1.00", "c_0.50_0.50")]),
+        training_range=spanned([flow_case(coarse_mesh(name)) for name in ("a_0.00", "a_1.00", "c_0.50_0.50")], FLOW),
     )
     return checkpoints.save(small_network(), tmp_path_factory.mktemp("networks") / "small", config)
 

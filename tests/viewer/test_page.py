@@ -227,7 +227,7 @@ def test_a_mesh_is_uploaded_its_patches_picked_and_its_flow_predicted(viewer, me
     viewer.part("predict").click()
     viewer.page.wait_for_selector('[data-test="certificate"]', timeout=PATIENCE)
     viewer.settle()
-    assert "Re 2000" in viewer.status()
+    assert "Reynolds number 2000" in viewer.status()
     assert "exact" in viewer.part("certificate").inner_text()
     # It is still there after a look at something else.
     viewer.part("source-template").click()

@@ -59,7 +59,7 @@ def test_the_flow_enters_at_the_speed_that_was_asked_for(bench):
     inlet = view.outcome.case.mesh.patch("inlet").points[1:-1]
     assert torch.allclose(view.outcome.fields["u"][inlet], torch.tensor([2.5, 0.0], dtype=torch.float64), atol=1e-12)
     assert bool(entering.mask[inlet].all())
-    assert "Re 2500" in view.facts
+    assert "Reynolds number 2500" in view.facts
 
 
 def test_outside_of_the_training_range_there_is_a_warning(bench):
@@ -103,7 +103,7 @@ def test_a_mesh_with_roles_is_predicted_and_without_them_shown(bench):
     assert len(record_of_view(alone)["segments"]) == 4
     view = bench.view(MeshRequest(upload.number, roles_of(upload, "x = 0,", "x = 2,"), speed=0.5, viscosity=1e-2))
     assert view.outcome is not None
-    assert "Re 50" in view.facts
+    assert "Reynolds number 50" in view.facts
     assert len(record_of_view(view)["segments"]) == 4
 
 
