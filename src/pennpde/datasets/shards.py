@@ -19,7 +19,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5g, h5o
 
 from pennpde.datasets.vtkhdf import CaseFile, CaseFileError, assemble, named, whole_array
 from pennpde.mesh import Mesh
@@ -49,13 +48,13 @@ def write(cases: Iterable[tuple[str, bytes]]) -> tuple[bytes, dict[str, str]]:
             if name in RESERVED or name in hashes:
                 raise ValueError(f"A shard cannot hold a case called {name!r}: that name is taken.")
             with named(name), h5py.File(io.BytesIO(content), "r") as single:
-                here = _steps(single["VTKHDF"])
+                here = _steps(single)
                 if steps is None:
                     steps = here
                     _write_steps(root, steps)
                 if here != steps:
                     raise ValueError(f"Case {name!r} has the time steps {here}, others in its shard have {steps}.")
-                version = max(version, tuple(map(int, single["VTKHDF"].attrs["Version"])))
+                version = max(version, tuple(np.asarray(single["VTKHDF"].attrs["Version"]).tolist()))
                 objects = _Objects(remember_all=True)
                 _place(objects, single, "VTKHDF", root, name, known)
                 _place(objects, single, "pennpde", own, name, known)
@@ -70,11 +69,12 @@ def write(cases: Iterable[tuple[str, bytes]]) -> tuple[bytes, dict[str, str]]:
 def steps_of(content: bytes) -> tuple[float, ...]:
     """The times that a viewer shows of a case file; none for a case without time."""
     with named("The content"), h5py.File(io.BytesIO(content), "r") as single:
-        return _steps(single["VTKHDF"])
+        return _steps(single)
 
 
-def _steps(grid: h5py.Group) -> tuple[float, ...]:
-    return tuple(grid["Steps/Values"][()].tolist()) if "Steps" in grid else ()
+def _steps(single: h5py.File) -> tuple[float, ...]:
+    values = single.get("VTKHDF/Steps/Values")
+    return tuple(np.asarray(values).tolist()) if isinstance(values, h5py.Dataset) else ()
 
 
 def _write_steps(root: h5py.Group, steps: tuple[float, ...]) -> None:
@@ -107,10 +107,10 @@ def _place(
         group = target.create_group(new_name)
         for attribute, value in item.attrs.items():
             group.attrs[attribute] = value
-        for child in item:
+        for child in map(str, item):
             _place(objects, item, child, group, child, known)
     else:
-        h5o.copy(source.id, name.encode(), target.id, new_name.encode())  # as it is packed, chunk by chunk
+        h5py.h5o.copy(source.id, name.encode(), target.id, new_name.encode())  # as it is packed, chunk by chunk
     known[digest] = f"{target.name}/{new_name}"
 
 
@@ -126,7 +126,8 @@ class Shard:
     @property
     def names(self) -> list[str]:
         """Its cases."""
-        return list(self.file.get("pennpde", ()))
+        own = self.file["pennpde"]
+        return list(map(str, own)) if isinstance(own, h5py.Group) else []
 
     def read(self, name: str, content_hash: str | None = None, meshes: dict[bytes, Mesh] | None = None) -> CaseFile:
         """One case, without reading the others.
@@ -181,20 +182,20 @@ class _Objects:
 
     def read(self, parent: Any, name: bytes, depth: int = 0) -> tuple[bytes, dict[str, np.ndarray]]:
         """The hash of an array or a group, and by their paths in it all arrays that it contains."""
-        about = h5o.get_info(parent, name)
+        about = h5py.h5o.get_info(parent, name)
         if about.addr in self.remembered:
             return self.remembered[about.addr]
         if depth > _DEEPEST:
             raise CaseFileError(f"groups are nested deeper than {_DEEPEST}, at {name.decode(errors='replace')!r}")
-        item = h5o.open(parent, name)
+        item = h5py.h5o.open(parent, name)
         digest = hashlib.sha256()
-        for attribute in sorted(h5a.open(item, index=number).name for number in range(about.num_attrs)):
+        for attribute in sorted(h5py.h5a.open(item, index=number).name for number in range(about.num_attrs)):
             digest.update(attribute + b"\0" + _bytes(_attribute(item, attribute)))
-        if isinstance(item, h5d.DatasetID):
+        if isinstance(item, h5py.h5d.DatasetID):
             values = whole_array(item)
             digest.update(_bytes(values))
             found = digest.digest(), {"": values}
-        elif isinstance(item, h5g.GroupID):
+        elif isinstance(item, h5py.h5g.GroupID):
             arrays: dict[str, np.ndarray] = {}
             for child in sorted(item):
                 part, below = self.read(item, child, depth + 1)
@@ -210,7 +211,7 @@ class _Objects:
 
 
 def _attribute(item: Any, name: bytes) -> np.ndarray:
-    attribute = h5a.open(item, name)
+    attribute = h5py.h5a.open(item, name)
     values = np.empty(attribute.shape, attribute.dtype)
     attribute.read(values)
     return values
