@@ -19,6 +19,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 
 from pennpde.datasets.vtkhdf import CaseFile, CaseFileError, assemble, named, whole_array
 from pennpde.mesh import Mesh
@@ -110,7 +111,7 @@ def _place(
         for child in map(str, item):
             _place(objects, item, child, group, child, known)
     else:
-        h5py.h5o.copy(source.id, name.encode(), target.id, new_name.encode())  # as it is packed, chunk by chunk
+        h5o.copy(source.id, name.encode(), target.id, new_name.encode())  # as it is packed, chunk by chunk
     known[digest] = f"{target.name}/{new_name}"
 
 
@@ -182,12 +183,12 @@ class _Objects:
 
     def read(self, parent: Any, name: bytes, depth: int = 0) -> tuple[bytes, dict[str, np.ndarray]]:
         """The hash of an array or a group, and by their paths in it all arrays that it contains."""
-        about = h5py.h5o.get_info(parent, name)
+        about = h5o.get_info(parent, name)
         if about.addr in self.remembered:
             return self.remembered[about.addr]
         if depth > _DEEPEST:
             raise CaseFileError(f"groups are nested deeper than {_DEEPEST}, at {name.decode(errors='replace')!r}")
-        item = h5py.h5o.open(parent, name)
+        item = h5o.open(parent, name)
         digest = hashlib.sha256()
         for attribute in sorted(h5py.h5a.open(item, index=number).name for number in range(about.num_attrs)):
             digest.update(attribute + b"\0" + _bytes(_attribute(item, attribute)))
