@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,20 @@ def test_one_case_is_read_without_the_others(packed, monkeypatch):
     assert storage.read_file(packed, "two").case.name == "two"
     assert not [path for path in opened if b"/one/PointData/p" in path]
     assert b"/VTKHDF/two/PointData/p" in opened
+
+
+def test_cases_read_one_by_one_leave_no_meshes_behind(tmp_path):
+    # Twenty meshes in twenty shards.
+    twenty = [Case(box("quad", 2 + number), initial={"T": 0.5}, name=f"case_{number}") for number in range(20)]
+    storage.write(tmp_path, twenty, packed=False)
+    storage.pack(tmp_path, shard_bytes=1)
+    alive, opened = [], Path("/proc/self/fd")
+    for file in storage.read_files(tmp_path):
+        alive.append(weakref.ref(file.case.mesh))
+        assert sum(mesh() is not None for mesh in alive) <= 2
+        if opened.exists():
+            assert sum(str(tmp_path) in os.path.realpath(path) for path in opened.iterdir()) <= 8
+    assert len(alive) == 20
 
 
 def test_a_dataset_grows_by_shards_and_leaves_those_that_are_there(packed):

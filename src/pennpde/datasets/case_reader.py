@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from pennpde.datasets import shards, vtkhdf
 from pennpde.datasets.manifest import MANIFEST, DatasetError, Entry, Manifest
 from pennpde.mesh import Mesh
 
+_MOST_OPEN = 8
+"""Shards at a time: each remembers the arrays that its cases share."""
+
 
 class CaseReader:
-    """Cases of one dataset: shards stay open, and cases with the same mesh share it."""
+    """Cases of one dataset: some shards stay open, and cases with the same mesh share it."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
-        self.opened: dict[str, shards.Shard] = {}
-        self.meshes: dict[bytes, Mesh] = {}
+        self.opened: OrderedDict[str, shards.Shard] = OrderedDict()
+        # Weak: whoever looks at one case after the other must not end up with the meshes of all.
+        self.meshes: WeakValueDictionary[bytes, Mesh] = WeakValueDictionary()
 
     def read(self, name: str) -> vtkhdf.CaseFile:
         """One case, which agrees with its hash in the manifest; no other case is read."""
@@ -27,11 +33,18 @@ class CaseReader:
         if not path.is_file():
             raise DatasetError(f"{path} is missing, but {MANIFEST} lists it for case {name!r}. {_remedy(entry)}")
         try:
-            if entry.file not in self.opened:
-                self.opened[entry.file] = shards.Shard(path)
-            return self.opened[entry.file].read(entry.block, entry.content_sha256, self.meshes)
+            return self._shard(path).read(entry.block, entry.content_sha256, self.meshes)
         except vtkhdf.CaseFileError as error:
             raise DatasetError(f"{path} is damaged: {error} {_remedy(entry)}") from error
+
+    def _shard(self, path: Path) -> shards.Shard:
+        if path.name in self.opened:
+            self.opened.move_to_end(path.name)
+        else:
+            self.opened[path.name] = shards.Shard(path)
+            if len(self.opened) > _MOST_OPEN:
+                self.opened.popitem(last=False)[1].close()
+        return self.opened[path.name]
 
     def content(self, name: str) -> bytes:
         """A case as a file of its own.

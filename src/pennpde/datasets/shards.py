@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -54,7 +54,7 @@ def write(cases: Iterable[tuple[str, bytes]]) -> tuple[bytes, dict[str, str]]:
                     steps = here
                     _write_steps(root, steps)
                 if here != steps:
-                    raise ValueError(f"Case {name!r} has the time steps {here}, others in its shard have {steps}.")
+                    raise CaseFileError(f"Case {name!r} has the time steps {here}, others in its shard have {steps}.")
                 version = max(version, tuple(np.asarray(single["VTKHDF"].attrs["Version"]).tolist()))
                 objects = _Objects(remember_all=True)
                 _place(objects, single, "VTKHDF", root, name, known)
@@ -130,7 +130,9 @@ class Shard:
         own = self.file["pennpde"]
         return list(map(str, own)) if isinstance(own, h5py.Group) else []
 
-    def read(self, name: str, content_hash: str | None = None, meshes: dict[bytes, Mesh] | None = None) -> CaseFile:
+    def read(
+        self, name: str, content_hash: str | None = None, meshes: MutableMapping[bytes, Mesh] | None = None
+    ) -> CaseFile:
         """One case, without reading the others.
 
         Args:

@@ -8,9 +8,10 @@ The attribute `case` of `/pennpde`, which viewers pass over, says in JSON how to
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,7 +105,7 @@ class CaseFile:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def unpack(content: bytes, source: str, meshes: dict[bytes, Mesh] | None = None) -> CaseFile:
+def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """The case in the content of a case file. It is only data: no code in it is ever run.
 
     Args:
@@ -129,7 +130,7 @@ class Arrays(Protocol):
     def __contains__(self, path: str, /) -> bool: ...
 
 
-def assemble(record: Any, arrays: Arrays, source: str, meshes: dict[bytes, Mesh] | None = None) -> CaseFile:
+def assemble(record: Any, arrays: Arrays, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """Put a case together from its arrays and the attribute `case` of its file; `unpack` explains the rest."""
     return _Reader(arrays, _checked_record(record, source), source).case_file({} if meshes is None else meshes)
 
@@ -351,7 +352,7 @@ class _Reader:
         if self.space not in (2, 3):
             raise CaseFileError(f"{source}: space has {self.space} dimensions; 2 and 3 are possible.")
 
-    def case_file(self, meshes: dict[bytes, Mesh]) -> CaseFile:
+    def case_file(self, meshes: MutableMapping[bytes, Mesh]) -> CaseFile:
         mesh = self.mesh(meshes)
         record, self.points = self.record, mesh.number_of_points
         times = tuple(map(float, record["times"]))
@@ -393,7 +394,7 @@ class _Reader:
         )
         return CaseFile(case, times, record["notes"])
 
-    def mesh(self, meshes: dict[bytes, Mesh]) -> Mesh:
+    def mesh(self, meshes: MutableMapping[bytes, Mesh]) -> Mesh:
         points, connectivity = self.array("Points"), self.array("Connectivity")
         offsets, types = self.array("Offsets"), self.array("Types")
         masks = {name: self.array(f"PointData/{_PATCH}{name}") != 0 for name in self.record["patches"]}
@@ -403,7 +404,10 @@ class _Reader:
             if f"pennpde/facets/{name}" in self.arrays
         }
         parts = [points, connectivity, offsets, types, *masks.values(), *chosen.values()]
-        key = repr((self.space, list(masks), list(chosen))).encode() + b"".join(part.tobytes() for part in parts)
+        digest = hashlib.sha256(repr((self.space, list(masks), list(chosen))).encode())
+        for part in parts:
+            digest.update(repr(part.shape).encode() + part.tobytes())
+        key = digest.digest()
         if key in meshes:
             return meshes[key]
         faces = self.faces(len(types)) if (types == POLYHEDRON).any() else None
