@@ -24,7 +24,7 @@ SAMPLES = [(0.5, 0.5, 0.5), (0.5, 0.6, 0.6), (0.6, 0.5, 0.6), (0.6, 0.6, 0.5)]
 def run_of(velocity: float, diffusivity: float, profile: str) -> ad.Run:
     """A run that is there, or a new one."""
     kept = RUNS / f"{ad.run_name(velocity, diffusivity)}.h5"
-    if profile == "standard" and kept.exists():
+    if profile == "standard" and ad.has_run(kept):
         return ad.read_run(kept)
     with tempfile.TemporaryDirectory() as folder:
         ad.solve(velocity, diffusivity, ad.PROFILES[profile], Path(folder) / "run.h5")

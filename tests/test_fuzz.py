@@ -26,8 +26,7 @@ from pennpde import openfoam
 from pennpde.case.problem_files import problem_from, read_problem
 from pennpde.case.selections import parse_selection
 from pennpde.checkpoints import CheckpointError, load
-from pennpde.datasets import storage
-from pennpde.datasets import vtkhdf as case_files
+from pennpde.datasets import shards, storage, vtkhdf
 from pennpde.datasets.storage import DatasetError
 from pennpde.datasets.vtkhdf import CaseFileError
 from pennpde.openfoam import FoamFormatError
@@ -337,15 +336,32 @@ def test_a_manifest_with_any_values_is_read_or_refused(count, dataset):
     law()
 
 
+@examples(60, 3_000)
+def test_a_damaged_shard_is_read_or_refused(count, tmp_path):
+    plates = [replace(heated_plate(cells=cells, targets=True), name=f"plate_{cells[1]}") for cells in ((2, 2), (2, 3))]
+    sound, _ = shards.write((plate.name, vtkhdf.pack(plate)) for plate in plates)
+    path = tmp_path / "shard.vtkhdf"
+
+    @bounded(count)
+    @given(st.lists(edits(), min_size=1, max_size=3))
+    def law(changes):
+        path.write_bytes(changed(sound, changes))
+        with in_time(), suppress(CaseFileError), shards.Shard(path) as shard:
+            for plate in plates:
+                shard.read(plate.name)
+
+    law()
+
+
 @examples(100, 5_000)
 def test_a_damaged_file_of_a_case_is_read_or_refused(count):
-    sound = case_files.pack(replace(heated_plate(cells=(2, 2), targets=True), name="plate"))
+    sound = vtkhdf.pack(replace(heated_plate(cells=(2, 2), targets=True), name="plate"))
 
     @bounded(count)
     @given(st.lists(edits(), min_size=1, max_size=3))
     def law(changes):
         with in_time(), suppress(CaseFileError):
-            case_files.unpack(changed(sound, changes), "plate", {})
+            vtkhdf.unpack(changed(sound, changes), "plate", {})
 
     law()
 

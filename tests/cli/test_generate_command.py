@@ -1,5 +1,6 @@
 """`penn generate` and `penn info` as users meet them."""
 
+import hashlib
 import json
 from types import SimpleNamespace
 
@@ -124,11 +125,36 @@ def test_info_describes_a_dataset(gradient):
 
 
 def test_info_describes_a_case_and_draws_it(gradient, tmp_path):
-    path = sorted(gradient[0].glob("*.vtkhdf"))[0]
+    name, path = sorted(storage.read_manifest(gradient[0]).cases)[0], tmp_path / "folder" / "case.vtkhdf"
+    of_dataset = json.loads(penn("info", gradient[0], "--case", name, "--out", path, "--json").out)
     record = json.loads(penn("info", path, "--json", "--png", tmp_path / "case.png").out)
-    assert record["case"] == path.stem
+    assert record["case"] == of_dataset["case"] == name
+    assert record["fields"] == of_dataset["fields"]
     assert record["conditions"]["phi"] == {"neumann": record["patches"]["boundary"]}
     assert (tmp_path / "case.png").read_bytes().startswith(b"\x89PNG")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == of_dataset["sha256"]
+
+
+def test_info_lists_the_cases_of_a_packed_file(gradient):
+    manifest = storage.read_manifest(gradient[0])
+    for file in manifest.files:
+        record = json.loads(penn("info", gradient[0] / file, "--json").out)
+        assert record["cases"] == [name for name, entry in manifest.cases.items() if entry.file == file]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--case", "test_000"), "give the dataset's folder as well"),
+        (("SET", "--out", "case.vtkhdf"), "name it with --case"),
+        (("SET", "--case", "test_000", "--out", "case.vtu"), "the file of a case ends in .vtkhdf"),
+        (("SET", "--case", "test_999"), "has no case 'test_999'; it has"),
+    ],
+)
+def test_info_says_what_is_wrong_with_the_case_that_it_is_given(gradient, arguments, words):
+    finished = penn("info", *(gradient[0] if argument == "SET" else argument for argument in arguments))
+    assert finished.code != 0
+    assert words in " ".join(finished.err.replace("│", " ").split())
 
 
 def test_info_draws_a_plane_dataset_and_a_plane_mesh(tmp_path):

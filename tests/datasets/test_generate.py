@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import pytest
 from fake_recipe import FakeRecipe
 from forks import forked, wait_until
@@ -101,13 +102,42 @@ def test_progress_grows_to_the_total(recipe, folder):
 
 def test_a_damaged_case_is_made_again_and_no_other(recipe, folder):
     make(recipe, folder)
-    path = folder / "good_1.vtkhdf"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:100])
+    before, whole = storage.read_manifest(folder).cases["good_1"], storage.checked_content(folder, "good_1")
+    with h5py.File(folder / before.file, "r+") as file:
+        file["VTKHDF/good_1/PointData/T"][0] = 7.0
     with pytest.raises(DatasetError, match="penn generate"):
         storage.read(folder)
     assert make(recipe, folder).made == ("good_1",)
-    assert path.read_bytes() == whole
+    assert storage.checked_content(folder, "good_1") == whole
+    assert storage.read_manifest(folder).cases["good_1"].file == "train_shard_001.vtkhdf"
+    assert names(folder) == ["good_0", "good_1", "good_2", "good_3"]
+
+
+def test_a_lost_shard_is_made_again(recipe, folder):
+    make(recipe, folder)
+    whole = {path.name: path.read_bytes() for path in folder.glob("*.vtkhdf")}
+    (folder / "train_shard_000.vtkhdf").unlink()
+    assert sorted(make(recipe, folder).made) == ["good_0", "good_1", "good_2"]
+    assert {path.name: path.read_bytes() for path in folder.glob("*.vtkhdf")} == whole
+
+
+def test_cases_are_packed_in_the_end_and_each_has_its_own_file_before(recipe, folder):
+    """The split has a case that stops everything, so the end is not reached."""
+    stopped = replace(recipe, test=("uninstalled_3",))
+    with pytest.raises(GenerationError):
+        make(stopped, folder)
+    assert {path.name for path in folder.glob("*.vtkhdf")} <= {f"good_{number}.vtkhdf" for number in range(3)}
+    make(stopped, folder, only=["good_0", "good_1", "good_2"])
+    assert [path.name for path in folder.glob("*.vtkhdf")] == ["train_shard_000.vtkhdf"]
+
+
+def test_a_dataset_of_single_files_is_packed_by_the_next_start(recipe, folder, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(generate, "pack", lambda _: None)
+        make(recipe, folder)
+    assert len(list(folder.glob("good_*.vtkhdf"))) == 4
+    assert len(make(recipe, folder).kept) == 4
+    assert len(list(folder.glob("*.vtkhdf"))) == 2
 
 
 def test_a_case_that_fails_three_times_is_recorded_and_stops_no_other(recipe, folder):
@@ -254,9 +284,29 @@ def test_a_damaged_run_is_solved_again_and_a_whole_one_is_not(tmp_path, monkeypa
     generate.generate(recipe, tmp_path / "second", only=cases, workers=0)
     assert sorted(solved) == ["u0.50_d0.50", "u0.50_d0.50", "u1.00_d0.50"]
     for name in cases:
-        assert (tmp_path / "first" / f"{name}.vtkhdf").read_bytes() == (
-            tmp_path / "second" / f"{name}.vtkhdf"
-        ).read_bytes()
+        assert storage.checked_content(tmp_path / "first", name) == storage.checked_content(tmp_path / "second", name)
+
+
+def test_packed_runs_serve_as_those_in_files_of_their_own(tmp_path, monkeypatch):
+    runs, coefficients = tmp_path / "runs", ((0.5, 0.5), (1.0, 0.5))
+    for velocity, diffusivity in coefficients:
+        path = runs / f"{advection_diffusion.run_name(velocity, diffusivity)}.h5"
+        _write_exact_run(path, velocity, diffusivity, advection_diffusion.PROFILES["small"])
+    recipe = recipes.AdvectionDiffusionRecipe(str(runs), "small")
+    only = ["u0.50_d0.50_t0.10", "u1.00_d0.50_t0.10"]
+    generate.generate(recipe, tmp_path / "first", only=only, workers=0)
+    advection_diffusion.pack_runs(runs)
+    assert [path.name for path in runs.iterdir()] == [advection_diffusion.PACKED_RUNS]
+    monkeypatch.setenv("PATH", "")  # no solver
+    generate.generate(recipe, tmp_path / "second", only=only, workers=0)
+    for name in only:
+        assert storage.checked_content(tmp_path / "first", name) == storage.checked_content(tmp_path / "second", name)
+    # A later run joins those that are packed.
+    _write_exact_run(runs / "u0.10_d0.10.h5", 0.1, 0.1, advection_diffusion.PROFILES["small"])
+    advection_diffusion.pack_runs(runs)
+    assert all(advection_diffusion.has_run(runs / f"{name}.h5") for name in ("u0.10_d0.10", "u0.50_d0.50"))
+    with pytest.raises(FileNotFoundError):
+        advection_diffusion.read_run(runs / "u0.90_d0.90.h5")
 
 
 def test_runs_of_another_profile_are_neither_used_nor_overwritten(tmp_path):

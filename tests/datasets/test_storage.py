@@ -18,87 +18,24 @@ from forks import forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshes import ALL_TYPES, PLANE_TYPES, box
+from stored_cases import EXACT, assert_same_case, assert_same_mesh, frames_of, some_case
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch
-from pennpde.datasets import storage
-from pennpde.datasets import vtkhdf as case_files
+from pennpde.datasets import storage, vtkhdf
 from pennpde.datasets.storage import DatasetError
 from pennpde.mesh import Mesh
 
-EXACT = {"rtol": 0, "atol": 0}
-
-
-def some_case(kind="quad", name="some", times=2, seed=0):
-    """A case with every part that a case can have, whose fields are exact in single precision."""
-    random = np.random.default_rng(seed)
-    mesh = box(kind, jitter=0.2)
-    low = mesh.points[:, 0] < 1e-9
-    high = mesh.points[:, 0] > 1 - 1e-9
-    mesh = mesh.with_patches({"inlet": low.numpy(), "outlet": high.numpy()})
-    # A patch whose facets do not follow from its points.
-    side = mesh.facets.take(np.flatnonzero(mesh.facet_normals[:, 1].numpy() > 0.5)[:2])
-    mesh = mesh.with_patch_facets({"lid": np.split(side.connectivity, side.offsets[1:-1])})
-    points, space = mesh.number_of_points, mesh.space
-
-    def field(*axes):
-        return torch.from_numpy(random.normal(size=(points, *axes)).astype(np.float32)).double()
-
-    return Case(
-        mesh,
-        initial={"u": field(space), "p": field()},
-        dirichlet={"u": {"inlet": (0.1,) * space}, "p": {"outlet": 0.3}},
-        neumann={"u": {"outlet": 0.7}, "p": 0.0},
-        slip={"u": ["lid"]},
-        parameters={"viscosity": 1e-3, "velocity": (0.1,) * space},
-        features={"distance": field(), "metric": field(space, space)},
-        targets={"u": field(space, times), "p": field(times), "vorticity": field()},
-        name=name,
-    )
-
-
-def assert_same_case(found, expected):
-    assert found.name == expected.name
-    assert found.sizes == expected.sizes
-    for part in ("initial", "parameters", "features", "targets"):
-        assert list(getattr(found, part)) == list(getattr(expected, part))
-        for name, values in getattr(expected, part).items():
-            assert_close(getattr(found, part)[name], values, **EXACT)
-    for part, attributes in (
-        ("dirichlet", ("mask", "values")),
-        ("neumann", ("mask", "normals", "normal_derivative")),
-        ("slip", ("mask", "normals")),
-    ):
-        assert list(getattr(found, part)) == list(getattr(expected, part))
-        for name, condition in getattr(expected, part).items():
-            for attribute in attributes:
-                assert_close(getattr(getattr(found, part)[name], attribute), getattr(condition, attribute), **EXACT)
-    assert_same_mesh(found.mesh, expected.mesh)
-
-
-def assert_same_mesh(found, expected):
-    assert_close(found.points, expected.points, **EXACT)
-    for name in ("connectivity", "offsets", "cell_types"):
-        assert np.array_equal(getattr(found, name), getattr(expected, name))
-    assert (found.polyhedron_faces is None) == (expected.polyhedron_faces is None)
-    if expected.polyhedron_faces is not None:
-        for name in ("connectivity", "offsets", "cells"):
-            assert np.array_equal(getattr(found.polyhedron_faces, name), getattr(expected.polyhedron_faces, name))
-    assert list(found.patches) == list(expected.patches)
-    for name, patch in expected.patches.items():
-        assert np.array_equal(found.patches[name].points, patch.points)
-        assert np.array_equal(found.patches[name].facets, patch.facets)
-
 
 def unpacked(content):
-    return case_files.unpack(content, "some.vtkhdf")
+    return vtkhdf.unpack(content, "some.vtkhdf")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A dataset of three cases."""
+    """A dataset of three cases, in one file each; `test_shards` has those of several."""
     cases = [some_case(name=name, seed=seed) for seed, name in enumerate(("one", "two", "three"))]
-    storage.write(tmp_path / "set", cases, {"train": ["one", "two"], "test": ["three"]})
+    storage.write(tmp_path / "set", cases, {"train": ["one", "two"], "test": ["three"]}, packed=False)
     return tmp_path / "set"
 
 
@@ -108,36 +45,36 @@ def folder(tmp_path):
 @pytest.mark.parametrize("kind", ALL_TYPES)
 def test_a_case_on_any_mesh_comes_back_as_it_was(kind):
     case = some_case(kind)
-    assert_same_case(unpacked(case_files.pack(case)).case, case)
+    assert_same_case(unpacked(vtkhdf.pack(case)).case, case)
 
 
 def test_a_case_without_targets_or_conditions_comes_back_as_it_was():
     case = Case(box("triangle"), initial={"T": 0.5})
-    assert_same_case(unpacked(case_files.pack(case)).case, case)
+    assert_same_case(unpacked(vtkhdf.pack(case)).case, case)
 
 
 def test_a_target_without_times_comes_back_without_them():
     case = some_case()
     case = replace(case, targets={"p": case.initial["p"] + 1})
-    found = unpacked(case_files.pack(case, [4.0]))
+    found = unpacked(vtkhdf.pack(case, [4.0]))
     assert found.times == (4.0,)
     assert_same_case(found.case, replace(case, targets={"p": (case.initial["p"] + 1).float().double()}))
 
 
 def test_times_and_notes_come_back():
-    found = unpacked(case_files.pack(some_case(), [0.25, 0.5], notes={"author": "me"}))
+    found = unpacked(vtkhdf.pack(some_case(), [0.25, 0.5], notes={"author": "me"}))
     assert (found.times, found.notes) == ((0.25, 0.5), {"author": "me"})
 
 
 def test_the_same_case_gives_the_same_bytes():
-    assert case_files.pack(some_case()) == case_files.pack(some_case())
+    assert vtkhdf.pack(some_case()) == vtkhdf.pack(some_case())
 
 
 def test_a_case_moved_by_a_rigid_motion_comes_back_as_it_was():
     angle = torch.tensor(0.3, dtype=torch.float64)
     turn = torch.stack([torch.stack([angle.cos(), angle.sin()]), torch.stack([angle.sin(), -angle.cos()])])
     case = some_case().moved(turn, torch.tensor([3.0, -1.0], dtype=torch.float64)).to(torch.float32)
-    found = unpacked(case_files.pack(case.to(torch.float64))).case
+    found = unpacked(vtkhdf.pack(case.to(torch.float64))).case
     assert_close(found.initial["u"].float(), case.initial["u"], **EXACT)
     assert_same_mesh(found.mesh, case.mesh)
 
@@ -146,7 +83,7 @@ def test_a_case_moved_by_a_rigid_motion_comes_back_as_it_was():
 @settings(deadline=None, max_examples=50)
 def test_fewer_significant_bits_round_to_the_nearest_number_that_has_so_many(bits, value):
     case = Case(Mesh.from_arrays([[0.0, 0], [1, 0], [0, 1]], [[0, 1, 2]]), initial={"T": value})
-    found = unpacked(case_files.pack(case, significant_bits=bits)).case.initial["T"][0].item()
+    found = unpacked(vtkhdf.pack(case, significant_bits=bits)).case.initial["T"][0].item()
     assert abs(found - value) <= max(abs(value) * 2.0**-bits, 1e-44)
     mantissa = np.frexp(np.float64(found))[0] * 2.0**bits
     assert mantissa == round(mantissa) or abs(value) < 1e-37  # smaller numbers have fewer bits to begin with
@@ -154,7 +91,7 @@ def test_fewer_significant_bits_round_to_the_nearest_number_that_has_so_many(bit
 
 def test_rounding_makes_files_smaller():
     case = some_case("hexahedron")
-    sizes = [len(case_files.pack(case, significant_bits=bits)) for bits in (24, 16, 11)]
+    sizes = [len(vtkhdf.pack(case, significant_bits=bits)) for bits in (24, 16, 11)]
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -166,64 +103,64 @@ def test_fields_that_are_not_finite_are_not_written(part, value):
     values = values.clone()
     values[3] = value
     with pytest.raises(ValueError, match=rf"Field '{name}' is not finite at 1 points, the first of them point 3"):
-        case_files.pack(replace(case, **{part: {**getattr(case, part), name: values}}))
+        vtkhdf.pack(replace(case, **{part: {**getattr(case, part), name: values}}))
 
 
 def test_fields_that_are_not_finite_are_not_read():
-    content = io.BytesIO(case_files.pack(some_case()))
+    content = io.BytesIO(vtkhdf.pack(some_case()))
     with h5py.File(content, "r+") as file:
         values = file["VTKHDF/PointData/distance"][...]
         values[0] = np.nan
         file["VTKHDF/PointData/distance"][...] = values
-    with pytest.raises(case_files.CaseFileError, match="'distance' holds values that are not finite"):
+    with pytest.raises(vtkhdf.CaseFileError, match="'distance' holds values that are not finite"):
         unpacked(content.getvalue())
 
 
 def test_a_batch_and_colliding_names_are_refused():
     with pytest.raises(ValueError, match="batch of 2"):
-        case_files.pack(batch([some_case(), some_case()]))
+        vtkhdf.pack(batch([some_case(), some_case()]))
     case = some_case()
     with pytest.raises(ValueError, match="Two fields of the case are called 'p'"):
-        case_files.pack(replace(case, features={"p": case.initial["p"]}))
+        vtkhdf.pack(replace(case, features={"p": case.initial["p"]}))
     with pytest.raises(ValueError, match="'a/b'"):
-        case_files.pack(replace(case, features={"a/b": case.initial["p"]}))
+        vtkhdf.pack(replace(case, features={"a/b": case.initial["p"]}))
 
 
 @pytest.mark.parametrize("times", [[1.0], [1.0, 1.0], [2.0, 1.0], [-1.0, 1.0], [1.0, float("nan")]])
 def test_times_that_do_not_fit_the_targets_are_refused(times):
     with pytest.raises(ValueError, match=r"The t(imes|argets) of case 'some'"):
-        case_files.pack(some_case(), times)
+        vtkhdf.pack(some_case(), times)
 
 
 @pytest.mark.parametrize("keep", [0, 10, 500, 3000, -1])
 def test_a_truncated_file_is_named(keep):
-    with pytest.raises(case_files.CaseFileError, match=r"some.vtkhdf is no complete case file .*generate it again"):
-        unpacked(case_files.pack(some_case())[:keep])
+    with pytest.raises(vtkhdf.CaseFileError, match=r"some.vtkhdf is no complete case file .*generate it again"):
+        unpacked(vtkhdf.pack(some_case())[:keep])
 
 
 def test_a_file_of_another_program_is_named(tmp_path):
     some_case().mesh.save(tmp_path / "mesh.vtkhdf")
-    with pytest.raises(case_files.CaseFileError, match=r"mesh.vtkhdf is an HDF5 file, but no case of pennpde"):
-        case_files.read_case(tmp_path / "mesh.vtkhdf")
-    assert not case_files.is_case_file(tmp_path / "mesh.vtkhdf")
+    with pytest.raises(vtkhdf.CaseFileError, match=r"mesh.vtkhdf is an HDF5 file, but no case of pennpde"):
+        vtkhdf.read_case(tmp_path / "mesh.vtkhdf")
+    assert not vtkhdf.is_case_file(tmp_path / "mesh.vtkhdf")
 
 
 def test_a_file_of_a_newer_pennpde_says_so(monkeypatch):
-    monkeypatch.setattr(case_files, "FORMAT_VERSION", 99)
-    content = case_files.pack(some_case())
+    monkeypatch.setattr(vtkhdf, "FORMAT_VERSION", 99)
+    content = vtkhdf.pack(some_case())
     monkeypatch.undo()
-    with pytest.raises(case_files.CaseFileError, match=r"format 99.*install a newer pennpde"):
+    with pytest.raises(vtkhdf.CaseFileError, match=r"format 99.*install a newer pennpde"):
         unpacked(content)
 
 
 @pytest.mark.parametrize("array", ["Connectivity", "Offsets", "Types", "Points"])
 def test_numbers_that_point_outside_of_their_arrays_are_refused(array):
-    content = io.BytesIO(case_files.pack(some_case()))
+    content = io.BytesIO(vtkhdf.pack(some_case()))
     with h5py.File(content, "r+") as file:
         values = file[f"VTKHDF/{array}"][...]
         values[-1] = 10**5 if array != "Types" else 200
         file[f"VTKHDF/{array}"][...] = values if array != "Points" else np.full_like(values, np.nan)
-    with pytest.raises(case_files.CaseFileError, match="take a good copy"):
+    with pytest.raises(vtkhdf.CaseFileError, match="take a good copy"):
         unpacked(content.getvalue())
 
 
@@ -232,38 +169,20 @@ def test_numbers_that_point_outside_of_their_arrays_are_refused(array):
 def test_a_changed_byte_gives_a_case_or_an_error_of_ours(place, byte):
     content = bytearray(_SMALL)
     content[place % len(content)] ^= byte
-    with contextlib.suppress(case_files.CaseFileError):  # any other error, or a crash, fails
+    with contextlib.suppress(vtkhdf.CaseFileError):  # any other error, or a crash, fails
         unpacked(bytes(content))
 
 
-_SMALL = case_files.pack(Case(box("quad", 2), initial={"T": 0.5}))
+_SMALL = vtkhdf.pack(Case(box("quad", 2), initial={"T": 0.5}))
 
 
 # In viewers
 
 
-def frames_of(path):
-    """What VTK's own reader gives at each time."""
-    import pyvista
-    from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline
-    from vtkmodules.vtkIOHDF import vtkHDFReader
-
-    reader = vtkHDFReader()
-    reader.SetFileName(str(path))
-    reader.UpdateInformation()
-    times = reader.GetOutputInformation(0).Get(vtkStreamingDemandDrivenPipeline.TIME_STEPS()) or [None]
-    for time in times:
-        if time is None:
-            reader.Update()
-        else:
-            reader.UpdateTimeStep(time)
-        yield time, pyvista.wrap(reader.GetOutputDataObject(0)).copy()
-
-
 @pytest.mark.parametrize("kind", ["mixed_plane", "polygon", "mixed_solid"])
 def test_vtk_shows_the_fields_of_every_time(kind, tmp_path):
     case = some_case(kind)
-    (tmp_path / "case.vtkhdf").write_bytes(case_files.pack(case, [0.5, 2.0]))
+    (tmp_path / "case.vtkhdf").write_bytes(vtkhdf.pack(case, [0.5, 2.0]))
     frames = dict(frames_of(tmp_path / "case.vtkhdf"))
     assert list(frames) == [0.0, 0.5, 2.0]
     space = case.space
@@ -281,7 +200,7 @@ def test_vtk_shows_the_fields_of_every_time(kind, tmp_path):
 
 def test_vtk_shows_the_truth_at_time_zero_where_there_is_one(tmp_path):
     case = some_case()
-    (tmp_path / "case.vtkhdf").write_bytes(case_files.pack(case, [0.0, 1.0]))
+    (tmp_path / "case.vtkhdf").write_bytes(vtkhdf.pack(case, [0.0, 1.0]))
     frames = dict(frames_of(tmp_path / "case.vtkhdf"))
     assert np.array_equal(frames[0.0]["p"], case.targets["p"][:, 0].numpy())
     assert np.array_equal(frames[1.0]["p"], case.targets["p"][:, 1].numpy())
@@ -293,7 +212,7 @@ def test_pyvista_and_mesh_read_open_a_case_file(kind, tmp_path):
 
     case = some_case(kind)
     path = tmp_path / "case.vtkhdf"
-    path.write_bytes(case_files.pack(case))
+    path.write_bytes(vtkhdf.pack(case))
     assert pyvista.read(path)["u"].shape == (case.number_of_points, 3)
     mesh = Mesh.read(path)
     assert np.array_equal(mesh.points, case.mesh.points)

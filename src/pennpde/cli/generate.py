@@ -81,8 +81,9 @@ def run(
 ) -> dict[str, Any]:
     """Make a dataset of the paper from nothing, or what an interrupted start has left to do.
 
-    A case appears when it is complete. A second start checks the hashes of what is there and makes the rest. A case
-    that fails three times is recorded in manifest.json with the tail of its log, and the others go on.
+    A case appears when it is complete; in the end all are packed into a few files. A second start checks the hashes of
+    what is there and makes the rest. A case that fails three times is recorded in manifest.json with the tail of its
+    log, and the others go on.
     """
     _refuse_misplaced(
         dataset,
@@ -157,13 +158,13 @@ def _progress_bar(output: Output, description: str) -> Iterator[Callable[["Statu
 
 
 def _report(output: Output, summary: "Summary") -> dict[str, Any]:
-    from pennpde.datasets.storage import MANIFEST, read_manifest
+    from pennpde.datasets.storage import MANIFEST, bytes_on_disk, read_manifest
 
-    entries = read_manifest(summary.folder).cases.values()
-    size = sum(entry.bytes for entry in entries)
+    manifest = read_manifest(summary.folder)
+    number, size = len(manifest.cases), bytes_on_disk(summary.folder, manifest)
     output.say(
         f"{summary.folder}: {len(summary.made)} cases made in {_duration(summary.seconds)}, {len(summary.kept)} were "
-        f"there; now {len(entries)} with {size / 1e6:.1f} MB",
+        f"there; now {number} in {len(manifest.files)} files of {size / 1e6:.1f} MB altogether",
     )
     if summary.failed:
         first, reason = next(iter(summary.failed.items()))
@@ -175,7 +176,8 @@ def _report(output: Output, summary: "Summary") -> dict[str, Any]:
         "folder": str(summary.folder),
         "made": len(summary.made),
         "kept": len(summary.kept),
-        "cases": len(entries),
+        "cases": number,
+        "files": len(manifest.files),
         "bytes": size,
         "seconds": summary.seconds,
     }

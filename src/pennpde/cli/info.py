@@ -1,6 +1,6 @@
 """`penn info`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pennpde.case import Case
+    from pennpde.datasets.vtkhdf import CaseFile
     from pennpde.mesh import Mesh
 
 EXAMPLES = [
     "penn info",
     "penn info part.vtu --json",
     "penn info data/flow --png flow.png",
-    "penn info data/flow/a_0.30.vtkhdf",
+    "penn info data/flow --case a_0.30 --out a_0.30.vtkhdf",
 ]
 
 _PICTURED = 3
@@ -30,15 +31,28 @@ def run(
     path: Annotated[
         Path | None, typer.Argument(help="A dataset's folder, a case file or a mesh file.", show_default=False)
     ] = None,
+    case: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One case of the dataset instead of all.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write that case as a file of its own, .vtkhdf, for ParaView and PyVista.", show_default=False
+        ),
+    ] = None,
     png: Annotated[Path | None, typer.Option(help="Draw a picture, too.", show_default=False)] = None,
 ) -> dict[str, Any]:
     """Describe this installation, a dataset, one of its cases, or a mesh file.
 
-    A dataset is read as a whole, and its files are checked against their hashes.
+    A dataset is read as a whole, and its cases are checked against their hashes. One of its cases, given by --case, is
+    read without the others.
     """
+    _check_options(path, case, out)
     if path is None:
         record = _installation()
         pictured = []
+    elif case is not None:
+        record, pictured = _case_of_dataset(path, case, out)
     elif path.is_dir():
         record, pictured = _dataset(path, output)
     else:
@@ -53,6 +67,17 @@ def run(
         lines = _words(value)
         output.say(f"{name.replace('_', ' '):{width}}  {lines[0]}", *(" " * (width + 2) + line for line in lines[1:]))
     return record
+
+
+def _check_options(path: Path | None, case: str | None, out: Path | None) -> None:
+    from pennpde.datasets.vtkhdf import SUFFIX
+
+    if case is not None and (path is None or not path.is_dir()):
+        raise typer.BadParameter("--case names a case of a dataset: give the dataset's folder as well.")
+    if out is not None and case is None:
+        raise typer.BadParameter("--out writes one case of a dataset: name it with --case.")
+    if out is not None and out.suffix != SUFFIX:
+        raise typer.BadParameter(f"--out is {str(out)!r}; the file of a case ends in {SUFFIX}.")
 
 
 def _installation() -> dict[str, Any]:
@@ -81,7 +106,7 @@ def _installation() -> dict[str, Any]:
 
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
-    from pennpde.datasets.storage import read_files, read_manifest
+    from pennpde.datasets.storage import bytes_on_disk, read_files, read_manifest
 
     manifest = read_manifest(folder)
     names = manifest.names()
@@ -105,7 +130,8 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "splits": {split: len(manifest.names(split)) for split in manifest.splits},
         "missing": missing,
         "failed": {name: str(facts.get("error")) for name, facts in manifest.failed.items()},
-        "bytes": sum(entry.bytes for entry in manifest.cases.values()),
+        "files": len(manifest.files),
+        "bytes": bytes_on_disk(folder, manifest),
         **sizes.found,
         "parameters": parameters.found,
         "fields": fields.found,
@@ -138,27 +164,49 @@ class _Ranges:
 # A case or a mesh
 
 
-def _file(path: Path) -> tuple[dict[str, Any], list["Case | Mesh"]]:
+def _file(path: Path) -> tuple[dict[str, Any], Sequence["Case | Mesh"]]:
+    from pennpde.datasets.shards import Shard, is_shard
     from pennpde.datasets.vtkhdf import is_case_file, unpack
     from pennpde.mesh import Mesh
 
     if path.exists() and is_case_file(path):
-        case_file = unpack(path.read_bytes(), str(path))
-        case = case_file.case
-        fields = _Ranges()
-        for name, values in _all_fields(case).items():
-            fields.add(name, values)
-        return {
-            "case": case.name,
-            **_mesh(case.mesh, path),
-            "conditions": {name: _conditions(case, name) for name in case.initial},
-            "parameters": {name: value.tolist() for name, value in case.parameters.items()},
-            "times": [0.0, *(time for time in case_file.times if time > 0)],
-            "fields": fields.found,
-        }, [case]
+        return _case(unpack(path.read_bytes(), str(path)), path)
+    if path.exists() and is_shard(path):
+        with Shard(path) as shard:
+            first = shard.read(shard.names[0])
+            return {"file": str(path), "cases": shard.names, "folder": str(path.parent)}, [first.case]
     mesh = Mesh.read(path)
     record = {**_mesh(mesh, path), "fields": {name: list(field.shape) for name, field in mesh.fields.items()}}
     return record, [mesh]
+
+
+def _case_of_dataset(folder: Path, name: str, out: Path | None) -> tuple[dict[str, Any], list["Case"]]:
+    from pennpde.datasets import storage
+
+    manifest = storage.read_manifest(folder)
+    case_file = storage.read_file(folder, name, manifest)
+    entry = manifest.cases[name]
+    record, pictured = _case(case_file, folder / entry.file)
+    record |= {"splits": [split for split, names in manifest.splits.items() if name in names], "sha256": entry.sha256}
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        storage.write_atomically(out, storage.checked_content(folder, name, manifest))
+        record["written"] = str(out)
+    return record, pictured
+
+
+def _case(case_file: "CaseFile", path: Path) -> tuple[dict[str, Any], list["Case"]]:
+    case, fields = case_file.case, _Ranges()
+    for name, values in _all_fields(case).items():
+        fields.add(name, values)
+    return {
+        "case": case.name,
+        **_mesh(case.mesh, path),
+        "conditions": {name: _conditions(case, name) for name in case.initial},
+        "parameters": {name: value.tolist() for name, value in case.parameters.items()},
+        "times": [0.0, *(time for time in case_file.times if time > 0)],
+        "fields": fields.found,
+    }, [case]
 
 
 def _mesh(mesh: "Mesh", path: Path) -> dict[str, Any]:

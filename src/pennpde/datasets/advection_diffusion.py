@@ -36,6 +36,7 @@ COEFFICIENTS = tuple(round(0.1 * number, 1) for number in range(11))
 """Of the velocity and of the diffusivity."""
 INLET_TEMPERATURES = COEFFICIENTS[1:]
 SPLIT_SIZES = {"train": 960, "validation": 120, "test": 120}
+PACKED_RUNS = "packed_runs.h5"
 POINTS = 11
 """Along each side of the coarse mesh, as the authors have it."""
 
@@ -261,20 +262,55 @@ def _profile_along_x(folder: Path, profile: Profile) -> Float[np.ndarray, "cells
 def _write_run(path: Path, run: Run) -> None:
     content = io.BytesIO()
     with h5py.File(content, "w", libver=("v110", "v110")) as file:
-        packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True, "fletcher32": True}
-        file.create_dataset("T", data=run.temperature, chunks=run.temperature.shape, **packed)
-        # Strings of fixed length: h5py gives others a heap of 4 kB.
-        file.attrs.update({key: np.bytes_(v.encode()) if isinstance(v, str) else v for key, v in run.facts.items()})
+        _fill(file, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.getvalue())
 
 
-def read_run(run_file: Path | str) -> Run:
-    """Read a run file."""
+def _fill(group: h5py.Group, run: Run) -> None:
+    packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True, "fletcher32": True}
+    group.create_dataset("T", data=run.temperature, chunks=run.temperature.shape, **packed)
+    # Strings of fixed length: h5py gives others a heap of 4 kB.
+    group.attrs.update({key: np.bytes_(v.encode()) if isinstance(v, str) else v for key, v in run.facts.items()})
+
+
+def pack_runs(folder: Path | str) -> None:
+    """Put all run files of a folder into one, for a repository. `read_run` finds them there by their old names."""
+    folder = Path(folder)
+    names = [path.stem for path in sorted(folder.glob("*.h5")) if path.name != PACKED_RUNS]
+    known = _packed_names(folder)
+    runs = {name: read_run(folder / f"{name}.h5") for name in sorted({*names, *known})}
+    content = io.BytesIO()
+    with h5py.File(content, "w", libver=("v110", "v110")) as file:
+        for name, run in runs.items():
+            _fill(file.create_group(name), run)
+    write_atomically(folder / PACKED_RUNS, content.getvalue())
+    for name in names:
+        (folder / f"{name}.h5").unlink()
+
+
+def has_run(run_file: Path | str) -> bool:
+    """Whether a run was kept, in its own file or packed."""
+    return Path(run_file).exists() or Path(run_file).stem in _packed_names(Path(run_file).parent)
+
+
+def _packed_names(folder: Path) -> list[str]:
     try:
-        with h5py.File(run_file, "r") as file:
-            facts = {key: v.decode() if isinstance(v, bytes) else v for key, v in file.attrs.items()}
-            run = Run(np.asarray(file["T"]), facts)
+        with h5py.File(folder / PACKED_RUNS, "r") as file:
+            return list(map(str, file))
+    except (OSError, RuntimeError):
+        return []
+
+
+def read_run(run_file: Path | str) -> Run:
+    """Read a run from its file or, where there is none, from the folder's packed runs."""
+    run_file = Path(run_file)
+    packed = not run_file.exists() and has_run(run_file)
+    try:
+        with h5py.File(run_file.with_name(PACKED_RUNS) if packed else run_file, "r") as file:
+            group = file[run_file.stem] if packed else file
+            facts = {key: v.decode() if isinstance(v, bytes) else v for key, v in group.attrs.items()}
+            run = Run(np.asarray(file[f"{run_file.stem}/T" if packed else "T"]), facts)
     except FileNotFoundError:
         raise
     except (OSError, KeyError, RuntimeError) as error:

@@ -29,7 +29,8 @@ from pennpde.datasets.storage import (
     MANIFEST,
     DatasetError,
     Manifest,
-    is_intact,
+    intact,
+    pack,
     read_manifest,
     remove_leftovers,
     store,
@@ -89,8 +90,9 @@ def generate(
 ) -> Summary:
     """Make a dataset, or what it lacks.
 
-    Cases that are complete and agree with their hashes are left alone. A case that fails, or whose worker dies, is
-    tried again; after three attempts the manifest records it with the tail of its log, and the others go on.
+    Each case is a file of its own until all that were asked for are made; then they are packed into shards. Cases that
+    are complete and agree with their hashes are left alone. A case that fails, or whose worker dies, is tried again;
+    after three attempts the manifest records it with the tail of its log, and the others go on.
 
     Args:
         recipe: which dataset.
@@ -108,7 +110,7 @@ def generate(
     with _alone_in(folder):
         remove_leftovers(folder)
         ledger = _Ledger.open(folder, recipe, wanted)
-        kept = tuple(name for name in wanted if is_intact(folder, name, ledger.manifest))
+        kept = tuple(intact(folder, wanted, ledger.manifest))
         missing = [name for name in wanted if name not in set(kept)]
         if missing and scheduler is None:
             recipe.check_solver(missing)
@@ -124,6 +126,7 @@ def generate(
                 with suppress(OSError):
                     ledger.save()
             ledger.save()
+        pack(folder)
     failed = {name: str(facts["error"]) for name, facts in ledger.manifest.failed.items() if name in set(missing)}
     made = tuple(name for name in missing if name not in failed)
     return Summary(folder, made, kept, failed, time.monotonic() - started)

@@ -182,7 +182,8 @@ class AdvectionDiffusionRecipe(Recipe):
         return advection_diffusion.run_name(velocity, diffusivity)
 
     def check_solver(self, names: Sequence[str]) -> None:
-        if any(not (Path(self.runs) / f"{self._run_name(name)}.h5").exists() for name in names):
+        needed = {self._run_name(name) for name in names}
+        if not all(advection_diffusion.has_run(Path(self.runs) / f"{run}.h5") for run in needed):
             advection_diffusion.find_installation()
 
 

@@ -1,4 +1,7 @@
-"""A dataset on disk: a folder with `manifest.json` and one `.vtkhdf` file a case.
+"""A dataset on disk: a folder with `manifest.json` and its cases, in a few shards or in one `.vtkhdf` file per case.
+
+While a dataset is being made, each case is a file of its own; `pack` then puts the cases of a split together into
+shards. Readers need not know which of the two they find.
 
 Each file appears under its name only when it is complete and on the disk, and the manifest lists it only after that. So
 whatever happens to a process that writes, a reader finds whole cases or an error that names the file.
@@ -7,82 +10,51 @@ whatever happens to a process that writes, a reader finds whole cases or an erro
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pennpde.case import Case
-from pennpde.datasets import vtkhdf as case_files
-from pennpde.mesh import Mesh
+from pennpde.datasets import vtkhdf
+from pennpde.datasets.case_reader import CaseReader
+from pennpde.datasets.manifest import (
+    MANIFEST,
+    DatasetError,
+    Entry,
+    Manifest,
+    file_name,
+    read_manifest,
+    remove_leftovers,
+    write_atomically,
+    write_manifest,
+)
+from pennpde.datasets.packing import SHARD_BYTES, pack
 
-MANIFEST = "manifest.json"
-FORMAT = "pennpde dataset"
-FORMAT_VERSION = 1
-_PART = ".part"
-
-
-class DatasetError(ValueError):
-    """A folder is no dataset, or one that is damaged or incomplete."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the manifest says about a case.
-
-    Attributes:
-        file: its name in the folder.
-        sha256: of the whole file.
-        bytes: its size.
-        facts: whatever belongs to it: parameters, numbers of points and cells, the solver and its settings, seconds.
-    """
-
-    file: str
-    sha256: str
-    bytes: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a dataset consists of and how it was made.
-
-    Attributes:
-        dataset: its kind, such as "flow".
-        settings: all that decides on its content: seeds, meshes, solver, precision.
-        splits: by name, the cases that belong to it, whether they are there yet or not.
-        cases: those that are there.
-        failed: by case that could not be made, the number of attempts, the error and the tail of the log.
-        about: who wrote it, and when.
-    """
-
-    dataset: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    cases: Mapping[str, Entry] = field(default_factory=dict)
-    failed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def has_frames(self) -> bool:
-        """Whether targets hold a whole run from its start on, rather than what networks predict."""
-        return bool(self.settings.get("frames"))
-
-    def names(self, split: str | None = None) -> list[str]:
-        """The cases of a split that are there, or all of them."""
-        if split is None:
-            return list(self.cases)
-        if split not in self.splits:
-            raise KeyError(f"The dataset has no split {split!r}; it has {', '.join(self.splits) or 'none'}.")
-        return [name for name in self.splits[split] if name in self.cases]
-
-    def with_case(self, name: str, entry: Entry) -> Manifest:
-        failed = {other: facts for other, facts in self.failed.items() if other != name}
-        return replace(self, cases={**self.cases, name: entry}, failed=failed)
+__all__ = [
+    "MANIFEST",
+    "SHARD_BYTES",
+    "DatasetError",
+    "Entry",
+    "Manifest",
+    "append",
+    "bytes_on_disk",
+    "checked_content",
+    "facts_of",
+    "file_name",
+    "intact",
+    "pack",
+    "read",
+    "read_file",
+    "read_files",
+    "read_manifest",
+    "remove_leftovers",
+    "store",
+    "write",
+    "write_atomically",
+    "write_manifest",
+]
 
 
 def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -> list[Case]:
@@ -104,15 +76,33 @@ def _at_the_end(case: Case) -> Case:
     return replace(case, targets={name: frames[..., -1].clone() for name, frames in case.targets.items()})
 
 
-def read_files(folder: Path | str, split: str | None = None) -> Iterator[case_files.CaseFile]:
+def read_files(folder: Path | str, split: str | None = None) -> Iterator[vtkhdf.CaseFile]:
     """The same one by one, with their times and notes: for sets that do not fit into memory."""
     folder = Path(folder)
     manifest = read_manifest(folder)
     names = manifest.names(split)
     if split is not None:
         _check_complete(folder, manifest, split)
-    meshes: dict[bytes, Mesh] = {}
-    return (case_files.unpack(checked_content(folder, name, manifest), str(folder / name), meshes) for name in names)
+    return _one_by_one(folder, manifest, names)
+
+
+def _one_by_one(folder: Path, manifest: Manifest, names: Iterable[str]) -> Iterator[vtkhdf.CaseFile]:
+    with CaseReader(folder, manifest) as cases:
+        for name in names:
+            yield cases.read(name)
+
+
+def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -> vtkhdf.CaseFile:
+    """One case of a dataset, with its times and notes; no other case is read.
+
+    Args:
+        folder: of the dataset.
+        name: of the case.
+        manifest: of the dataset, where it was read before.
+    """
+    manifest = read_manifest(folder) if manifest is None else manifest
+    with CaseReader(Path(folder), manifest) as cases:
+        return cases.read(_known(name, folder, manifest))
 
 
 def _check_complete(folder: Path, manifest: Manifest, split: str) -> None:
@@ -133,33 +123,39 @@ def _check_complete(folder: Path, manifest: Manifest, split: str) -> None:
         )
 
 
-def checked_content(folder: Path | str, name: str, manifest: Manifest) -> bytes:
-    """The bytes of a case's file, which agree with the hash in the manifest."""
-    entry = manifest.cases[name]
-    path = Path(folder) / entry.file
-    again = (
-        f"Run `penn generate` again with the same options, which makes it anew, or take a good copy of {entry.file}."
-    )
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing, but {MANIFEST} lists it (sha256 {entry.sha256}). {again}") from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != entry.sha256:
-        size = f"it has {len(content)} bytes instead of {entry.bytes}" if len(content) != entry.bytes else "it changed"
-        raise DatasetError(
-            f"{path} is damaged: {size}; its sha256 is {found}, but {MANIFEST} expects {entry.sha256}. {again}"
-        )
-    return content
+def checked_content(folder: Path | str, name: str, manifest: Manifest | None = None) -> bytes:
+    """A case as a file of its own, as `CaseReader.content` gives it."""
+    manifest = read_manifest(folder) if manifest is None else manifest
+    with CaseReader(Path(folder), manifest) as cases:
+        return cases.content(_known(name, folder, manifest))
 
 
-def is_intact(folder: Path | str, name: str, manifest: Manifest) -> bool:
-    """Whether a case is there and agrees with its hash."""
-    try:
-        checked_content(folder, name, manifest)
-    except (DatasetError, KeyError, OSError):
-        return False
-    return True
+def intact(folder: Path | str, names: Iterable[str], manifest: Manifest) -> list[str]:
+    """Those of the cases that are there and agree with their hashes."""
+    found = []
+    with CaseReader(Path(folder), manifest) as cases:
+        for name in names:
+            try:
+                cases.check(name)
+            except (ValueError, KeyError, OSError):
+                continue
+            found.append(name)
+    return found
+
+
+def _known(name: str, folder: Path | str, manifest: Manifest) -> str:
+    if name not in manifest.cases:
+        some = list(manifest.cases)[:5]
+        raise DatasetError(f"{folder} has no case {name!r}; it has {', '.join(some) or 'none'}{' ...' * bool(some)}.")
+    return name
+
+
+def bytes_on_disk(folder: Path | str, manifest: Manifest) -> int:
+    """What the cases of a dataset take on the disk."""
+    return sum((Path(folder) / file).stat().st_size for file in manifest.files)
+
+
+# Writing
 
 
 def write(
@@ -169,6 +165,9 @@ def write(
     dataset: str = "custom",
     times: Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
+    *,
+    significant_bits: int = vtkhdf.SINGLE,
+    packed: bool = True,
 ) -> None:
     """Write a dataset of cases that are there already, such as your own.
 
@@ -177,21 +176,54 @@ def write(
         cases: each with its own name.
         splits: by name, the names of their cases; all cases are "train" by default.
         dataset: what kind it is.
-        times: of the targets, as for `case_files.pack`.
+        times: of the targets, as for `vtkhdf.pack`.
         settings: how it was made, for the manifest.
+        significant_bits: of the fields, as for `vtkhdf.pack`.
+        packed: whether cases are packed into shards; otherwise each keeps its own file.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = Manifest(dataset, settings or {})
-    for case in cases:
-        if case.name in manifest.cases:
-            raise ValueError(f"Two cases are called {case.name!r}; each needs its own name.")
-        manifest = manifest.with_case(case.name, store(folder, case.name, case_files.pack(case, times), facts_of(case)))
+    manifest = _stored(folder, cases, Manifest(dataset, settings or {}), times, significant_bits)
     given = {"train": list(manifest.cases)} if splits is None else splits
     for split, names in given.items():
         if unknown := [name for name in names if name not in manifest.cases]:
             raise ValueError(f"Split {split!r} names {unknown[:5]}, which are none of the cases.")
     write_manifest(folder, replace(manifest, splits=given))
+    if packed:
+        pack(folder)
+
+
+def append(
+    folder: Path | str,
+    cases: Iterable[Case],
+    split: str = "train",
+    times: Sequence[float] | None = None,
+    *,
+    significant_bits: int = vtkhdf.SINGLE,
+) -> None:
+    """Add cases to a split of a dataset, as a further shard; the shards that are there stay as they are.
+
+    The dataset must exist: `write(folder, [], ...)` makes one without cases.
+    """
+    folder = Path(folder)
+    before = read_manifest(folder)
+    manifest = _stored(folder, cases, before, times, significant_bits)
+    added = [name for name in manifest.cases if name not in before.cases]
+    others = [name for name in before.splits.get(split, ()) if name not in added]
+    write_manifest(folder, replace(manifest, splits={**before.splits, split: others + added}))
+    pack(folder)
+
+
+def _stored(
+    folder: Path, cases: Iterable[Case], manifest: Manifest, times: Sequence[float] | None, significant_bits: int
+) -> Manifest:
+    """The manifest with further cases, whose files were written."""
+    for case in cases:
+        if case.name in manifest.cases:
+            raise ValueError(f"Two cases are called {case.name!r}; each needs its own name.")
+        content = vtkhdf.pack(case, times, significant_bits)
+        manifest = manifest.with_case(case.name, store(folder, case.name, content, facts_of(case)))
+    return manifest
 
 
 def store(folder: Path | str, name: str, content: bytes, facts: Mapping[str, Any]) -> Entry:
@@ -208,122 +240,3 @@ def facts_of(case: Case) -> dict[str, Any]:
         "cells": case.mesh.number_of_cells,
         "parameters": {name: value.tolist() for name, value in case.parameters.items()},
     }
-
-
-def file_name(name: str) -> str:
-    """The file of a case."""
-    if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
-        raise ValueError(
-            f"A case cannot be called {name!r}: its name is that of a file. Letters, digits, _ . + - will do."
-        )
-    return name + case_files.SUFFIX
-
-
-# The manifest
-
-
-def read_manifest(folder: Path | str) -> Manifest:
-    """The manifest of a dataset."""
-    path = Path(folder) / MANIFEST
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DatasetError(
-            f"{folder} is no dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or give "
-            "the folder that has it."
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error}. Take a good copy, or generate the dataset anew."
-        ) from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DatasetError(f"{path} is no manifest of a dataset: it does not say that its format is {FORMAT!r}.")
-    version = content.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise DatasetError(
-            f"{path} has version {version!r}, but this pennpde reads up to {FORMAT_VERSION}; install a newer pennpde."
-        )
-    try:
-        cases = {name: Entry(**entry) for name, entry in content["cases"].items()}
-        manifest = Manifest(
-            content["dataset"], content["settings"], content["splits"], cases, content["failed"], content["about"]
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path} is no manifest of version {version}: {error}.") from error
-    for part in ("settings", "splits", "failed", "about"):
-        if not isinstance(content[part], dict):
-            raise DatasetError(f"{path} is no manifest of version {version}: {part} is no table.")
-    for split, names in manifest.splits.items():
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DatasetError(f"{path}: split {split!r} is no list of the names of cases.")
-    for name, entry in cases.items():
-        if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
-            raise DatasetError(f"{path}: case {name!r} has no file and sha256.")
-        # A manifest may come from anywhere: it must not reach into other folders.
-        if entry.file != Path(entry.file).name or entry.file in ("", ".", ".."):
-            raise DatasetError(f"{path}: the file of case {name!r} is {entry.file!r}; it must be in the same folder.")
-    return manifest
-
-
-def write_manifest(folder: Path | str, manifest: Manifest) -> None:
-    """Replace the manifest of a dataset, all at once."""
-    content = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "dataset": manifest.dataset,
-        "about": manifest.about,
-        "settings": manifest.settings,
-        "splits": {split: list(names) for split, names in manifest.splits.items()},
-        "cases": {name: asdict(manifest.cases[name]) for name in sorted(manifest.cases)},
-        "failed": {name: manifest.failed[name] for name in sorted(manifest.failed)},
-    }
-    write_atomically(Path(folder) / MANIFEST, (_laid_out(content) + "\n").encode())
-
-
-def _laid_out(content: Mapping[str, Any]) -> str:
-    """JSON with one line for each case, split and setting: a manifest that people read and git compares."""
-    blocks = []
-    for name, value in content.items():
-        if isinstance(value, Mapping) and value:
-            rows = [f"    {json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in value.items()]
-            text = "{\n" + ",\n".join(rows) + "\n  }"
-        else:
-            text = json.dumps(value, allow_nan=False)
-        blocks.append(f"  {json.dumps(name)}: {text}")
-    return "{\n" + ",\n".join(blocks) + "\n}"
-
-
-# Files
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that under its name there is, at all times, all of it or what was there before."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{error.strerror}: {path} ({len(content)} bytes) could not be written. What was complete before is kept; "
-            "make room or mend the folder, then start again.",
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name != "posix":
-        return
-    # Only then does the new name outlive a power cut.
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove_leftovers(folder: Path | str) -> None:
-    """Remove the parts of files whose writer was killed. Nobody else may be writing into the folder."""
-    for path in Path(folder).glob(f".*{_PART}"):
-        path.unlink(missing_ok=True)

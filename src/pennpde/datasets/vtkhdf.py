@@ -8,13 +8,14 @@ The attribute `case` of `/pennpde`, which viewers pass over, says in JSON how to
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
@@ -104,7 +105,7 @@ class CaseFile:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def unpack(content: bytes, source: str, meshes: dict[bytes, Mesh] | None = None) -> CaseFile:
+def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """The case in the content of a case file. It is only data: no code in it is ever run.
 
     Args:
@@ -112,9 +113,26 @@ def unpack(content: bytes, source: str, meshes: dict[bytes, Mesh] | None = None)
         source: its name, for messages.
         meshes: those read before. A mesh that is the same, byte for byte, is used again with all it has worked out.
     """
-    with _named(source), h5py.File(io.BytesIO(content), "r") as file:
-        record = _record(file, source)
-        return _Reader(file, record, source).case_file({} if meshes is None else meshes)
+    with named(source), h5py.File(io.BytesIO(content), "r") as file:
+        if "VTKHDF" not in file or "pennpde" not in file:
+            raise CaseFileError(
+                f"{source} is an HDF5 file, but no case of pennpde: it has the groups {', '.join(file) or 'none'}. "
+                "A mesh alone is read with Mesh.read."
+            )
+        return assemble(file["pennpde"].attrs["case"], _Arrays(file), source, meshes)
+
+
+class Arrays(Protocol):
+    """The arrays of a case by their paths in a case file, such as "VTKHDF/Points" and "pennpde/facets/inlet"."""
+
+    def __getitem__(self, path: str, /) -> np.ndarray: ...
+
+    def __contains__(self, path: str, /) -> bool: ...
+
+
+def assemble(record: Any, arrays: Arrays, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
+    """Put a case together from its arrays and the attribute `case` of its file; `unpack` explains the rest."""
+    return _Reader(arrays, _checked_record(record, source), source).case_file({} if meshes is None else meshes)
 
 
 def read_case(path: Path | str) -> Case:
@@ -132,26 +150,30 @@ def is_case_file(path: Path | str) -> bool:
 
 
 @contextmanager
-def _named(source: str) -> Iterator[None]:
+def named(source: str) -> Iterator[None]:
     """Turn what h5py and NumPy say about a damaged file into an error with its name."""
     try:
         yield
     except CaseFileError:
         raise
-    except (OSError, LookupError, RuntimeError, ValueError, TypeError, AttributeError, OverflowError) as error:
+    except (
+        OSError,
+        LookupError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise CaseFileError(
             f"{source} is no complete case file ({str(error) or type(error).__name__}). It was cut off, changed, or "
             "written by another program; generate it again or take a good copy."
         ) from error
 
 
-def _record(file: h5py.File, source: str) -> dict[str, Any]:
-    if "VTKHDF" not in file or "pennpde" not in file:
-        raise CaseFileError(
-            f"{source} is an HDF5 file, but no case of pennpde: it has the groups {', '.join(file) or 'none'}. "
-            "A mesh alone is read with Mesh.read."
-        )
-    record = json.loads(np.asarray(file["pennpde"].attrs["case"]).item())
+def _checked_record(attribute: Any, source: str) -> dict[str, Any]:
+    record = json.loads(np.asarray(attribute).item())
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
         raise CaseFileError(f"{source}: the attribute 'case' of /pennpde is no record of a case.")
     if record["version"] > FORMAT_VERSION:
@@ -324,13 +346,13 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, file: h5py.File, record: Mapping[str, Any], source: str) -> None:
-        self.file, self.record, self.source = file, record, source
+    def __init__(self, arrays: Arrays, record: Mapping[str, Any], source: str) -> None:
+        self.arrays, self.record, self.source = arrays, record, source
         self.space = int(record["space"])
         if self.space not in (2, 3):
             raise CaseFileError(f"{source}: space has {self.space} dimensions; 2 and 3 are possible.")
 
-    def case_file(self, meshes: dict[bytes, Mesh]) -> CaseFile:
+    def case_file(self, meshes: MutableMapping[bytes, Mesh]) -> CaseFile:
         mesh = self.mesh(meshes)
         record, self.points = self.record, mesh.number_of_points
         times = tuple(map(float, record["times"]))
@@ -372,17 +394,20 @@ class _Reader:
         )
         return CaseFile(case, times, record["notes"])
 
-    def mesh(self, meshes: dict[bytes, Mesh]) -> Mesh:
+    def mesh(self, meshes: MutableMapping[bytes, Mesh]) -> Mesh:
         points, connectivity = self.array("Points"), self.array("Connectivity")
         offsets, types = self.array("Offsets"), self.array("Types")
         masks = {name: self.array(f"PointData/{_PATCH}{name}") != 0 for name in self.record["patches"]}
         chosen = {
-            name: _array(self.file, f"pennpde/facets/{name}").astype(np.int64)
+            name: self.arrays[f"pennpde/facets/{name}"].astype(np.int64)
             for name in masks
-            if f"pennpde/facets/{name}" in self.file
+            if f"pennpde/facets/{name}" in self.arrays
         }
         parts = [points, connectivity, offsets, types, *masks.values(), *chosen.values()]
-        key = repr((self.space, list(masks), list(chosen))).encode() + b"".join(part.tobytes() for part in parts)
+        digest = hashlib.sha256(repr((self.space, list(masks), list(chosen))).encode())
+        for part in parts:
+            digest.update(repr(part.shape).encode() + part.tobytes())
+        key = digest.digest()
         if key in meshes:
             return meshes[key]
         faces = self.faces(len(types)) if (types == POLYHEDRON).any() else None
@@ -436,12 +461,12 @@ class _Reader:
         return torch.from_numpy(np.ascontiguousarray(values))
 
     def field_or_zero(self, name: str, axes: Sequence[int]) -> Tensor:
-        if f"VTKHDF/PointData/{name}" in self.file:
+        if f"VTKHDF/PointData/{name}" in self.arrays:
             return self.field(name, axes)[0]
         return torch.zeros(self.points, *axes, dtype=torch.float64)
 
     def array(self, name: str) -> np.ndarray:
-        return _array(self.file, f"VTKHDF/{name}")
+        return self.arrays[f"VTKHDF/{name}"]
 
 
 def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
@@ -460,9 +485,21 @@ def _is_plane_tensor(axes: Sequence[int], space: int) -> bool:
     return space == 2 and len(axes) > 0 and set(axes) == {2}
 
 
-def _array(file: h5py.File, name: str) -> np.ndarray:
+class _Arrays:
+    """Those of a file that holds one case, read when they are asked for."""
+
+    def __init__(self, file: h5py.File) -> None:
+        self.file = file
+
+    def __getitem__(self, path: str) -> np.ndarray:
+        return whole_array(h5py.h5d.open(self.file.id, path.encode()))
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.file
+
+
+def whole_array(dataset: h5py.h5d.DatasetID) -> np.ndarray:
     """A whole dataset. A small file has twenty of them, and h5py's own way takes many times longer than reading it."""
-    dataset = h5py.h5d.open(file.id, name.encode())
     values = np.empty(dataset.shape, dataset.dtype)
     dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
     return values

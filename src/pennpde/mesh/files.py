@@ -111,8 +111,9 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
     import pyvista
 
     if isinstance(dataset, pyvista.MultiBlock):
+        names = [str(name) for name in dataset.keys()[:5]] + ["..."] * (dataset.n_blocks > 5)
         raise ValueError(
-            f"The dataset has {dataset.n_blocks} blocks ({', '.join(map(str, dataset.keys()))}); choose one, as in "
+            f"The dataset has {dataset.n_blocks} blocks ({', '.join(names)}); choose one, as in "
             "Mesh.from_pyvista(dataset[0])."
         )
     if not isinstance(dataset, pyvista.DataSet):

@@ -16,7 +16,6 @@ from typing import Any
 from pennpde.case import Case
 from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.datasets import storage
-from pennpde.datasets import vtkhdf as case_files
 from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh, flow_through
 from pennpde.mesh import Mesh
 from pennpde.network import PENN
@@ -240,8 +239,7 @@ class Workbench:
     def _case_of_dataset(self, name: str) -> Case:
         if self.manifest is None or self.data is None or name not in self.manifest.cases:
             raise ValueError(f"The dataset has no case {name!r}.")
-        content = storage.checked_content(self.data, name, self.manifest)
-        return case_files.unpack(content, name).case
+        return storage.read_file(self.data, name, self.manifest).case
 
 
 def _flow_manifest(folder: Path) -> storage.Manifest:

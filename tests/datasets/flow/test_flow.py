@@ -279,7 +279,8 @@ def test_the_committed_set_is_complete_and_intact():
     assert set(manifest.cases) == set(flow.all_names())
     assert len(manifest.cases) == 253
     assert not manifest.failed
-    assert all(storage.is_intact(COMMITTED, name, manifest) for name in manifest.cases)
+    assert storage.intact(COMMITTED, manifest.cases, manifest) == list(manifest.cases)
+    assert len(manifest.files) == 3
     assert manifest.settings == json.loads(json.dumps(recipes.FlowRecipe(runs="", profile="standard").settings()))
     assert manifest.settings["profile"] == "standard"
 
@@ -287,7 +288,7 @@ def test_the_committed_set_is_complete_and_intact():
 def test_the_committed_cases_have_the_meshes_conditions_and_starts_of_their_ducts():
     manifest = storage.read_manifest(COMMITTED)
     for name in manifest.names("test")[::6]:
-        case = storage.case_files.unpack(storage.checked_content(COMMITTED, name, manifest), name).case
+        case = storage.read_file(COMMITTED, name, manifest).case
         again = flow.flow_case(flow.coarse_mesh(name), name)
         assert torch.equal(case.mesh.points, again.mesh.points)
         np.testing.assert_array_equal(case.mesh.edges, again.mesh.edges)

@@ -26,7 +26,6 @@ from torch import Tensor
 from pennpde import __version__, openfoam
 from pennpde.case import Case
 from pennpde.datasets import storage
-from pennpde.datasets import vtkhdf as case_files
 from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.cases import fields_at
@@ -57,7 +56,7 @@ class TestSet:
 
     cases: tuple[Case, ...]
     hashes: Mapping[str, str]
-    """By case, the SHA-256 of its file: the truth that errors refer to."""
+    """By case, the SHA-256 of its own file: the truth that errors refer to."""
     truth: Mapping[str, Any]
     """Cells per unit length and time step of the truth, where the dataset tells them."""
     seen: tuple[str, ...] = ()
@@ -80,8 +79,7 @@ class TestSet:
         chosen = interleaved(names)[:limit]
         cases = []
         for name in chosen:
-            content = storage.checked_content(folder, name, manifest)
-            case = case_files.unpack(content, str(Path(folder) / name)).case
+            case = storage.read_file(folder, name, manifest).case
             if case.targets["u"].ndim != 2:
                 raise ValueError(f"{folder} holds all frames; the comparison takes a dataset without --frames.")
             cases.append(case)
