@@ -82,7 +82,7 @@ def test_a_mesh_and_a_case_file_give_the_fields_of_the_python_interface(workplac
     assert record["times"] == [4.0]
     certificate = record["certificate"]
     assert certificate["dirichlet"] == {"u": 0, "p": 0}
-    assert certificate["flux"].keys() == {"inward", "outward", "imbalance"}
+    assert certificate["checks"].keys() == {"divergence", "flux imbalance"}
     assert all(each["inside"] for each in certificate["compared"].values())
 
 
@@ -265,7 +265,7 @@ def test_a_page_of_a_case_in_space_is_refused_before_predicting(workplace, tmp_p
         *("--html", tmp_path / "flow.html"),
     )
     assert finished.exit_code == 1
-    assert "draws plane cases alone" in finished.stderr
+    assert "draws only plane cases" in finished.stderr
     assert not (tmp_path / "flow.html").exists()
 
 

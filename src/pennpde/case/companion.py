@@ -135,7 +135,7 @@ class _Along:
         normals = self._normals(condition.mask)
         return Slip((normals != 0).any(dim=1), normals)
 
-    def _normals(self, mask: Bool[Tensor, " points"]) -> Float[Tensor, "points space"]:
+    def _normals(self, mask: Bool[Tensor, " points"]) -> Float[Tensor, "companion_points space"]:
         within = self.mesh.facets.within(mask.cpu().numpy())
         return self.companion.normals_of_facets(np.flatnonzero(within[self.facets]))
 
