@@ -29,8 +29,8 @@ def read_problem(folder: Path | str, equation: Equation, time: float | None = No
     for ours, theirs in equation.foam_parameters.items():
         if ours not in case.parameters:
             raise ValueError(
-                f"{folder} gives no {ours} {theirs}: constant/transportProperties has no such entry, and no time folder "
-                "has such a field."
+                f"{folder} gives no {ours} {theirs}: constant/transportProperties has no such entry, and no time has "
+                "such a field."
             )
     for name, foam in equation.foam_fields.items():
         if foam.has_reference:
