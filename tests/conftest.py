@@ -6,6 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from companions import DOMAINS, SPACING
+
+from pennpde import openfoam
+from pennpde.mesh import Mesh
+from pennpde.mesh.remesh import companion_mesh
+
+OPENFOAM = (
+    *("blockMesh", "checkMesh", "decomposePar", "polyDualMesh"),
+    *("icoFoam", "pimpleFoam", "potentialFoam", "scalarTransportFoam"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_each_time() -> None:
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +38,18 @@ def reference() -> Path:
     if not (folder / "samples").is_dir():
         pytest.skip(f"there are no reference arrays in {folder}; set PENN_REFERENCE to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def pairs() -> dict[str, tuple[Mesh, Mesh]]:
+    """Meshes, each with its companion."""
+    return {name: (mesh := make(), companion_mesh(mesh, SPACING)) for name, make in DOMAINS.items()}
+
+
+@pytest.fixture(scope="session")
+def installation() -> openfoam.Installation:
+    """OpenFOAM with the programs that the tests run."""
+    try:
+        return openfoam.find_installation(OPENFOAM)
+    except openfoam.InstallationError as error:
+        pytest.skip(f"OpenFOAM is not installed: {error}")

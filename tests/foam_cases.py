@@ -10,6 +10,8 @@ from pennpde.models.flow import Flow
 from pennpde.openfoam import format_dictionary, read_case
 
 SIDES = {"left": (0, 0), "right": (0, 1), "bottom": (1, 0), "top": (1, 1), "back": (2, 0), "front": (2, 1)}
+WALLS = dict.fromkeys(SIDES, "type zeroGradient;")
+RESTING = dict.fromkeys(SIDES, "type noSlip;")
 
 
 def write_brick(
@@ -84,6 +86,24 @@ def write_conditions(folder: Path, name: str, internal: str, boundary: dict[str,
     text = f"{extra}\ndimensions [0 0 0 0 0 0 0];\ninternalField {internal};\nboundaryField\n{{\n{patches}\n}}\n"
     (folder / "0").mkdir(exist_ok=True)
     (folder / "0" / name).write_text(_header(name, kind, False) + text)
+
+
+def flow_case(tmp_path: Path, velocity: dict[str, str], pressure: dict[str, str] | None = None, **options) -> Path:
+    """A brick of fluid at rest between walls, but for what is given of some patches."""
+    folder = write_brick(tmp_path / "case", **options)
+    write_conditions(folder, "U", "uniform (0 0 0)", RESTING | velocity)
+    write_conditions(folder, "p", "uniform 0", WALLS | (pressure or {}))
+    return folder
+
+
+def write_plane_channel(folder: Path, shape: tuple[int, int, int] = (4, 3, 1)) -> Path:
+    """Flow from left to right between two walls, one cell thick."""
+    write_brick(folder, shape, types={"front": "empty", "back": "empty"})
+    inlet, outlet = {"left": "type fixedValue; value uniform (1 0 0);"}, {"right": "type fixedValue; value uniform 0;"}
+    empty = {"front": "type empty;", "back": "type empty;"}
+    write_conditions(folder, "U", "uniform (0 0 0)", RESTING | inlet | {"right": "type zeroGradient;"} | empty)
+    write_conditions(folder, "p", "uniform 0", WALLS | outlet | empty)
+    return folder
 
 
 def _face(number: np.ndarray, place: tuple[int, ...], axis: int, end: int) -> list[int]:

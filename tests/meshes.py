@@ -1,6 +1,9 @@
 """Small meshes of every cell type that fill the unit square or the unit cube."""
 
+from dataclasses import replace
+
 import numpy as np
+import torch
 
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON
@@ -9,6 +12,8 @@ PLANE_TYPES = ("triangle", "quad", "pixel", "polygon", "mixed_plane")
 SOLID_TYPES = ("tetrahedron", "hexahedron", "voxel", "wedge", "pyramid", "polyhedron", "mixed_solid")
 ALL_TYPES = PLANE_TYPES + SOLID_TYPES
 HEXAHEDRON_FACES = np.array(CELL_TYPES[HEXAHEDRON].facets)
+UNIT_SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+LEFT = {"left": lambda x: np.isclose(x[:, 0], 0.0)}
 # Six tetrahedra around the diagonal from corner 0 to corner 6, each with a positive volume.
 TETRAHEDRA = np.array([[0, 1, 2, 6], [0, 2, 3, 6], [0, 3, 7, 6], [0, 7, 4, 6], [0, 4, 5, 6], [0, 5, 1, 6]])
 
@@ -80,6 +85,24 @@ def box(kind: str, cells_along: int = 3, jitter: float = 0.0, seed: int = 0) -> 
 
 def _wedges(cubes: np.ndarray) -> np.ndarray:
     return np.concatenate([cubes[:, [0, 1, 2, 4, 5, 6]], cubes[:, [0, 2, 3, 4, 6, 7]]])
+
+
+def walled(kind: str, cells_along: int = 3, jitter: float = 0.0, seed: int = 0) -> Mesh:
+    """A box whose whole boundary is a patch, and its left side another."""
+    return box(kind, cells_along, jitter, seed).with_patches(
+        {"boundary": lambda x: np.ones(len(x), dtype=bool), **LEFT}
+    )
+
+
+def bent(mesh: Mesh) -> Mesh:
+    """The mesh under a smooth map that keeps its cells convex."""
+    x = mesh.points
+    return replace(mesh, points=x + 0.06 * torch.sin(torch.pi * (x.flip(1) + x.roll(1, dims=1))))
+
+
+def unit_cube(shape: tuple[int, int, int] = (2, 2, 2)) -> Mesh:
+    """The unit cube, so many cells along each axis."""
+    return Mesh.from_arrays(*grid(shape))
 
 
 def _pyramids(cubes: np.ndarray, first_centre: int) -> tuple[np.ndarray, np.ndarray]:

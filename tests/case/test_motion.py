@@ -1,13 +1,20 @@
-"""Test sets after rigid motions."""
+"""Cases and test sets after rigid motions."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from flow_problems import flow, mask_of, square, tensors_of
+from motions import random_orthogonal, turned
 from torch.testing import assert_close
 
+from pennpde.case import Slip, batch
 from pennpde.case import motion as rigid_motion
 from pennpde.datasets import advection_diffusion, polynomial
 from pennpde.operators import Operators
+
+double = torch.float64
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +78,70 @@ def test_the_gradient_turns_along_in_space():
         for each in (case, moved)
     ]
     assert_close(gradients[1], gradients[0] @ turn.T)
+
+
+@pytest.mark.parametrize("reflection", [False, True])
+@pytest.mark.parametrize("kind", ["quad", "triangle", "hexahedron", "tetrahedron"])
+def test_a_case_moves_as_a_rigid_body(kind, reflection):
+    mesh = square(kind, 3)
+    case = replace(flow(mesh), slip={"u": Slip(mask_of(mesh, "wall"), mesh.point_normals(["wall"]))})
+    motion = random_orthogonal(mesh.space, seed=5, reflection=reflection)
+    shift = torch.linspace(-1, 2, mesh.space, dtype=double)
+    moved = case.moved(motion, shift)
+    assert_close(moved.mesh.points, mesh.points @ motion.T + shift)
+    ranks = {
+        "initial.u": 1,
+        "dirichlet.u.values": 1,
+        "neumann.u.normals": 1,
+        "neumann.p.normals": 1,
+        "neumann.u.normal_derivative": 1,
+        "slip.u.normals": 1,
+        "features.stretch": 2,
+        "targets.u": 1,  # and an axis of two times, which stays
+    }
+    for name, values in tensors_of(case).items():
+        found = tensors_of(moved)[name]
+        if name == "parameters.gravity":
+            assert_close(found, motion @ values)
+        elif values.dtype == torch.bool:
+            assert torch.equal(found, values)
+        else:
+            assert_close(found, turned(values, motion, ranks.get(name, 0)), rtol=0, atol=1e-13)
+    assert_close(moved.neumann["u"].normals, moved.mesh.point_normals(["outlet"]), rtol=0, atol=1e-13)
+    assert (moved.mesh.cell_volumes > 0).all()
+
+
+@pytest.mark.parametrize("reflection", [False, True])
+@pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
+def test_the_operators_of_a_moved_case_are_the_moved_operators(kind, reflection):
+    case = flow(square(kind, 3))
+    motion = random_orthogonal(case.space, seed=6, reflection=reflection)
+    moved = case.moved(motion, torch.ones(case.space, dtype=double))
+    for name, rank in (("u", 1), ("p", 0)):
+        given = case.neumann[name].normal_derivative
+        expected = turned(case.operators[name].grad(case.initial[name], given), motion, rank + 1)
+        found = moved.operators[name].grad(moved.initial[name], moved.neumann[name].normal_derivative)
+        assert (found - expected).norm() <= 1e-12 * expected.norm()
+
+
+def test_a_motion_and_its_inverse_leave_the_case_as_it_was():
+    case = flow(square("tetrahedron", 2))
+    motion = random_orthogonal(3, seed=7, reflection=True)
+    shift = torch.tensor([1.0, 2.0, 3.0], dtype=double)
+    back = case.moved(motion, shift).moved(motion.T, -motion.T @ shift)
+    for name, values in tensors_of(case).items():
+        assert_close(tensors_of(back)[name], values, rtol=0, atol=1e-13)
+    assert_close(back.mesh.points, case.mesh.points, rtol=0, atol=1e-13)
+
+
+def test_a_batch_moves_as_its_cases_do():
+    cases = [flow(square("quad", 3)), flow(square("triangle", 2))]
+    motion, shift = random_orthogonal(2, seed=8), torch.tensor([0.3, -0.2], dtype=double)
+    together, separate = batch(cases).moved(motion, shift), batch([case.moved(motion, shift) for case in cases])
+    for name, values in tensors_of(separate).items():
+        assert_close(tensors_of(together)[name], values, rtol=0, atol=1e-14)
+
+
+def test_a_motion_that_is_not_rigid_is_refused():
+    with pytest.raises(ValueError, match="orthogonal 2 x 2 matrix"):
+        flow(square()).moved(torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=double), torch.zeros(2, dtype=double))

@@ -18,16 +18,6 @@ from pennpde.prediction import predict
 
 pytestmark = pytest.mark.openfoam
 
-PROGRAMS = ("blockMesh", "icoFoam", "decomposePar", "polyDualMesh", "checkMesh")
-
-
-@pytest.fixture(scope="module")
-def installation() -> openfoam.Installation:
-    try:
-        return openfoam.find_installation(PROGRAMS)
-    except openfoam.InstallationError as error:
-        pytest.skip(f"OpenFOAM is not installed: {error}")
-
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory) -> Path:

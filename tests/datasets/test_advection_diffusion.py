@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -15,12 +14,6 @@ from pennpde.datasets.advection_diffusion import PROFILES, TIMES, exact_temperat
 
 SAMPLES = [(0.5, 0.5, 0.5), (0.5, 0.6, 0.6), (0.6, 0.5, 0.6), (0.6, 0.6, 0.5)]
 COMMITTED = ROOT / "data" / "advection_diffusion"
-
-
-@pytest.fixture
-def openfoam_here():
-    if shutil.which("scalarTransportFoam") is None:
-        pytest.skip("needs OpenFOAM")
 
 
 def exact_run(velocity, diffusivity, cells=400):
@@ -137,20 +130,20 @@ def mean_squared_difference(sample, reference, profile, scratch):
 
 @pytest.mark.openfoam
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_a_coarse_run_agrees_with_the_authors_sample(sample, reference, openfoam_here, tmp_path):
+def test_a_coarse_run_agrees_with_the_authors_sample(sample, reference, installation, tmp_path):
     assert mean_squared_difference(sample, reference, PROFILES["small"], tmp_path) < 1e-4
 
 
 @pytest.mark.openfoam
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_a_standard_run_agrees_with_the_authors_sample(sample, reference, openfoam_here, tmp_path):
+def test_a_standard_run_agrees_with_the_authors_sample(sample, reference, installation, tmp_path):
     assert mean_squared_difference(sample, reference, PROFILES["standard"], tmp_path) < 1e-6
 
 
 @pytest.mark.openfoam
 @pytest.mark.parametrize(("velocity", "diffusivity"), [(1.0, 0.1), (0.0, 1.0)])
-def test_a_run_agrees_with_the_exact_solution(velocity, diffusivity, openfoam_here, tmp_path):
+def test_a_run_agrees_with_the_exact_solution(velocity, diffusivity, installation, tmp_path):
     advection_diffusion.solve(velocity, diffusivity, PROFILES["small"], tmp_path / "run.h5")
     run = advection_diffusion.read_run(tmp_path / "run.h5")
     exact = exact_temperature(run.x, TIMES, velocity, diffusivity)
@@ -159,7 +152,7 @@ def test_a_run_agrees_with_the_exact_solution(velocity, diffusivity, openfoam_he
 
 
 @pytest.mark.openfoam
-def test_a_run_without_diffusion_stays_between_cold_and_hot(openfoam_here, tmp_path):
+def test_a_run_without_diffusion_stays_between_cold_and_hot(installation, tmp_path):
     advection_diffusion.solve(1.0, 0.0, PROFILES["small"], tmp_path / "run.h5")
     temperature = advection_diffusion.read_run(tmp_path / "run.h5").temperature
     assert temperature.min() > -1e-12

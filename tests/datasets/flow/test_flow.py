@@ -9,7 +9,6 @@ import pytest
 import torch
 from paths import ROOT
 
-from pennpde import openfoam
 from pennpde.datasets import recipes, storage
 from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow import cases as flow
@@ -304,14 +303,6 @@ def test_the_committed_cases_have_the_meshes_conditions_and_starts_of_their_duct
 
 
 # With OpenFOAM itself
-
-
-@pytest.fixture(scope="module")
-def installation() -> openfoam.Installation:
-    try:
-        return openfoam.find_installation()
-    except openfoam.InstallationError as error:
-        pytest.skip(f"OpenFOAM is not installed: {error}")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,51 @@
+"""`penn bench`: tables made again from records, and wrong use."""
+
+import json
+
+import pytest
+from commands import penn
+from sweeps import solved_by_rule, write_dataset
+
+from pennpde.paper.openfoam_sweep import sweep
+
+
+def test_the_table_of_a_sweep_is_made_again_from_its_record(tmp_path):
+    solved = solved_by_rule(write_dataset(tmp_path / "data"), tmp_path / "runs")
+    sweep.write_record(tmp_path / "record.json", solved)
+    finished = penn("bench", "openfoam", "--from", tmp_path / "record.json", "--out", tmp_path / "out", "--json")
+    assert finished.exit_code == 0, finished.output
+    text = (tmp_path / "out" / sweep.TABLE).read_text(encoding="utf-8")
+    assert json.loads(finished.stdout)["markdown"] == text
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(solved["rows"])
+    (printed,) = [row for row in rows if row.startswith("| `gamg-smooth-22.5-0.01`")]
+    assert "| 60.9 |" in printed, "the paper's error"
+    assert "| 6.08 |" in printed, "the paper's seconds"
+    mistaken = penn("bench", "tradeoff", "--from", tmp_path / "record.json", "--out", tmp_path / "out")
+    assert mistaken.exit_code == 1
+    assert "penn bench tradeoff" in mistaken.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nothing", "--out", "o"], 2, "nothing"),
+        (["openfoam", "--out", "o"], 2, "--data is missing"),
+        (["openfoam", "--data", "absent", "--out", "o"], 1, "absent is no dataset"),
+        (["openfoam", "--data", "absent", "--out", "o", "--settings", "fast"], 1, "names no setting"),
+        (["openfoam", "--data", "d", "--out", "o", "--models", "flow"], 2, "--models belongs to tradeoff"),
+        (["tradeoff", "--data", "d", "--out", "o", "--limit", "3"], 2, "--limit belongs to openfoam"),
+        (["tradeoff", "--data", "d", "--out", "o"], 2, "needs --models"),
+        (["tradeoff", "--data", "d", "--out", "o", "--models", "flow"], 2, "--openfoam is missing"),
+        (["tradeoff", "--data", "d", "--out", "o", "--models", "flow", "--openfoam", "absent.json"], 1, "absent.json"),
+        (["tradeoff", "--from", "absent.json", "--out", "o"], 1, "absent.json"),
+        (["tradeoff", "--from", "r.json", "--out", "o", "--models", "flow"], 2, "--models has no effect with --from"),
+        (["openfoam", "--from", "r.json", "--out", "o", "--limit", "3"], 2, "--limit has no effect with --from"),
+        (["openfoam", "--from", "absent.json", "--out", "o"], 1, "absent.json"),
+    ],
+)
+def test_wrong_use_of_the_command_is_said(arguments, code, words):
+    finished = penn("bench", *arguments)
+    assert finished.exit_code == code
+    assert words in " ".join(finished.stderr.replace("│", " ").split())
+    assert "Traceback" not in finished.output

@@ -1,0 +1,116 @@
+"""Networks measured on the cases of a sweep."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from commands import penn, store
+from sweeps import NAMES, small_case, traded, write_dataset
+
+from pennpde.paper.openfoam_sweep import sweep
+from pennpde.paper.openfoam_sweep.sweep import TestSet
+from pennpde.paper.tradeoff import figure, presentation
+from pennpde.paper.tradeoff import measure as tradeoff
+
+
+def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_record(data, solved, tmp_path):
+    model = store(tmp_path / "net", "flow")
+    sweep.write_record(tmp_path / "sweep.json", solved)
+    options = ("--data", data, "--models", model, "--openfoam", tmp_path / "sweep.json", "--repeats", 2)
+    finished = penn("bench", "tradeoff", *options, "--out", tmp_path / "out", "--json")
+    assert finished.exit_code == 0, finished.output
+    record = sweep.read_record(tmp_path / "out" / "tradeoff.json", tradeoff.KIND, "penn bench tradeoff")
+    plain, moved = record["networks"]
+    assert (plain["transformed"], moved["transformed"]) == (False, True)
+    assert {each["case"] for each in plain["records"]} == set(NAMES)
+    # A network that respects space errs the same wherever a case lies; float32 and shifts of 10 leave 1e-4 of it.
+    assert moved["errors"]["total"]["mse"] == pytest.approx(plain["errors"]["total"]["mse"], rel=1e-2)
+    assert all(each["seconds"]["solve"] > 0 for each in plain["records"])
+    assert all(value > 0 for each in record["preparation"].values() for value in each.values())
+    assert record["threads"] == 1
+    assert record["precision"] == "float32"
+    found = json.loads(finished.stdout)
+    again = penn(
+        "bench", "tradeoff", "--from", tmp_path / "out" / "tradeoff.json", "--out", tmp_path / "again", "--json"
+    )
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["markdown"] == found["markdown"]
+    assert (tmp_path / "again" / "tradeoff.md").read_text() == (tmp_path / "out" / "tradeoff.md").read_text()
+    assert (tmp_path / "again" / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, monkeypatch):
+    model, test_set, calls = str(store(tmp_path / "net", "flow")), TestSet.read(data), []
+    real = tradeoff._timed
+    monkeypatch.setattr(tradeoff, "_timed", lambda *given: calls.append(given[1].name) or real(*given))
+
+    def measured(**changes):
+        calls.clear()
+        options = {"models": [model], "repeats": 1, "runs": tmp_path / "runs"} | changes
+        return tradeoff.compare(test_set, openfoam=solved, **options)["networks"]
+
+    first = measured()
+    assert len(calls) == 2 * len(NAMES)
+    files = sorted((tmp_path / "runs").iterdir())
+    assert [each.name.endswith("_moved.json") for each in files] == [False, True]
+    assert measured() == first
+    assert calls == []
+    files[1].write_text(files[1].read_text()[:50])  # damaged: measured once more
+    measured()
+    assert len(calls) == len(NAMES)
+    measured(repeats=2)
+    assert len(calls) == 2 * len(NAMES), "measured in another way"
+    store(tmp_path / "net", "flow", width=3)
+    measured(repeats=2)
+    assert len(calls) == 2 * len(NAMES), "other weights in the same folder"
+    store(tmp_path / "net", "flow", width=3, iterations=4)
+    measured(repeats=2)
+    assert len(calls) == 2 * len(NAMES), "the same weights, more work"
+    measured(repeats=2, runs=None)
+    assert len(calls) == 2 * len(NAMES)
+
+
+def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):
+    network = tradeoff.load_pretrained(store(tmp_path / "net", "flow"), dtype=torch.float32)
+    case, calls = TestSet.read(data).cases[0], []
+    network.register_forward_hook(lambda *_: calls.append(1))
+    for limit, wanted in ((60.0, 4), (0.0, 1)):
+        calls.clear()
+        monkeypatch.setattr(tradeoff, "LONG", limit)
+        with torch.no_grad():
+            found = tradeoff._timed(network, case, 3)
+        assert len(calls) == wanted
+        assert found["seconds"]["solve"] > 0
+    assert found["seconds"]["solve"] == found["seconds"]["first_call"]
+
+
+def test_a_network_without_a_finite_result_is_recorded_as_diverged(data, solved, tmp_path):
+    folder = store(tmp_path / "net", "flow")
+    network = tradeoff.load_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(float("nan"))
+    test_set = TestSet.read(data)
+    with torch.no_grad():
+        records = [tradeoff._timed(network, case, 1) for case in test_set.cases]
+    row = tradeoff._row("net", network, False, records)
+    assert (row["errors"], len(row["diverged"])) == (None, 3)
+    record = traded(solved, row)
+    assert "net in 3 of 3 cases: its fields are not finite" in presentation.markdown(record)
+    figure.draw(record, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").exists()
+
+
+def test_a_sweep_of_another_truth_is_refused(solved, tmp_path):
+    other = write_dataset(
+        tmp_path / "other",
+        [
+            replace(small_case(name), name=name).moved(
+                torch.eye(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+            )
+            for name in NAMES
+        ],
+    )
+    with pytest.raises(ValueError, match="another truth than the dataset has"):
+        tradeoff.compare(TestSet.read(other), ["flow"], solved)
