@@ -33,6 +33,7 @@ from pennpde.paper.openfoam_sweep.sweep import (
     over_cases,
     read_result,
     summarised_errors,
+    total_error,
     write_record,
 )
 from pennpde.paper.tables import paper_numbers
@@ -252,7 +253,7 @@ class Contender:
 
     def total(self, cases: Sequence[str]) -> float:
         """Mean squared error of u and p together, over all points of some cases."""
-        return summarised_errors([self.errors[case] for case in cases])["total"]["mse"]
+        return total_error([self.errors[case] for case in cases])
 
     def time(self, cases: Sequence[str], prepared: bool = True) -> float:
         """Mean seconds a case; with what comes before, where it is not prepared."""
@@ -318,9 +319,11 @@ def defeat(loser: Contender, winner: Contender, prepared: bool = True) -> Defeat
     common = [case for case in loser.cases if case in winner.errors]
     if not common:
         return None
-    totals = loser.total(common), winner.total(common)
     seconds = loser.time(common, prepared), winner.time(common, prepared)
-    if not (totals[1] < totals[0] and seconds[1] < seconds[0]):
+    if not seconds[1] < seconds[0]:
+        return None
+    totals = loser.total(common), winner.total(common)
+    if not totals[1] < totals[0]:
         return None
     return Defeat(loser, winner, len(common), len(winner.diverged), totals, seconds, prepared)
 
