@@ -1,7 +1,5 @@
-"""The package as a whole: what importing it costs and which names it has."""
+"""The package as a whole: its names and its version."""
 
-import subprocess
-import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -9,32 +7,7 @@ import pytest
 
 import pennpde
 
-HEAVY = ("vtk", "vtkmodules", "pyvista", "pydantic", "dask", "distributed", "skfem", "matplotlib", "trame", "typer")
-MATHEMATICS = ("kernels", "mesh", "operators", "conditions", "layers", "solver", "metrics", "network", "training")
 PRESENT = [name for name, module in pennpde._MODULE_OF.items() if find_spec(f"pennpde.{module}")]
-
-
-def _in_a_new_process(statements: str) -> str:
-    finished = subprocess.run([sys.executable, "-c", statements], capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout.strip()
-
-
-def test_importing_the_package_loads_nothing_heavy():
-    loaded = _in_a_new_process(
-        f"import sys, pennpde; print([m for m in {(*HEAVY, 'torch', 'numpy')} if m in sys.modules])"
-    )
-    assert loaded == "[]"
-
-
-def test_the_mathematics_imports_where_vtk_and_pydantic_are_not_installed():
-    present = [f"pennpde.{name}" for name in MATHEMATICS if find_spec(f"pennpde.{name}")]
-    # None in sys.modules makes an import raise, as if the package were missing.
-    loaded = _in_a_new_process(
-        f"import sys; sys.modules.update(dict.fromkeys({HEAVY})); import {', '.join(present)}\n"
-        "print('torch._dynamo' in sys.modules)"
-    )
-    assert loaded == "False", "torch's compiler, which takes as long to import as all of torch, is loaded too early"
 
 
 def test_every_public_name_is_loaded_at_first_use():

@@ -17,6 +17,7 @@ from pennpde.datasets import generate
 from pennpde.datasets.generate import GenerationError
 
 
+@pytest.mark.slow
 def test_workers_that_die_and_cases_that_fail_are_tried_again_by_dask(recipe, folder):
     recipe = replace(recipe, train=("good_0", "good_1", "flaky_2", "killsonce_3", "fails_4"))
     summary = generate.generate(recipe, folder, workers=2)
@@ -77,13 +78,16 @@ def test_workers_start_anew_where_none_is_left():
             wait_until(lambda: len(cluster.scheduler.workers) == 1)
 
 
-@pytest.mark.slow
-def test_a_running_scheduler_does_the_work(recipe, folder):
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_running_scheduler_does_the_work_and_repeats_what_fails(recipe, folder, processes):
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
+    recipe = replace(recipe, train=("good_0", "flaky_1", "fails_2"))
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=processes, dashboard_address=":0") as cluster:
         summary = generate.generate(recipe, folder, scheduler=cluster.scheduler_address)
-    assert len(summary.made) == 4
+    assert sorted(summary.made) == ["flaky_1", "good_0", "good_3"]
+    assert list(summary.failed) == ["fails_2"]
+    assert (recipe.attempts("flaky_1"), recipe.attempts("fails_2")) == (3, 3)
 
 
 def test_a_scheduler_that_is_not_there_is_named(recipe, folder, monkeypatch):

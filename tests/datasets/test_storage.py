@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -37,15 +35,6 @@ def test_read_gives_the_cases_of_a_split_or_all(folder):
 def test_cases_on_the_same_mesh_share_it(folder):
     one, two = storage.read(folder, "train")
     assert one.mesh is two.mesh
-
-
-def test_reading_needs_neither_vtk_nor_matplotlib(folder):
-    statements = (
-        "import sys; from pennpde.datasets import storage; storage.read(sys.argv[1])\n"
-        "print({'vtk', 'vtkmodules', 'pyvista', 'matplotlib', 'dask', 'pydantic'} & set(sys.modules))"
-    )
-    finished = subprocess.run([sys.executable, "-c", statements, folder], capture_output=True, text=True, check=True)
-    assert finished.stdout.strip() == "set()"
 
 
 def test_an_unknown_split_names_those_that_exist(folder):
