@@ -11,17 +11,31 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # One thread a process: the tests run in parallel, and small products lose more to threads than they gain.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 MPLBACKEND=agg
 
-.PHONY: demo test lint format docs benchmarks constraints clean
+.PHONY: demo test test-all test-gpu lint format docs benchmarks constraints clean
 
 demo: .venv/.installed
 	$(BIN)/penn demo
 
+# A file of tests stays on one process: what its tests share (a browser, a run of OpenFOAM) is made once.
 test: .venv/.installed-dev
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n auto $(PYTEST_OPTIONS)
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_OPTIONS)
 
+# Also those that take more than some seconds each; CI runs these.
+test-all: .venv/.installed-dev
+	$(MAKE) test PYTEST_OPTIONS="-m 'not deep and not gpu' $(PYTEST_OPTIONS)"
+
+test-gpu: .venv/.installed-dev
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+		$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m gpu $(PYTEST_OPTIONS); \
+	else \
+		echo "PyTorch finds no CUDA device here: none of the tests that need one was run."; \
+	fi
+
+# pyright checks examples and the code of README and docs as it checks ours.
 lint: .venv/.installed-dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/python tests/documents.py docs/_build/code
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 

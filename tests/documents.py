@@ -6,6 +6,7 @@ block and say how it is treated:
 
     <!-- test: skip, needs a cluster -->      neither run nor checked; the reason is required
     <!-- test: types, takes ten minutes -->   checked by pyright, not run
+    <!-- test: parse, needs a cluster -->     of shell commands: checked that they can be given, not run
     <!-- test: file duct.toml -->             the block is the content of a file, written before the page's code runs
     <!-- test: before                         the lines of this comment are Python that runs before the block
     import pennpde as penn
@@ -41,7 +42,7 @@ class Block:
         language: what stands behind the fence, empty where nothing does.
         line: number of its first line of code in the page, from 1.
         text: the code, without the indentation of its fence.
-        mark: skip, types, file, or empty.
+        mark: skip, types, parse, file, or empty.
         argument: what follows the mark: a reason, or the name of a file.
     """
 
@@ -66,7 +67,7 @@ def blocks(text: str) -> list[Block]:
             at = end
         elif comment:
             mark, argument = comment["mark"], comment["rest"].strip(" ,")
-            if mark not in ("skip", "types", "file") or not argument or not comment["closed"]:
+            if mark not in ("skip", "types", "parse", "file") or not argument or not comment["closed"]:
                 raise ValueError(f"Line {at + 1} is {lines[at]!r}; marks look like '<!-- test: skip, REASON -->'.")
         elif fence:
             closing, indent = fence["fence"], len(fence["indent"])
@@ -115,10 +116,15 @@ def files(page: str) -> dict[str, str]:
     return found
 
 
-def commands(page: str) -> Iterator[tuple[int, list[str]]]:
-    """The commands in the shell blocks of a page, with the number of their line: words, without comments and pipes."""
+def commands(page: str, *, run: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The commands in the shell blocks of a page, with the number of their line: words, without comments and pipes.
+
+    Args:
+        page: text of the page.
+        run: without those that are only to be parsed.
+    """
     for block in blocks(page):
-        if block.language not in SHELLS or block.mark == "skip":
+        if block.language not in SHELLS or block.mark == "skip" or (run and block.mark == "parse"):
             continue
         joined = re.sub(r"\\\n", "  ", block.text)
         for number, line in enumerate(joined.splitlines()):

@@ -1,7 +1,8 @@
 """Executes the shapes in our signatures while the tests run.
 
 `pyproject.toml` names `shapes.checked` in pytest's option `--jaxtyping-packages`, behind the modules that it is
-applied to. `kernels` cannot be one of them: torch reads its signatures to register them.
+applied to. `operators.sparse` and `network.mixing` cannot be among them: torch reads their signatures to register
+them.
 """
 
 from collections.abc import Callable, Iterator

@@ -27,6 +27,11 @@ from pennpde.models import registry
 QUICK = ("predict", "info")
 """Subcommands that are run where a page shows them; the others are only parsed."""
 
+
+def quick_commands(page: str) -> list[list[str]]:
+    return [words for _, words in documents.commands(page, run=True) if words[0] == "penn" and words[1] in QUICK]
+
+
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 WITH_PYTHON = [name for name, text in TEXTS.items() if documents.program(text, run=True)]
 COMMANDS = [
@@ -145,13 +150,11 @@ def test_subcommands_and_options_that_a_sentence_names_exist(words):
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
 
 
-@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if any(documents.commands(text))])
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if quick_commands(text)])
 def test_quick_commands_of_a_page_run(name, tmp_path, monkeypatch):
-    quick = [words for _, words in documents.commands(TEXTS[name]) if words[0] == "penn" and words[1] in QUICK]
-    if quick:
-        furnish(tmp_path, TEXTS[name])
+    furnish(tmp_path, TEXTS[name])
     monkeypatch.chdir(tmp_path)
-    for words in quick:
+    for words in quick_commands(TEXTS[name]):
         finished = penn(*words[1:])
         assert finished.exit_code == 0, f"{' '.join(words)}: {finished.output}"
 

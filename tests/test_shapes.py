@@ -1,5 +1,7 @@
 """The check of shapes that runs beside all other tests."""
 
+import importlib
+
 import pytest
 import torch
 from jaxtyping import Float, TypeCheckError, jaxtyped
@@ -21,10 +23,25 @@ def test_a_wrong_shape_is_refused_unless_the_check_is_off():
         doubled(torch.ones(3))
 
 
-def test_the_signatures_of_the_operators_are_checked():
-    from pennpde.operators import Operators
-
-    assert hasattr(Operators.grad, "__wrapped__"), "the module was imported before pytest could instrument it"
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mesh.mesh:Mesh.point_normals",
+        "operators.operators:Operators.grad",
+        "case.conditions:Dirichlet.apply",
+        "network.layers:MLP.forward",
+        "training.stack:CaseStack.batch",
+        "datasets.fine_mesh:FineMesh.interpolation",
+    ],
+)
+def test_signatures_of_every_layer_are_checked(name):
+    module, _, path = name.partition(":")
+    found = importlib.import_module(f"pennpde.{module}")
+    for part in path.split("."):
+        found = getattr(found, part)
+    # jaxtyping also takes bytecode for its own that was written before the module was named in pyproject.toml.
+    reason = "imported before pytest could instrument it, or from old bytecode: delete the __pycache__ folders of src"
+    assert hasattr(found, "__wrapped__"), reason
 
 
 def test_checked_functions_compile_as_one_graph():

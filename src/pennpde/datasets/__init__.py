@@ -1,1 +1,15 @@
-"""The datasets of the paper: what a case of each looks like, and how it is made."""
+"""The datasets of the paper: what a case of each looks like, and how it is made.
+
+storage              datasets in folders, written and read
+manifest             the file that lists the cases of a dataset
+vtkhdf               one case in one file
+shards               many cases in one file
+packing              from files of single cases to shards
+case_reader          cases one by one, checked against their hashes
+generate             makes a dataset, in one process or on a cluster
+recipes              what each dataset consists of
+fine_mesh            from the cells of a fine mesh to other points
+polynomial           gradients of polynomials
+advection_diffusion  heat on a square plate
+flow/                flow in ducts
+"""

@@ -1,1 +1,10 @@
-"""Networks for the paper's problems, ours and the authors'."""
+"""Networks for the paper's problems, ours and the authors'.
+
+registry             networks by name, for configurations
+gradient             the gradient of a field
+advection_diffusion  heat that a stream carries
+flow                 incompressible flow
+potential_flow       the flow that a prediction starts from
+inlet                width and speed of an inlet, as units
+mass                 divergence and flux of a predicted velocity
+"""

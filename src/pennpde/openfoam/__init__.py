@@ -1,4 +1,14 @@
-"""An OpenFOAM case: its mesh, patches and conditions in and out; running it."""
+"""An OpenFOAM case: its mesh, patches and conditions in and out; running it.
+
+cases               mesh and conditions become a case, fields a time folder
+problems            the case of an equation, with all that it needs
+dictionaries        the syntax of OpenFOAM's files
+fields              files of fields
+poly_mesh           meshes of faces
+block_mesh          input of blockMesh
+pressure_reference  the level of a pressure that nothing prescribes
+running             finding and running OpenFOAM's programs
+"""
 
 from pennpde.openfoam.block_mesh import Block as Block
 from pennpde.openfoam.block_mesh import Side as Side

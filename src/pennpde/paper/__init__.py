@@ -1,9 +1,10 @@
 """What reproduces the paper: tables, the networks its authors released, baselines, the comparison with OpenFOAM.
 
-tables          tables from records, next to the published values (numbers.json)
-budgets         how long a network was trained, in words
-released/       the authors' networks with their weights
-baselines/      MP-PDE and MeshGraphNet
-openfoam_sweep/ OpenFOAM in many settings
-tradeoff/       error against time for all of them
+tables           tables from records, next to the published values (numbers.json)
+budgets          how long a network was trained, in words
+machine          what was measured on
+released/        the authors' networks with their weights
+baselines/       MP-PDE and MeshGraphNet
+openfoam_sweep/  OpenFOAM in many settings
+tradeoff/        error against time for all of them
 """

@@ -7,7 +7,8 @@ batches     cases as batches: filled up to one shape on the device, or block by 
 order       which cases a step sees
 stack       cases filled up to one shape, as tensors on the device
 losses      what a training makes small
-steps       one step of Adam; on a GPU captured as a graph
+optimizers  Adam and SOAP on one flat gradient
+steps       one step of them; on a GPU captured as a graph
 processes   several processes under torchrun or accelerate
 state       everything that a continued training needs, in one file without pickle
 log         CSV, TensorBoard, progress bar

@@ -1,1 +1,8 @@
-"""The paper's flow dataset: ducts, their meshes, OpenFOAM's truth, and the cases made of them."""
+"""The paper's flow dataset: ducts, their meshes, OpenFOAM's truth, and the cases made of them.
+
+ducts      the shapes, by name
+cases      coarse meshes and cases
+triangles  meshes of triangles without structure
+varied     meshes of other kinds and spacings
+truth      OpenFOAM on a fine mesh
+"""

@@ -1,1 +1,6 @@
-"""Networks of others that the paper compares with."""
+"""Networks of others that the paper compares with.
+
+mp_pde          MP-PDE
+mesh_graph_net  MeshGraphNet
+graphs          their graphs, made once per mesh
+"""
