@@ -20,9 +20,9 @@ demo: .venv/.installed
 test: .venv/.installed-dev
 	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_OPTIONS)
 
-# Also those that take more than some seconds each; CI runs these.
+# Also those that take more than some seconds each, and more examples of each property; CI runs these.
 test-all: .venv/.installed-dev
-	$(MAKE) test PYTEST_OPTIONS="-m 'not deep and not gpu' $(PYTEST_OPTIONS)"
+	PENN_EXAMPLES=40 $(MAKE) test PYTEST_OPTIONS="-m 'not deep and not gpu' $(PYTEST_OPTIONS)"
 
 test-gpu: .venv/.installed-dev
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \

@@ -19,7 +19,7 @@ def test_known_to_fail(): raise ValueError
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_ci_fails_where_a_test_is_skipped_that_it_can_run(pytester, monkeypatch, workers):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # those of .venv load slowly
     shutil.copy(TESTS / "ci_plugin.py", pytester.path)

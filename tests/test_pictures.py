@@ -45,7 +45,9 @@ def test_rows_of_different_length_cells_and_limits_are_drawn(tmp_path):
     assert (tmp_path / "rows.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("kind", PLANE_TYPES)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "mixed_plane" else pytest.param(kind, marks=pytest.mark.slow) for kind in PLANE_TYPES]
+)
 def test_the_mesh_itself_is_drawn_with_its_patches_beside_a_field_with_its_unit(tmp_path, kind):
     mesh = box(kind, 4).with_patches({"left": lambda x: x[:, 0] < 1e-9})
     drawn = []

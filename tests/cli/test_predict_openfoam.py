@@ -84,6 +84,7 @@ def predicted(folder: Path, network: Path, out: Path, time: str, *options: str) 
     return json.loads(finished.stdout)
 
 
+@pytest.mark.slow
 def test_the_tutorial_pitzdaily_goes_in_and_comes_out_and_icofoam_goes_on(installation, network, tmp_path):
     folder = shutil.copytree(tutorial(installation, "incompressible/simpleFoam/pitzDaily"), tmp_path / "pitzDaily")
     (folder / "system" / "streamlines").unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, arrays, box
+from sampling import EXAMPLES
 from scipy.stats import ortho_group
 from torch.testing import assert_close
 
@@ -19,7 +20,7 @@ from pennpde.mesh.cells import QUAD, Facets
 kinds = st.sampled_from(ALL_TYPES)
 seeds = st.integers(0, 10_000)
 sizes = st.integers(2, 3)
-few = settings(max_examples=40, deadline=None, derandomize=True)
+few = settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 EXACT = {"atol": 1e-12, "rtol": 1e-12}
 
 
@@ -175,7 +176,7 @@ def test_a_union_is_its_parts_side_by_side(one, other, seed):
     assert Mesh.concatenate([union, parts[0]]).parts == (*parts, parts[0])
 
 
-@settings(few, max_examples=15)
+@settings(few, max_examples=EXAMPLES // 2)
 @given(kinds, seeds, st.sampled_from([".vtu", ".vtk", ".vtkhdf"]))
 def test_a_saved_mesh_comes_back_with_its_patches_and_fields(kind, seed, suffix):
     mesh = box(kind, 2, jitter=0.2, seed=seed).with_patches({"left": lambda x: x[:, 0] < 1e-9})

@@ -103,6 +103,7 @@ def compiled_as_predicted(case: Case, backend: str) -> None:
         assert_close(compiled(case)["T"], network(case)["T"], atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow  # operators/test_precision.py and test_sparse.py compile the parts in the default run
 def test_they_hold_in_a_compiled_network_which_predicts_the_same():
     compiled_as_predicted(heated_plate(inlet=0.7).to(torch.float32), "aot_eager")
 

@@ -182,7 +182,7 @@ def tiny(kind: str) -> Mesh:
 
 
 @pytest.mark.parametrize("method", ["grad", "div", "laplacian", "hessian", "smooth"])
-@pytest.mark.parametrize("kind", ["quad", "tetrahedron"])
+@pytest.mark.parametrize("kind", ["quad", pytest.param("tetrahedron", marks=pytest.mark.slow)])
 def test_first_and_second_derivatives_by_the_field(kind, method):
     mesh = tiny(kind)
     operators = Operators.on(mesh, ["left"])
@@ -192,7 +192,10 @@ def test_first_and_second_derivatives_by_the_field(kind, method):
 
 
 @pytest.mark.parametrize("neumann", [None, ["left"], ["boundary"]])
-@pytest.mark.parametrize("kind", ["quad", "mixed_plane", "tetrahedron", "hexahedron"])
+@pytest.mark.parametrize(
+    "kind",
+    ["quad", "tetrahedron", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("mixed_plane", "hexahedron"))],
+)
 def test_derivatives_by_the_positions_of_points_normals_included(kind, neumann):
     mesh = bent(tiny(kind))
     field = torch.randn(mesh.number_of_points, dtype=double)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, box
 from motions import random_orthogonal, turned
+from sampling import EXAMPLES
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -15,7 +16,7 @@ from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 
 double = torch.float64
-some = settings(max_examples=40, deadline=None, derandomize=True)
+some = settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 seeds = st.integers(0, 10_000)
 
 
@@ -138,7 +139,7 @@ def test_plane_meshes_in_a_batch_do_not_see_each_other(parts, seed):
     check_batch(parts, seed)
 
 
-@settings(some, max_examples=20)
+@settings(some, max_examples=EXAMPLES // 2)
 @given(st.lists(meshes(SOLID_TYPES), min_size=2, max_size=3), seeds)
 def test_meshes_in_space_in_a_batch_do_not_see_each_other(parts, seed):
     check_batch(parts, seed)

@@ -128,7 +128,12 @@ def test_records_are_read_from_files_and_folders_and_others_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "case", [CASES[0], heated_plate(cells=(4, 4), targets=True), polynomial(cells=(3, 4, 5))], ids=["2D", "times", "3D"]
+    "case",
+    [
+        pytest.param(CASES[0], id="2D"),
+        pytest.param(heated_plate(cells=(4, 4), targets=True), id="times", marks=pytest.mark.slow),
+        pytest.param(polynomial(cells=(3, 4, 5)), id="3D"),
+    ],
 )
 def test_truth_prediction_and_error_are_drawn(case, tmp_path):
     fields = {

@@ -1,41 +1,37 @@
 """Training in several processes."""
 
+import multiprocessing
 import os
-import subprocess
-import sys
+import warnings
+from pathlib import Path
 
 import pytest
-from paths import TESTS
 from trainings import TRAIN, VALIDATION, network
 
 from pennpde.training import fit
 from pennpde.training.log import read as read_log
 
-SCRIPT = """
-import sys
-sys.path[:0] = {paths!r}
-from pennpde.training import fit
-from trainings import TRAIN, VALIDATION, network
-fit(network(), TRAIN, VALIDATION, learning_rate=1e-2, batch_size=2, epochs=4, test_every=1, folder={folder!r},
-    device="cpu")
-"""
+OPTIONS = {"learning_rate": 1e-2, "batch_size": 2, "epochs": 4, "test_every": 1, "device": "cpu"}
+
+
+def train_as(rank: str, port: int, folder: Path) -> None:
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ.update(shared | {"RANK": rank, "LOCAL_RANK": rank})
+    fit(network(), TRAIN, VALIDATION, folder=folder, **OPTIONS)
 
 
 def test_two_processes_have_the_loss_curve_of_one_with_the_same_batches(tmp_path):
-    one = fit(network(), TRAIN, VALIDATION, learning_rate=1e-2, batch_size=2, epochs=4, test_every=1)
-    script = SCRIPT.format(paths=[str(TESTS)], folder=str(tmp_path))
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29000 + os.getpid() % 1000)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            env=os.environ | shared | {"RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    errors = [process.communicate(timeout=120)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], errors
+    one = fit(network(), TRAIN, VALIDATION, **OPTIONS)
+    # Copies of this process, which need not load torch again.
+    context, port = multiprocessing.get_context("fork"), 29000 + os.getpid() % 1000
+    started = [context.Process(target=train_as, args=(rank, port, tmp_path)) for rank in "01"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that other threads are not copied is meant
+        for process in started:
+            process.start()
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0, 0]
     two = read_log(tmp_path)
     assert len(two) == len(one.history) == 4
     for row, expected in zip(two, one.history, strict=True):

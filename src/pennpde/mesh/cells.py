@@ -331,7 +331,7 @@ def _enclosed(points: np.ndarray, cells: Cells, faces: Facets) -> Float[np.ndarr
     return np.bincount(faces.cells, contributions, minlength=len(cells))
 
 
-def with_outward_faces(points: Float[np.ndarray, "points 3"], cells: Cells) -> Cells:
+def with_outward_faces(points: Float[np.ndarray, "points space"], cells: Cells) -> Cells:
     """The same cells with every face of every polyhedron turning so that its normal points outward.
 
     Files do not agree on this. Faces that share an edge must run along it in opposite directions, which settles all

@@ -39,7 +39,7 @@ class Contents:
         chosen_facets: the facets of patches that a file lists as cells of their own.
     """
 
-    points: Float[np.ndarray, "points 3"]
+    points: Float[np.ndarray, "points space"]
     cells: Cells
     fields: Mapping[str, np.ndarray] = field(default_factory=dict)
     patch_points: Mapping[str, np.ndarray] = field(default_factory=dict)
