@@ -6,6 +6,7 @@ block and say how it is treated:
 
     <!-- test: skip, needs a cluster -->      neither run nor checked; the reason is required
     <!-- test: types, takes ten minutes -->   checked by pyright, not run
+    <!-- test: run, its types are too wide -->  run, not checked by pyright
     <!-- test: parse, needs a cluster -->     of shell commands: checked that they can be given, not run
     <!-- test: file duct.toml -->             the block is the content of a file, written before the page's code runs
     <!-- test: before                         the lines of this comment are Python that runs before the block
@@ -42,7 +43,7 @@ class Block:
         language: what stands behind the fence, empty where nothing does.
         line: number of its first line of code in the page, from 1.
         text: the code, without the indentation of its fence.
-        mark: skip, types, parse, file, or empty.
+        mark: skip, types, run, parse, file, or empty.
         argument: what follows the mark: a reason, or the name of a file.
     """
 
@@ -67,7 +68,7 @@ def blocks(text: str) -> list[Block]:
             at = end
         elif comment:
             mark, argument = comment["mark"], comment["rest"].strip(" ,")
-            if mark not in ("skip", "types", "parse", "file") or not argument or not comment["closed"]:
+            if mark not in ("skip", "types", "run", "parse", "file") or not argument or not comment["closed"]:
                 raise ValueError(f"Line {at + 1} is {lines[at]!r}; marks look like '<!-- test: skip, REASON -->'.")
         elif fence:
             closing, indent = fence["fence"], len(fence["indent"])
@@ -94,11 +95,11 @@ def program(page: str, *, run: bool) -> str:
 
     Args:
         page: text of the page.
-        run: without the blocks that are only to be checked.
+        run: without the blocks that are only to be checked; otherwise without those that are only to be run.
     """
     lines: list[str] = []
     for block in blocks(page):
-        if block.language == "python" and block.mark not in ("skip", "file") and not (run and block.mark == "types"):
+        if block.language == "python" and block.mark not in ("skip", "file", "types" if run else "run"):
             lines += [""] * (block.line - 1 - len(lines))
             lines += block.text.splitlines()
     return "\n".join(lines) + "\n" if lines else ""
