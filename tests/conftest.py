@@ -1,16 +1,20 @@
-"""Fixtures that several test modules share."""
+"""Fixtures that several test modules share.
+
+Our own modules and torch are imported inside: the process that only hands out tests to others reads this file too.
+"""
+
+from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from companions import DOMAINS, SPACING
 
-from pennpde import openfoam
-from pennpde.mesh import Mesh
-from pennpde.mesh.remesh import companion_mesh
+if TYPE_CHECKING:
+    from pennpde.mesh import Mesh
+    from pennpde.openfoam import Installation
 
 OPENFOAM = (
     *("blockMesh", "checkMesh", "decomposePar", "polyDualMesh"),
@@ -20,6 +24,8 @@ OPENFOAM = (
 
 @pytest.fixture(autouse=True)
 def _same_numbers_each_time() -> None:
+    import torch
+
     torch.manual_seed(0)
 
 
@@ -27,12 +33,14 @@ def _same_numbers_each_time() -> None:
 def _a_compiler_without_a_past() -> None:
     """torch.compile remembers which code it gave up on, and all functions whose shapes are checked share theirs."""
     if "torch._dynamo" in sys.modules:
+        import torch
+
         torch.compiler.reset()
 
 
 @pytest.fixture(scope="session")
 def reference() -> Path:
-    """The folder of arrays that the released code computed: $PENN_REFERENCE, or beside the repository."""
+    """The folder of arrays that the released code computed: $PENN_REFERENCE, or next to the repository."""
     given = os.environ.get("PENN_REFERENCE")
     folder = Path(given) if given else Path(__file__).parents[2] / "shared" / "reference"
     if not (folder / "samples").is_dir():
@@ -43,12 +51,18 @@ def reference() -> Path:
 @pytest.fixture(scope="session")
 def pairs() -> dict[str, tuple[Mesh, Mesh]]:
     """Meshes, each with its companion."""
+    from companions import DOMAINS, SPACING
+
+    from pennpde.mesh.remesh import companion_mesh
+
     return {name: (mesh := make(), companion_mesh(mesh, SPACING)) for name, make in DOMAINS.items()}
 
 
 @pytest.fixture(scope="session")
-def installation() -> openfoam.Installation:
+def installation() -> Installation:
     """OpenFOAM with the programs that the tests run."""
+    from pennpde import openfoam
+
     try:
         return openfoam.find_installation(OPENFOAM)
     except openfoam.InstallationError as error:
