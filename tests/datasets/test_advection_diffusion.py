@@ -162,6 +162,7 @@ def test_a_run_without_diffusion_stays_between_cold_and_hot(installation, tmp_pa
 # The committed set
 
 
+@pytest.mark.slow  # flow/test_flow.py reads the other committed set in the default run
 def test_the_committed_set_is_complete_and_intact():
     manifest = storage.read_manifest(COMMITTED)
     assert {split: list(names) for split, names in manifest.splits.items()} == advection_diffusion.splits()

@@ -14,10 +14,10 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Cells, Facets, joined, offsets_of, take_rows
 
@@ -140,15 +140,11 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
 
 
 def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
-    import pyvista
-
     types = np.array(grid.celltypes, dtype=np.uint8)
     if len(types) == 0:
         return Cells(np.zeros(0, np.int64), np.zeros(1, np.int64), types)
     arrays = grid.GetCells()
-    offsets = np.array(pyvista.convert_array(arrays.GetOffsetsArray()), dtype=np.int64)
-    # VTK counts in `long long`; np.array(..., dtype=np.int64) would leave that as it is, a type of its own.
-    connectivity = np.array(pyvista.convert_array(arrays.GetConnectivityArray())).astype(np.int64)
+    offsets, connectivity = _integers(arrays.GetOffsetsArray()), _integers(arrays.GetConnectivityArray())
     plane = np.isin(types, PLANE)
     left_out = np.isin(types, POINTS_AND_LINES)
     if (~plane & ~left_out).any():
@@ -162,13 +158,18 @@ def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
 
 
 def _faces_of(grid: pyvista.UnstructuredGrid) -> Facets:
-    import pyvista
-
     faces, locations = grid.GetPolyhedronFaces(), grid.GetPolyhedronFaceLocations()
     arrays = (faces.GetConnectivityArray(), faces.GetOffsetsArray(), locations.GetConnectivityArray())
-    connectivity, offsets, order = (np.array(pyvista.convert_array(array), dtype=np.int64) for array in arrays)
-    sizes = np.diff(np.array(pyvista.convert_array(locations.GetOffsetsArray()), dtype=np.int64))
+    connectivity, offsets, order = map(_integers, arrays)
+    sizes = np.diff(_integers(locations.GetOffsetsArray()))
     return Facets(*take_rows(connectivity, offsets, order), np.repeat(np.arange(len(sizes)), sizes))
+
+
+def _integers(array: Any) -> Int64[np.ndarray, " entries"]:
+    """VTK counts in `long long`; np.array(..., dtype=np.int64) would leave that as it is, a type of its own."""
+    import pyvista
+
+    return np.array(pyvista.convert_array(array)).astype(np.int64)
 
 
 def _unflattened(values: np.ndarray, axes: np.ndarray | None, plane: bool) -> np.ndarray:

@@ -135,7 +135,7 @@ class Mesh:
         for name, facets in contents.patch_facets.items():
             # Likewise, other facets than the patch's mean that these numbers are those of another mesh.
             if name in mesh.patches and np.isin(facets, mesh.patches[name].facets).all():
-                chosen[name] = Patch(mesh.patches[name].points, facets)
+                chosen[name] = Patch(mesh.patches[name].points, facets.astype(np.int64))
         # Files also name surfaces inside a body; they are no part of the boundary.
         outside = {name: facets.take(mesh._find_facets(facets)[1]) for name, facets in contents.chosen_facets.items()}
         named = {name: facets for name, facets in outside.items() if len(facets)}
