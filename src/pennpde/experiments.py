@@ -40,6 +40,7 @@ from torch import nn
 
 from pennpde import __version__, checkpoints
 from pennpde.case import Case
+from pennpde.files import write_json
 from pennpde.models import registry
 from pennpde.network import PENN
 from pennpde.prediction import ranges
@@ -205,9 +206,7 @@ def run(
         behaviour = behaviour_range(result.model, validation)
         finished = replace(finished, training_range={**spanned, **behaviour})
     checkpoints.save(result.model, out, finished)
-    path = out / f"{RECORD}.partial"
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    path.replace(out / RECORD)
+    write_json(out / RECORD, record)
     return Trained(result, out, record)
 
 

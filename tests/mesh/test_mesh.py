@@ -1,6 +1,9 @@
 """Meshes: what is accepted, what is refused and how, and the numbers of the published samples."""
 
+import os
 import pickle
+import resource
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from forks import forked
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, arrays, box, grid
 from torch.testing import assert_close
 
@@ -549,6 +553,26 @@ def test_the_mesh_module_imports_without_vtk():
         "import sys, pennpde.mesh; sys.exit(any(m in sys.modules for m in ('pyvista', 'vtk', 'vtkmodules', 'meshio')))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk", ".vtkhdf"])
+def test_a_disk_that_fills_while_a_mesh_is_saved_raises_and_leaves_the_old_file(tmp_path, suffix):
+    # In a copy of this process: VTK and HDF5 complain on the terminal, and some versions end the program.
+    path = tmp_path / f"mesh{suffix}"
+    mesh = brick((20, 20, 20))
+    mesh.save(path)
+    before = path.read_bytes()
+
+    def save_on_a_full_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, len(before) // 2))
+        with pytest.raises(OSError, match=rf"mesh\{suffix}"):
+            mesh.save(path)
+
+    with forked(save_on_a_full_disk) as process:
+        assert os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT).si_status == 0
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_files_that_cannot_be_are_refused(tmp_path):

@@ -5,7 +5,6 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everythin
 
 import inspect
 import json
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +14,8 @@ from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
 import typer
+
+from pennpde.files import plain
 
 Item = TypeVar("Item")
 
@@ -98,7 +99,7 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
             )
             raise typer.Exit(1) from None
         if json_output:
-            print(json.dumps(_plain(record or {}), indent=2, allow_nan=False))
+            print(json.dumps(plain(record or {}), indent=2, allow_nan=False))
 
     own = [
         parameter
@@ -151,18 +152,3 @@ def _console(stderr: bool) -> Any:
 
     # Asked for anew each time: sys.stdout changes under pytest, and making a console costs microseconds.
     return Console(file=sys.stderr if stderr else sys.stdout)
-
-
-def _plain(value: Any) -> Any:
-    """The value in JSON's terms; numbers that JSON does not have (nan, inf) become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if isinstance(value, bool | int | str | None):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if hasattr(value, "tolist"):  # arrays, tensors and their scalars
-        return _plain(value.tolist())
-    return str(value)

@@ -1,7 +1,6 @@
 """`penn predict`."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.files import replacing
 
 if TYPE_CHECKING:
     from pennpde.case import Case
@@ -152,7 +152,9 @@ def write_files(
     mesh, fields = outcome.case.mesh, outcome.last
     written = []
     if out is not None:
-        written.append(_whole(out, outcome.mesh().save))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        outcome.mesh().save(out)
+        written.append(str(out))
     if png is not None:
         from pennpde.pictures import draw, field_panels
 
@@ -173,15 +175,8 @@ def write_files(
 def _whole(path: Path, write: Callable[[Path], None]) -> str:
     """Write a file under another name and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        temporary.touch()  # VTK would not raise where it cannot write, but complain on the terminal
+    with replacing(path) as temporary:
         write(temporary)
-        if not temporary.is_file() or temporary.stat().st_size == 0:
-            raise OSError(f"{path} could not be written; is the disk full?")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return str(path)
 
 

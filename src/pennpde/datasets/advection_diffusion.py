@@ -26,7 +26,7 @@ from jaxtyping import Float
 
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.datasets.storage import write_atomically
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.openfoam import Block, Side, Uniform
 

@@ -7,7 +7,6 @@ made from it in a moment (`flow.case_from_run`), so the expensive part is never 
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from jaxtyping import Float
 from pennpde import openfoam
 from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow.ducts import Duct, duct
+from pennpde.files import replacing
 from pennpde.openfoam import NonUniform, Uniform
 
 INLET_VELOCITY = (1.0, 0.0)
@@ -237,30 +237,23 @@ def write_run(run_file: Path | str, run: Run) -> None:
     """Write a run file with all frames; it appears when it is complete and on the disk."""
     run_file = Path(run_file)
     run_file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = run_file.with_name(f".{run_file.name}.{os.getpid()}")
     packed = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
     ends = [0, -1]
-    try:
-        with h5py.File(temporary, "w") as file:
-            file.create_dataset("points", data=run.mesh.points, **packed)
-            file.create_dataset("quads", data=run.mesh.quads.astype(np.int32), **packed)
-            for name, edges in run.mesh.edges.items():
-                file.create_dataset(f"patches/{name}/edges", data=edges.astype(np.int32))
-                file.create_dataset(f"patches/{name}/cells", data=run.mesh.edge_cells[name].astype(np.int32))
-            file.create_dataset("times", data=run.times)
-            # First and last frame in single precision; all of them in half, whose rounding (1e-8 in the mean square) is
-            # far below what any network resolves.
-            for name, values in (("u", run.velocity), ("p", run.pressure)):
-                file.create_dataset(name, data=values[ends].astype(np.float32), **packed)
-                chunks = (1, *values.shape[1:])
-                file.create_dataset(f"{name}_frames", data=values.astype(np.float16), chunks=chunks, **packed)
-            file.attrs.update(run.facts)
-            file.attrs["complete"] = True
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(run_file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(run_file) as temporary, h5py.File(temporary, "w") as file:
+        file.create_dataset("points", data=run.mesh.points, **packed)
+        file.create_dataset("quads", data=run.mesh.quads.astype(np.int32), **packed)
+        for name, edges in run.mesh.edges.items():
+            file.create_dataset(f"patches/{name}/edges", data=edges.astype(np.int32))
+            file.create_dataset(f"patches/{name}/cells", data=run.mesh.edge_cells[name].astype(np.int32))
+        file.create_dataset("times", data=run.times)
+        # First and last frame in single precision; all of them in half, whose rounding (1e-8 in the mean square) is
+        # far below what any network resolves.
+        for name, values in (("u", run.velocity), ("p", run.pressure)):
+            file.create_dataset(name, data=values[ends].astype(np.float32), **packed)
+            chunks = (1, *values.shape[1:])
+            file.create_dataset(f"{name}_frames", data=values.astype(np.float16), chunks=chunks, **packed)
+        file.attrs.update(run.facts)
+        file.attrs["complete"] = True
 
 
 def read_run(run_file: Path | str, frames: bool = False) -> Run:

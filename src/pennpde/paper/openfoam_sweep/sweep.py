@@ -30,6 +30,7 @@ from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.cases import fields_at
 from pennpde.datasets.flow.ducts import duct
+from pennpde.files import write_atomically, write_json
 from pennpde.metrics import Estimate, domain_errors
 from pennpde.paper.machine import load, machine
 from pennpde.paper.openfoam_sweep.settings import FAMILIES, Planned, Setting
@@ -216,7 +217,7 @@ def sweep(
         result = _identity(case, setting, test_set, solver) | {"version": __version__} | measure(case, setting)
         path = runs / setting.name / f"{case.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        storage.write_atomically(path, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
+        write_json(path, result, indent=1)
         results[case.name, setting.name] = result
     rows = []
     for each in plan:
@@ -376,7 +377,7 @@ def _estimate(error: Mapping[str, Any]) -> Estimate:
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write a record with one line for each entry of a list: people read it, and git compares it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    storage.write_atomically(path, (_laid_out(record) + "\n").encode())
+    write_atomically(path, _laid_out(record) + "\n")
 
 
 def _laid_out(value: Any, indent: str = "", depth: int = 4) -> str:
