@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from meshes import box
-from motions import random_orthogonal, turned
+from motions import random_orthogonal
 from problems import heated_plate
 from shapes import unchecked
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 from pennpde.case import Case, Dirichlet, Neumann, Slip, batch, unbatch
 from pennpde.mesh import Mesh
+from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
 
 double = torch.float64

@@ -31,10 +31,13 @@ def test_motions_are_orthogonal_and_half_of_them_reflect(space):
 
 
 @pytest.mark.parametrize("space", [2, 3])
-def test_without_reflections_all_are_rotations(space):
+@pytest.mark.parametrize(("reflections", "determinant"), [(False, 1.0), ("always", -1.0)])
+def test_all_are_rotations_or_all_reflect_where_that_is_asked_for(space, reflections, determinant):
     random = np.random.default_rng(0)
     for _ in range(20):
-        assert torch.linalg.det(rigid_motion.random_motion(space, random, reflections=False)[0]) > 0
+        matrix, _ = rigid_motion.random_motion(space, random, reflections)
+        assert_close(matrix @ matrix.T, torch.eye(space, dtype=torch.float64))
+        assert float(torch.linalg.det(matrix)) == pytest.approx(determinant)
 
 
 def test_each_case_has_its_own_motion_and_the_same_one_again(cases):

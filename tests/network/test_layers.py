@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from motions import random_orthogonal
 from problems import brick, rectangle
 from torch import nn
 from torch.testing import assert_close
@@ -23,7 +24,6 @@ from pennpde.network.layers import (
     squared_norm,
 )
 from pennpde.operators import Operators
-from pennpde.testing import random_motion
 
 ENCODERS = {
     "linear": lambda: Encoder.linear(16),
@@ -102,7 +102,7 @@ def test_gradients_pass_the_dirichlet_layer_to_both_sides():
 def test_an_equivariant_mlp_turns_with_its_input(rank, sizes):
     network = EquivariantMLP(sizes).double()
     values = torch.randn(20, *[3] * rank, 4, dtype=torch.float64)
-    rotation, _ = random_motion(3, reflect=True)
+    rotation = random_orthogonal(3, 0, reflection=True)
     turn = {1: "ai,pic->pac", 2: "ai,bj,pijc->pabc"}[rank]
 
     def turned(field: torch.Tensor) -> torch.Tensor:
@@ -118,7 +118,7 @@ def test_an_equivariant_mlp_has_finite_gradients_where_the_velocity_is_zero():
 
 
 def test_invariants_do_not_turn():
-    rotation, _ = random_motion(2)
+    rotation = random_orthogonal(2, 0)
     vector = torch.randn(9, 2, 5, dtype=torch.float64)
     assert_close(squared_norm(torch.einsum("ij,pjc->pic", rotation, vector)), squared_norm(vector))
     scalar = torch.randn(9, 5)
@@ -174,7 +174,7 @@ def test_a_layer_starts_near_the_operator():
 @pytest.mark.parametrize("make", [Gradient, Divergence, Laplacian])
 def test_layers_turn_with_the_mesh(make):
     mesh = brick()
-    rotation, translation = random_motion(3, reflect=True)
+    rotation, translation = random_orthogonal(3, 0, reflection=True), torch.tensor([3.0, -1.0, 2.0])
     layer = make(4).double()
     vector = torch.randn(mesh.number_of_points, 3, 4, dtype=torch.float64)
     with torch.no_grad():

@@ -9,12 +9,13 @@ import pytest
 import scipy.sparse
 import torch
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, box
-from motions import random_orthogonal, turned
+from motions import random_orthogonal
 from shapes import unchecked
 from torch import Tensor
 from torch.testing import assert_close
 
 from pennpde.mesh import Mesh
+from pennpde.mesh.rotation import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.damping import Damping
 from pennpde.operators.graph import PointGraph

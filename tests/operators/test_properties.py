@@ -7,11 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, box
-from motions import random_orthogonal, turned
+from motions import random_orthogonal
 from torch import Tensor
 from torch.testing import assert_close
 
 from pennpde.mesh import Mesh
+from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
 
 double = torch.float64

@@ -39,6 +39,7 @@ from pennpde.mesh.checks import (
 )
 from pennpde.mesh.distance import distances, parts_of
 from pennpde.mesh.plane import Floor, split_quads
+from pennpde.mesh.rotation import turned
 
 if TYPE_CHECKING:
     import pyvista
@@ -417,7 +418,10 @@ class Mesh:
                 f"Moving this mesh takes an orthogonal {self.space} x {self.space} matrix; got {rotation.tolist()}."
             )
         points = self.points @ rotation.T + translation
-        fields = {name: _turned(values, rotation) for name, values in self.fields.items()}
+        fields = {
+            name: turned(values, rotation, values.ndim - 1 if _is_tensor(values, self.space) else 0)
+            for name, values in self.fields.items()
+        }
         if torch.linalg.det(rotation) > 0:
             moved = replace(self, points=points, fields=fields)
             for name in ("facets", "edges"):
@@ -512,11 +516,3 @@ def _is_tensor(values: Tensor, space: int) -> bool:
 
 def _without_third(values: Tensor) -> Tensor:
     return values[(slice(None), *[slice(2)] * (values.ndim - 1))] if _is_tensor(values, 3) else values
-
-
-def _turned(values: Tensor, rotation: Tensor) -> Tensor:
-    if not _is_tensor(values, len(rotation)):
-        return values
-    for axis in range(1, values.ndim):
-        values = (values.movedim(axis, -1) @ rotation.T.to(values)).movedim(-1, axis)
-    return values
