@@ -15,7 +15,6 @@ from torch import Tensor
 
 from pennpde.case.case import Case
 from pennpde.case.conditions import Dirichlet, Neumann
-from pennpde.mesh import Mesh
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is broug
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
