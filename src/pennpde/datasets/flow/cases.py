@@ -24,12 +24,12 @@ from pennpde.datasets.flow.truth import (
     PROFILES,
     TIMES,
     VISCOSITY,
-    Profile,
     Run,
     is_complete,
     read_run,
     solve,
 )
+from pennpde.datasets.profile import Profile
 from pennpde.mesh import Mesh
 from pennpde.models.potential_flow import potential_flow
 
