@@ -21,6 +21,7 @@ Item = TypeVar("Item")
 
 _EXTRA_OF = {
     "accelerate": "train",
+    "aiohttp": "viewer",
     "dask": "generate",
     "distributed": "generate",
     "tensorboard": "train",
