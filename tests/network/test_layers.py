@@ -4,18 +4,15 @@ import pytest
 import torch
 from motions import random_orthogonal
 from problems import brick, rectangle
-from torch import nn
 from torch.testing import assert_close
 
 from pennpde.network.layers import (
     MLP,
     Divergence,
     Encoder,
-    EquivariantMLP,
     Gradient,
     Laplacian,
     NIsoGCN,
-    Smoothing,
     apply_dirichlet,
     dot,
     invariant,
@@ -97,26 +94,6 @@ def test_gradients_pass_the_dirichlet_layer_to_both_sides():
     assert torch.equal(boundary.grad[:, 0], mask.float())
 
 
-@pytest.mark.parametrize("rank", [1, 2])
-@pytest.mark.parametrize("sizes", [(4, 8, 4), (4, 8, 6)])
-def test_an_equivariant_mlp_turns_with_its_input(rank, sizes):
-    network = EquivariantMLP(sizes).double()
-    values = torch.randn(20, *[3] * rank, 4, dtype=torch.float64)
-    rotation = random_orthogonal(3, 0, reflection=True)
-    turn = {1: "ai,pic->pac", 2: "ai,bj,pijc->pabc"}[rank]
-
-    def turned(field: torch.Tensor) -> torch.Tensor:
-        return torch.einsum(turn, *[rotation] * rank, field)
-
-    assert_close(network(turned(values)), turned(network(values)), atol=1e-12, rtol=0)
-
-
-def test_an_equivariant_mlp_has_finite_gradients_where_the_velocity_is_zero():
-    values = torch.zeros(5, 3, 4, requires_grad=True)
-    EquivariantMLP((4, 8, 4))(values).sum().backward()
-    assert torch.isfinite(values.grad).all()
-
-
 def test_invariants_do_not_turn():
     rotation = random_orthogonal(2, 0)
     vector = torch.randn(9, 2, 5, dtype=torch.float64)
@@ -186,15 +163,6 @@ def test_layers_turn_with_the_mesh(make):
     turn = {2: "pc->pc", 3: "ij,pjc->pic", 4: "ki,lj,pijc->pklc"}[straight.ndim]
     expected = torch.einsum(turn, *[rotation] * (straight.ndim - 2), straight)
     assert float((turned - expected).abs().amax() / expected.abs().amax()) < 1e-10
-
-
-def test_smoothing_averages_over_neighbours_before_it_mixes():
-    mesh = rectangle((3, 3))
-    operators = Operators.on(mesh)
-    layer = Smoothing((2, 2), ("identity",), bias=False).double()
-    nn.init.eye_(layer.network.layers[0].weight)
-    values = torch.randn(16, 2, dtype=torch.float64)
-    assert_close(layer(values, operators), operators.smooth(values))
 
 
 def test_a_network_with_a_start_begins_as_that_number():

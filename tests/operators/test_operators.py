@@ -312,7 +312,6 @@ def test_operators_are_equivariant_under_rotation_reflection_and_translation(kin
     check(lambda operators, field: operators.laplacian(field, given), scalar, 0, 0)
     check(lambda operators, field: operators.laplacian(field), vector, 1, 0)
     check(lambda operators, field: operators.hessian(field), scalar, 0, +2)
-    check(lambda operators, field: operators.smooth(field), vector, 1, 0)
 
 
 @pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
@@ -331,7 +330,7 @@ def tiny(kind: str) -> Mesh:
     return walled(kind, 1, jitter=0.1) if kind in SOLID_TYPES else walled(kind, 2, jitter=0.1)
 
 
-@pytest.mark.parametrize("method", ["grad", "div", "laplacian", "hessian", "smooth"])
+@pytest.mark.parametrize("method", ["grad", "div", "laplacian", "hessian"])
 @pytest.mark.parametrize("kind", ["quad", "tetrahedron"])
 def test_first_and_second_derivatives_by_the_field(kind, method):
     mesh = tiny(kind)
@@ -392,7 +391,6 @@ def test_single_precision_is_the_double_one_rounded(kind):
     field = torch.sin(mesh.points)
     exact, rounded = Operators.on(mesh, ["left"]), Operators.on(mesh, ["left"], dtype=torch.float32)
     assert rounded.dtype == rounded.moment_inverse.dtype == rounded.neumann_lift.dtype == torch.float32
-    assert rounded.smoothing.values.dtype == torch.float32
     assert torch.equal(rounded.gradient.values, exact.to(torch.float32).gradient.values)
     scale = exact.grad(field).abs().max()
     assert (rounded.grad(field.float()) - exact.grad(field)).abs().max() < 1e-5 * scale
@@ -438,7 +436,7 @@ def test_operators_compile_whole_with_their_backward():
     meshes = [walled("quad", size, jitter=0.1) for size in (3, 5, 6)]
 
     def energy(operators: Operators, field: Tensor, given: Tensor) -> Tensor:
-        return torch.tanh(operators.laplacian(operators.smooth(field), given)).square().sum()
+        return torch.tanh(operators.laplacian(field, given)).square().sum()
 
     compiled = torch.compile(energy, fullgraph=True, backend="aot_eager", dynamic=True)
 
@@ -547,7 +545,7 @@ def test_the_gpu_computes_what_the_cpu_computes(kind, dtype):
         field = torch.randn(mesh.number_of_points, mesh.space, channels, dtype=dtype)
         on_device = field.cuda().requires_grad_()
         field.requires_grad_()
-        for method in ("grad", "div", "laplacian", "hessian", "smooth"):
+        for method in ("grad", "div", "laplacian", "hessian"):
             expected, found = getattr(here, method)(field), getattr(there, method)(on_device)
             tolerance = {torch.float32: 1e-5, double: 1e-13}[dtype] * float(expected.abs().max())
             assert_close(found.cpu(), expected, rtol=0, atol=tolerance)
@@ -562,7 +560,6 @@ def test_matrices_share_their_index_tensors_also_after_conversion_and_in_batches
     for each in (operators, operators.to(torch.float32), Operators.block_diagonal([operators, operators])):
         assert each.gradient.columns is each.divergence.transposed_columns
         assert each.gradient.transposed_columns is each.divergence.columns
-        assert each.smoothing.columns is each.smoothing.transposed_columns or each is not operators
 
 
 # Batches
@@ -575,7 +572,7 @@ def test_meshes_side_by_side_give_what_they_give_one_by_one_bit_for_bit(kinds, d
     separate = [Operators.on(mesh, ["left"], dtype=dtype) for mesh in meshes]
     together = Operators.block_diagonal(separate)
     fields = [torch.randn(mesh.number_of_points, mesh.space, 3, dtype=dtype) for mesh in meshes]
-    for method in ("grad", "div", "laplacian", "hessian", "smooth"):
+    for method in ("grad", "div", "laplacian", "hessian"):
         expected = [getattr(operators, method)(field) for operators, field in zip(separate, fields, strict=True)]
         assert torch.equal(getattr(together, method)(torch.cat(fields)), torch.cat(expected))
     assembled = Operators.on(Mesh.concatenate(meshes), ["left"], dtype=dtype)
@@ -609,7 +606,7 @@ def test_gradient_matrices_are_the_gradient_axis_by_axis():
 
 def test_stored_transposes_are_transposes():
     operators = Operators.on(walled("mixed_solid", jitter=0.2), ["left"])
-    for matrix in (operators.gradient, operators.divergence, operators.smoothing):
+    for matrix in (operators.gradient, operators.divergence):
         assert abs(matrix.transposed.to_scipy() - matrix.to_scipy().T).max() == 0
 
 
@@ -765,8 +762,8 @@ def test_matrices_from_elsewhere_become_the_same_operators():
         neumann_lift=operators.neumann_lift,
     )
     field, given = torch.randn(2, mesh.number_of_points, 2, 3, dtype=double)
-    for method in ("grad", "div", "laplacian", "smooth"):
-        arguments = (field,) if method in ("div", "smooth") else (field, given)
+    for method in ("grad", "div", "laplacian"):
+        arguments = (field,) if method in ("div") else (field, given)
         assert torch.equal(getattr(again, method)(*arguments), getattr(operators, method)(*arguments))
 
 

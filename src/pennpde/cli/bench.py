@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.files import write_atomically
 
 ABOUT = """Compare networks with OpenFOAM: error against seconds on one core.
 
@@ -140,7 +141,7 @@ def _sweep(
     )
     path = out / sweeping.RECORD
     sweeping.write_record(path, record)
-    (out / sweeping.TABLE).write_text(sweep_markdown(record), encoding="utf-8")
+    write_atomically(out / sweeping.TABLE, sweep_markdown(record))
     output.say(
         f"{record['runs']['all']} runs of {record['solver']} in {len(plan)} settings, {record['runs']['diverged']} "
         f"diverged; {record['seconds'] / 60:.1f} minutes of one core. Total error, seconds a case:",
@@ -173,7 +174,7 @@ def _table_again(output: Output, stored: Path, out: Path) -> dict[str, Any]:
 
     text = sweep_markdown(sweeping.read_record(stored, sweeping.KIND, "penn bench openfoam"))
     out.mkdir(parents=True, exist_ok=True)
-    (out / sweeping.TABLE).write_text(text, encoding="utf-8")
+    write_atomically(out / sweeping.TABLE, text)
     output.say(text, f"Written: {out / sweeping.TABLE}")
     return {"written": [out / sweeping.TABLE], "markdown": text}
 
@@ -212,7 +213,7 @@ def _show(output: Output, record: Mapping[str, Any], out: Path, written: list[Pa
 
     text = presentation.markdown(record)
     out.mkdir(parents=True, exist_ok=True)
-    (out / tradeoff.TABLE).write_text(text, encoding="utf-8")
+    write_atomically(out / tradeoff.TABLE, text)
     figure.draw(record, out / tradeoff.FIGURE)
     written = [*written, out / tradeoff.TABLE, out / tradeoff.FIGURE]
     output.say(text, *(f"Written: {path}" for path in written))

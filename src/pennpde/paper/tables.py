@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pennpde import evaluation
 from pennpde.case import Case
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.paper import budgets
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw, limits_of
@@ -157,6 +158,11 @@ def within(page: str, made: str, name: str = "tables", *, required: bool = False
             f"The page lacks the mark {missing!r}: without it nobody knows what to replace. Put it back in its place."
         )
     return f"{before}{mark}\n{made}\n{end}{after}"
+
+
+def write_within(path: Path, made: str, name: str = "tables") -> None:
+    """Replace what stands between the marks of this name in a file."""
+    write_atomically(path, within(path.read_text(encoding="utf-8"), made, name, required=True))
 
 
 def _legend(records: Sequence[Record]) -> str:

@@ -17,10 +17,13 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
+from pennpde.operators.graph import PointGraph
+from pennpde.operators.sparse import SparseMatrix, index_tensor
 
 # Assembly takes longer than a prediction, and a mesh never changes.
 _SLABS: WeakKeyDictionary[Mesh, dict[float, Mesh]] = WeakKeyDictionary()
 _OPERATORS: WeakKeyDictionary[Mesh, dict[tuple, Operators]] = WeakKeyDictionary()
+_SMOOTHINGS: WeakKeyDictionary[Mesh, dict[tuple | None, SparseMatrix]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,21 @@ def released_operators(
         if wanted not in known:
             known[wanted] = known[exact].to(dtype, device)
     return known[wanted]
+
+
+def released_smoothing(mesh: Mesh, dtype: torch.dtype, device: torch.device) -> SparseMatrix:
+    """The normalised adjacency D^-1/2 (A + 1) D^-1/2 of a graph convolution; a point is a neighbour of its own."""
+    known = _SMOOTHINGS.setdefault(mesh, {})
+    with torch.inference_mode(mode=False), torch.no_grad():
+        if None not in known:
+            graph = PointGraph.of(mesh.edges, mesh.number_of_points, mesh.space)
+            shares = torch.from_numpy(1.0 / np.sqrt(np.diff(graph.starts)))
+            values = (shares.index_select(0, graph.rows) * shares.index_select(0, graph.columns)).to(mesh.points.dtype)
+            starts = index_tensor(graph.starts)
+            known[None] = SparseMatrix(starts, graph.columns, values, starts, graph.columns, values)
+        if (dtype, device) not in known:
+            known[dtype, device] = known[None].to(dtype, device)
+    return known[dtype, device]
 
 
 def _lateral_facets(mesh: Mesh) -> np.ndarray:
