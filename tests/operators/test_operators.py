@@ -734,22 +734,6 @@ def test_scaled_operators_have_another_unit_of_length():
     half = operators.scaled(0.5)
     assert torch.equal(half.grad(field, given), 0.5 * operators.grad(field, given))
     assert torch.equal(half.laplacian(field, given), 0.25 * operators.laplacian(field, given))
-    assert torch.equal(half.smooth(field), operators.smooth(field))
-
-
-@pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
-def test_smoothing_is_the_normalised_adjacency(kind):
-    mesh = walled(kind)
-    edges, number = mesh.edges, mesh.number_of_points
-    adjacency = scipy.sparse.coo_matrix((np.ones(edges.shape[1]), (edges[0], edges[1])), (number, number))
-    adjacency = adjacency.toarray() + np.eye(number)
-    degree = adjacency.sum(axis=1)
-    expected = adjacency / np.sqrt(degree[:, None] * degree[None, :])
-    assert_close(Operators.on(mesh).smoothing.to_scipy().toarray(), expected)
-    # Its largest eigenvalue is one, for the square roots of the degrees: repeated smoothing stays bounded.
-    root = torch.from_numpy(np.sqrt(degree))
-    assert_close(Operators.on(mesh).smooth(root), root)
-    assert np.linalg.eigvalsh(expected).max() == pytest.approx(1.0)
 
 
 def test_matrices_from_elsewhere_become_the_same_operators():
@@ -757,13 +741,12 @@ def test_matrices_from_elsewhere_become_the_same_operators():
     operators = Operators.on(mesh, ["left"])
     again = Operators.from_matrices(
         operators.gradient_matrices(),
-        smoothing=operators.smoothing.to_scipy(),
         moment_inverse=operators.moment_inverse,
         neumann_lift=operators.neumann_lift,
     )
     field, given = torch.randn(2, mesh.number_of_points, 2, 3, dtype=double)
     for method in ("grad", "div", "laplacian"):
-        arguments = (field,) if method in ("div") else (field, given)
+        arguments = (field,) if method == "div" else (field, given)
         assert torch.equal(getattr(again, method)(*arguments), getattr(operators, method)(*arguments))
 
 
@@ -772,14 +755,11 @@ def test_matrices_from_elsewhere_need_not_be_symmetric_in_pattern_nor_of_one_pre
     matrices = [
         scipy.sparse.random_array((9, 9), density=0.2, rng=generator).astype(np.float32).tocsr() for _ in range(2)
     ]
-    operators = Operators.from_matrices(
-        matrices, smoothing=scipy.sparse.identity(9), moment_inverse=torch.zeros(9, 2, 2, dtype=double)
-    )
+    operators = Operators.from_matrices(matrices, moment_inverse=torch.zeros(9, 2, 2, dtype=double))
     field = torch.randn(9, 4)
     expected = np.stack([matrix @ field.numpy() for matrix in matrices], axis=1)
     assert_close(operators.grad(field).numpy(), expected)
-    assert operators.moment_inverse.dtype == operators.smoothing.values.dtype == torch.float32
-    assert_close(operators.smooth(field), field)
+    assert operators.moment_inverse.dtype == operators.gradient.values.dtype == torch.float32
     field = torch.randn(9, 2, requires_grad=True)
     (back,) = torch.autograd.grad(operators.grad(field), field, torch.ones(9, 2, 2))
     assert_close(back.numpy()[:, 0], sum(matrix.T @ np.ones(9, dtype=np.float32) for matrix in matrices))

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from problems import heated_plate, rectangle
-from scipy.sparse import csr_matrix
+from problems import brick, heated_plate, rectangle
+from scipy.sparse import coo_matrix, csr_matrix
 from torch import Tensor
 
 from pennpde.case import Case, batch, unbatch
@@ -15,6 +15,7 @@ from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.paper.released import weights as released
+from pennpde.paper.released.cases import released_smoothing
 from pennpde.paper.released.flow import VELOCITY_SCALE
 from pennpde.paper.released.layers import contract_gradient, gradient_of_vector
 from pennpde.paper.released.solver import ReleasedSolver
@@ -146,6 +147,22 @@ def test_stored_operators_differ_from_ours_by_single_precision(reference: Path, 
         assert abs(ours - theirs).max() < 1e-6 * abs(theirs).max()
     smoothings = network.inputs(flow_sample.case).smoothing, flow_sample.inputs.smoothing
     assert abs(smoothings[0].to_scipy() - smoothings[1].to_scipy()).max() < 1e-7
+
+
+@pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
+def test_smoothing_is_the_normalised_adjacency(kind):
+    mesh = brick() if kind == "hexahedron" else rectangle().triangulated()
+    edges, number = mesh.edges, mesh.number_of_points
+    adjacency = coo_matrix((np.ones(edges.shape[1]), (edges[0], edges[1])), (number, number))
+    adjacency = adjacency.toarray() + np.eye(number)
+    smoothing = released_smoothing(mesh, torch.float64, torch.device("cpu"))
+    degree = adjacency.sum(axis=1)
+    expected = adjacency / np.sqrt(degree[:, None] * degree[None, :])
+    np.testing.assert_allclose(smoothing.to_scipy().toarray(), expected, atol=1e-12)
+    # Its largest eigenvalue is one, for the square roots of the degrees: repeated smoothing stays bounded.
+    root = torch.from_numpy(np.sqrt(degree))
+    torch.testing.assert_close((smoothing @ root[:, None])[:, 0], root)
+    assert np.linalg.eigvalsh(expected).max() == pytest.approx(1.0)
 
 
 # What the ablations are

@@ -151,7 +151,7 @@ class NoMesh:
     """Stands where a stacked batch has no mesh, so that a network which needs one fails instead of seeing zeros."""
 
     def __init__(self, number_of_points: int, space: int):
-        self.number_of_points, self.space = number_of_points, space
+        self.number_of_points, self.number_of_cells, self.space = number_of_points, 0, space
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"it asks for mesh.{name}, which cases filled up to one shape do not have")
