@@ -81,7 +81,7 @@ def run(
 
     from pennpde.prediction import predict
 
-    network = _network(model)
+    network = _network(model, plugin)
     problem = _read(input_path, case, network)
     _check_drawable(problem, png, html)
     use_threads_for(problem)
@@ -94,7 +94,7 @@ def run(
     return {"input": str(input_path), "model": model, **_record(outcome), "written": written}
 
 
-def _network(model: str) -> "PENN":
+def _network(model: str, plugin: str | None) -> "PENN":
     from pennpde.checkpoints import load_pretrained
     from pennpde.models.registry import load_plugin
     from pennpde.network import PENN
