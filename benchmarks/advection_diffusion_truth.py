@@ -5,7 +5,6 @@ $PENN_REFERENCE, or beside the repository; the runs are those of `data/advection
 OpenFOAM where another profile is asked for.
 """
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pennpde.datasets import advection_diffusion as ad
+from pennpde.files import write_json
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "data" / "advection_diffusion" / "runs"
@@ -86,7 +86,7 @@ def main() -> None:
         "mean_squared_errors_of_all_runs": against_exact(),
     }
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    write_json(RESULTS, record)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ physical units against their OpenFOAM solution at t = 4, u over three components
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import torch
 
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.datasets.flow.cases import flow_case, splits
+from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.paper.released import weights as released
 
@@ -56,7 +56,7 @@ def main() -> None:
     }
     for name in ("ours", "the authors' network, 4 iterations"):
         print(f"{name:<36} u {record[name]['u']:.3e}   p {record[name]['p']:.3e}")
-    arguments.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.output, record)
 
 
 def plane_mesh(sample: np.lib.npyio.NpzFile) -> Mesh:

@@ -13,7 +13,6 @@ Prints and writes `benchmarks/results/finer_truth.json`, and the table of `docs/
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +24,10 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.checkpoints import load_pretrained
+from pennpde.files import replacing, write_json
 from pennpde.paper.openfoam_sweep.settings import Setting, parse
 from pennpde.paper.openfoam_sweep.sweep import TestSet, errors_of, measure, summarised_errors
-from pennpde.paper.tables import markdown_table, within
+from pennpde.paper.tables import markdown_table, write_within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path(__file__).parent / "results" / "finer_truth.json"
@@ -68,11 +68,10 @@ def main() -> None:
         "against the finer truth": {name: _summary(found, finer) for name, found in fields.items()},
     }
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_json(given.output, record)
     print(table(record))
     if given.output == RESULT:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(within(page, table(record) + "\n", "finer truth", required=True), encoding="utf-8")
+        write_within(PAGE, table(record) + "\n", "finer truth")
 
 
 def solution(case: Case, setting: Setting, runs: Path) -> dict[str, Tensor]:
@@ -85,9 +84,8 @@ def solution(case: Case, setting: Setting, runs: Path) -> dict[str, Tensor]:
         if result["outcome"] != "finished":
             raise SystemExit(f"{case.name} with {setting.name}: {result['reason']}.")
         runs.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".part")
-        save_file({name: values.contiguous() for name, values in found.items()}, unfinished)
-        unfinished.replace(path)
+        with replacing(path) as unfinished:
+            save_file({name: values.contiguous() for name, values in found.items()}, unfinished)
     return load_file(path)
 
 

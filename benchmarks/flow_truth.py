@@ -24,6 +24,7 @@ from pennpde import pictures
 from pennpde.case import Case
 from pennpde.datasets.flow import cases as flow
 from pennpde.datasets.flow.truth import Run
+from pennpde.files import write_json
 from pennpde.pictures import DIVERGING, Panel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +55,7 @@ def main() -> None:
         "runs": {name: facts_of(run) for name, run in runs.items()},
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.output, record)
     if arguments.pictures:
         for name, run in runs.items():
             draw(flow.case_on_mesh(run, flow.coarse_mesh(name)), arguments.pictures / f"flow_{name[0]}.png")

@@ -16,6 +16,7 @@ import scipy.sparse.linalg
 
 from pennpde.case import Case
 from pennpde.datasets import storage
+from pennpde.files import write_json
 from pennpde.operators.damping import roughness
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,7 +77,7 @@ def main() -> None:
             for kind, found in rates.items()
         }
         print()
-    RESULT.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_json(RESULT, record)
     print(json.dumps(record, indent=2))
 
 

@@ -16,7 +16,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pennpde.paper.tables import markdown_table, within
+from pennpde.files import write_json
+from pennpde.paper.tables import markdown_table, write_within
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "learning_curves.json"
@@ -94,13 +95,10 @@ def main() -> None:
     groups = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     if given.command == "add":
         groups.setdefault(given.group, {})[given.label] = summary(given.run, given.what)
-        RESULTS.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
+        write_json(RESULTS, groups, indent=1)
         return
-    page = PAGE.read_text(encoding="utf-8")
     for group, runs in groups.items():
-        made = f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})\n"
-        page = within(page, made, group, required=True)
-    PAGE.write_text(page, encoding="utf-8")
+        write_within(PAGE, f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})\n", group)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON, Facets
 
@@ -137,7 +138,7 @@ def main() -> None:
         "limits": {"seconds": LIMIT_SECONDS, "gigabytes": LIMIT_GIGABYTES},
         "rows": rows,
     }
-    RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    write_json(RESULTS, record)
 
 
 def run(name: str) -> dict:

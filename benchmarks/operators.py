@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 
@@ -240,7 +241,7 @@ def main() -> None:
         measured["products"] = rows
         results[device] = measured
     arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(rounded(results), indent=2) + "\n")
+    write_json(arguments.output, rounded(results))
     print(f"\nwritten to {arguments.output}")
 
 

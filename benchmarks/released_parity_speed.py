@@ -15,7 +15,6 @@ Prints a table and writes `benchmarks/results/released_parity_speed.json`. Needs
 """
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -30,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, linear
 
+from pennpde.files import write_json
 from pennpde.paper.released import weights as released
 
 RESULTS = Path(__file__).parent / "results" / "released_parity_speed.json"
@@ -248,7 +248,7 @@ def main() -> None:
     for name, value in record["float64_relative_error"].items():
         print(f"{name}: relative error in float64 {value:.1e}")
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    write_json(RESULTS, record)
 
 
 if __name__ == "__main__":

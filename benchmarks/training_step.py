@@ -8,7 +8,6 @@ the size of the flow dataset's, 2,530 points; what the fields hold does not chan
 """
 
 import argparse
-import json
 import platform
 import resource
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 
 from pennpde.case import Case
+from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.models.flow import flow_network
 from pennpde.training import fit
@@ -125,7 +125,7 @@ def main() -> None:
     }
     path = given.out or RESULTS / f"training_step_{given.device}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n")
+    write_json(path, record)
     print(f"written: {path}")
 
 

@@ -11,7 +11,6 @@ for in $PENN_REFERENCE, or beside the repository.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -33,10 +32,11 @@ from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.datasets.flow import cases as flow
 from pennpde.datasets.flow.triangles import smallest_angles, triangle_mesh
 from pennpde.datasets.flow.truth import Run
+from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.metrics import Estimate, domain_errors
 from pennpde.network import PENN
-from pennpde.paper.tables import within
+from pennpde.paper.tables import write_within
 from pennpde.prediction import Resolution, predict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,11 +135,10 @@ def main() -> None:
     if arguments.sample.exists():
         record["the authors' sample"] = authors(network, arguments.sample, sampled)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.output, record)
     arguments.page.write_text(page(record), encoding="utf-8")
     if arguments.page == PAGE:
-        results = RESULTS_PAGE.read_text(encoding="utf-8")
-        RESULTS_PAGE.write_text(within(results, tables(record), "unseen meshes", required=True), encoding="utf-8")
+        write_within(RESULTS_PAGE, tables(record), "unseen meshes")
     print(table(record))
 
 

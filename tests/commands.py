@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import torch
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pennpde import checkpoints
 from pennpde.checkpoints import Config

@@ -11,11 +11,8 @@ from torch.testing import assert_close
 from pennpde.case import Case, batch
 from pennpde.metrics import (
     Estimate,
-    dirichlet_errors,
     dirichlet_squared_error,
-    divergence,
     domain_errors,
-    largest_dirichlet_error,
     mean_squared_error,
     neumann_squared_error,
     rank_of,
@@ -67,9 +64,8 @@ def test_dirichlet_errors_look_at_prescribed_points_alone():
     field = torch.full((case.number_of_points, 4), 0.75, dtype=torch.float64)
     errors = dirichlet_squared_error(field, case.dirichlet["T"])
     assert_close(errors, torch.full((11,), 0.0625, dtype=torch.float64))
-    assert float(largest_dirichlet_error(field, case.dirichlet["T"])) == 0.25
-    assert dirichlet_errors({"T": field}, case)["T"].mean == 0.0625
-    assert dirichlet_errors({"T": case.dirichlet["T"].apply(field)}, case)["T"].mean == 0.0
+    exact = case.dirichlet["T"].apply(field)
+    assert not dirichlet_squared_error(exact, case.dirichlet["T"]).any()
 
 
 def test_the_true_gradient_has_no_neumann_error_and_a_flipped_one_has():
@@ -94,14 +90,6 @@ def test_the_relative_error_is_free_of_units_and_weighs_by_volume():
     first = torch.zeros(30).index_fill(0, torch.tensor([0]), 2.0)
     assert_close(relative_l2(prediction, target, first), (prediction - target)[0].norm() / target[0].norm())
     assert_close(relative_l2(prediction, torch.zeros(30, 2)), prediction.norm())
-
-
-def test_the_divergence_of_a_rotation_vanishes_and_of_an_expansion_does_not():
-    mesh = rectangle()
-    case = Case(mesh, initial={"u": (0.0, 0.0)})
-    x, y = mesh.points.T
-    assert float(divergence(torch.stack([-y, x], 1), case)) < 1e-12
-    assert float(divergence(torch.stack([x, y], 1), case)) == pytest.approx(2.0)
 
 
 def test_errors_of_a_batch_are_those_of_its_cases_together():

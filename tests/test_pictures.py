@@ -96,5 +96,12 @@ def test_a_pressure_far_from_zero_is_shown_around_its_own_middle():
 
 def test_limits_of_a_constant_are_finite():
     assert limits_of(np.zeros(5), DIVERGING) == (-1.0, 1.0)
-    assert limits_of(np.full(5, 3.0), "viridis") == (3.0, 3.0)
+    assert limits_of(np.full(5, 3.0), "viridis") == (3.0, 4.0)
     assert limits_of(np.full(5, 3.0), DIVERGING) == (2.0, 4.0)
+
+
+def test_values_that_are_not_finite_and_single_peaks_do_not_set_the_range():
+    values = np.concatenate([np.linspace(0.0, 1.0, 9_998), [np.nan, 1e9]])
+    assert limits_of(values, "viridis") == pytest.approx((0.0, 1.0), abs=0.01)
+    assert limits_of(values - 0.5, DIVERGING) == pytest.approx((-0.5, 0.5), abs=0.01)
+    assert limits_of(np.full(3, np.nan), "viridis") == (0.0, 1.0)

@@ -3,28 +3,9 @@
 import pytest
 import torch
 from problems import heated_plate, polynomial, rectangle
-from torch.testing import assert_close
 
 from pennpde.case import Case
-from pennpde.testing import assert_dirichlet, assert_equivariant, random_motion
-
-
-@pytest.mark.parametrize("space", [2, 3])
-@pytest.mark.parametrize("reflect", [False, True])
-def test_a_random_motion_is_orthogonal_and_mirrors_when_asked(space, reflect):
-    generator = torch.Generator().manual_seed(3)
-    for _ in range(20):
-        rotation, translation = random_motion(space, reflect=reflect, generator=generator)
-        assert_close(rotation @ rotation.T, torch.eye(space, dtype=torch.float64))
-        assert float(torch.linalg.det(rotation)) == pytest.approx(-1.0 if reflect else 1.0)
-        assert translation.shape == (space,)
-
-
-def test_rotations_favour_no_direction():
-    generator = torch.Generator().manual_seed(0)
-    columns = torch.stack([random_motion(3, generator=generator)[0][:, 0] for _ in range(4000)])
-    assert float(columns.mean(dim=0).abs().amax()) < 0.05  # three standard errors of 1/sqrt(3 * 4000)
-    assert_close(columns.T @ columns / 4000, torch.eye(3, dtype=torch.float64) / 3, atol=0.03, rtol=0)
+from pennpde.testing import assert_dirichlet, assert_equivariant
 
 
 def test_a_gradient_passes_and_the_deviation_comes_back():

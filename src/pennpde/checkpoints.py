@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
+from pennpde.files import write_atomically, write_json
 from pennpde.models import registry
 
 if TYPE_CHECKING:
@@ -92,10 +92,9 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
         "version": __version__,
     }
     plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
-    text = json.dumps(_plain(plain), indent=2, allow_nan=False) + "\n"
     # The hash ties the two files together: after a crash between these two lines, loading says so.
-    _write(folder / WEIGHTS, content)
-    _write(folder / CONFIG, text.encode())
+    write_atomically(folder / WEIGHTS, content)
+    write_json(folder / CONFIG, plain)
     return folder
 
 
@@ -203,20 +202,3 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
             f"{first!r}, which has shape {found.get(first, 'none')} instead of {expected.get(first, 'none')}."
         )
     model.load_state_dict(dict(tensors))
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)
-
-
-def _plain(value: Any) -> Any:
-    """The value in JSON's terms."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -40,6 +40,7 @@ from torch import nn
 
 from pennpde import __version__, checkpoints
 from pennpde.case import Case
+from pennpde.files import write_json
 from pennpde.models import registry
 from pennpde.network import PENN
 from pennpde.prediction import ranges
@@ -163,22 +164,10 @@ def run(
         for case in (*train, *validation):  # now, as the time of steps and tests is budgeted
             prepare(case)
 
-    def config(best: Course, more: Mapping[str, Any]) -> checkpoints.Config:
-        return checkpoints.Config(
-            network=experiment.network,
-            arguments=dict(experiment.arguments),
-            row=experiment.row,
-            title=experiment.title,
-            paper=experiment.paper,
-            dataset=dataset,
-            seed=training.seed,
-            training={"settings": asdict(training), "best_step": best.best_step, **more},
-            metrics={"validation": dict(best.best_errors)},
-            training_range=spanned,
-        )
+    told = _Told(experiment, dataset, spanned)
 
     def keep(best_model: nn.Module, course: Course) -> None:
-        checkpoints.save(best_model, out, config(course, {"finished": False}))
+        checkpoints.save(best_model, out, told.config(course, {"finished": False}))
 
     if pause_after is not None:
         pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
@@ -196,19 +185,47 @@ def run(
         on_improvement=keep,
     )
     record = _record(experiment, result, dataset)
-    final = Course(best=result.best, best_step=result.best_step, best_errors=result.best_errors)
-    about = {name: record[name] for name in ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")}
-    finished = replace(config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
-    if not result.is_main:
-        return Trained(result, out, record)
-    if isinstance(result.model, PENN):
-        behaviour = behaviour_range(result.model, validation)
-        finished = replace(finished, training_range={**spanned, **behaviour})
-    checkpoints.save(result.model, out, finished)
-    path = out / f"{RECORD}.partial"
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    path.replace(out / RECORD)
+    if result.is_main:
+        checkpoints.save(result.model, out, told.finished(result, record, validation))
+        write_json(out / RECORD, record)
     return Trained(result, out, record)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the network's configuration says besides its weights."""
+
+    experiment: Experiment
+    dataset: Mapping[str, Any]
+    spanned: ranges.Ranges
+
+    def config(self, best: Course, more: Mapping[str, Any]) -> checkpoints.Config:
+        experiment, training = self.experiment, self.experiment.training
+        return checkpoints.Config(
+            network=experiment.network,
+            arguments=dict(experiment.arguments),
+            row=experiment.row,
+            title=experiment.title,
+            paper=experiment.paper,
+            dataset=self.dataset,
+            seed=training.seed,
+            training={"settings": asdict(training), "best_step": best.best_step, **more},
+            metrics={"validation": dict(best.best_errors)},
+            training_range=self.spanned,
+        )
+
+    def finished(
+        self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
+    ) -> checkpoints.Config:
+        final = Course(best=result.best, best_step=result.best_step, best_errors=result.best_errors)
+        about = {
+            name: record[name] for name in ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
+        }
+        config = replace(self.config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
+        if isinstance(result.model, PENN):
+            behaviour = behaviour_range(result.model, validation)
+            config = replace(config, training_range={**self.spanned, **behaviour})
+        return config
 
 
 def _experiment(name: str, common: Mapping[str, Any], row: Mapping[str, Any], path: Path) -> Experiment:

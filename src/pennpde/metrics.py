@@ -53,11 +53,6 @@ def dirichlet_squared_error(
     return _over_components(difference.square(), condition.values.ndim - 1)[condition.mask]
 
 
-def largest_dirichlet_error(prediction: Float[Tensor, "points *axes"], condition: Dirichlet) -> Float[Tensor, ""]:
-    """The largest deviation from a prescribed value; zero where nothing is prescribed."""
-    return (prediction - condition.apply(prediction)).abs().amax()
-
-
 def neumann_squared_error(
     gradient: Float[Tensor, "points space *axes"], condition: Neumann
 ) -> Float[Tensor, " prescribed"]:
@@ -93,12 +88,6 @@ def relative_l2(
     size = (weights * target.square()).sum().sqrt()
     error = (weights * (prediction - target).square()).sum().sqrt()
     return error / torch.where(size > 0, size, torch.ones_like(size))
-
-
-def divergence(velocity: Float[Tensor, "points space *times"], case: Case, name: str = "u") -> Float[Tensor, ""]:
-    """Root mean square over the points of div u: what an incompressible flow would have at zero."""
-    operators = case.operators[name].to(velocity.dtype, velocity.device)
-    return operators.div(velocity).square().mean().sqrt()
 
 
 @dataclass(frozen=True)
@@ -157,15 +146,6 @@ def domain_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estimat
         name: Estimate.of(squared_error(fields[name], target.to(fields[name]), rank_of(name, case)))
         for name, target in case.targets.items()
     }
-
-
-def dirichlet_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estimate]:
-    """Mean squared error at the prescribed points of every unknown that has some."""
-    found = {}
-    for name, condition in case.to(device=next(iter(fields.values())).device).dirichlet.items():
-        if name in fields and bool(condition.mask.any()):
-            found[name] = Estimate.of(dirichlet_squared_error(fields[name], condition))
-    return found
 
 
 def _over_components(squares: Float[Tensor, "points *axes"], rank: int) -> Float[Tensor, " points"]:

@@ -160,14 +160,21 @@ def _surface(mesh: Mesh) -> Triangulation:
 
 
 def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
-    """The range of the colours: almost all of the field; for the diverging map around zero, where it has one."""
-    # Percentiles, because pressure and speed peak at re-entrant corners and would bleach the rest.
+    """The range of the colours: almost all of the field; for the diverging map around zero, where it has one.
+
+    Percentiles, because pressure and speed peak at re-entrant corners and would bleach the rest. Values that are not
+    finite have no say.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return 0.0, 1.0
     if colours == DIVERGING:
         # A pressure of 1e5 everywhere and a little more here and there is shown around its own middle.
-        middle = 0.0 if values.min() <= 0 <= values.max() else float(np.median(values))
-        largest = float(np.percentile(np.abs(values - middle), 99.5)) or 1.0
+        middle = 0.0 if finite.min() <= 0 <= finite.max() else float(np.median(finite))
+        largest = float(np.percentile(np.abs(finite - middle), 99.5)) or 1.0
         return middle - largest, middle + largest
-    return float(values.min()), float(np.percentile(values, 99.9))
+    low, high = (float(limit) for limit in np.percentile(finite, [0.1, 99.9]))
+    return low, high if high > low else low + 1.0
 
 
 def _draw_cells(axes: Axes, mesh: Mesh, colour: tuple[float, float, float, float], width: float) -> None:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.case.motion import random_motion
+from pennpde.mesh.rotation import turned
 
 Model = Callable[[Case], Mapping[str, Tensor]]
 """Anything that maps a case to fields: an `nn.Module`, a function, a solver."""
-
-
-def random_motion(
-    space: int, *, reflect: bool = False, generator: torch.Generator | None = None
-) -> tuple[Float[Tensor, "space space"], Float[Tensor, " space"]]:
-    """A rotation drawn uniformly (with `reflect` a rotation and a mirror) and a translation by some unit lengths."""
-    square, triangle = torch.linalg.qr(torch.randn(space, space, dtype=torch.float64, generator=generator))
-    orthogonal = square * triangle.diagonal().sign()  # without the signs QR prefers some directions
-    if bool(torch.linalg.det(orthogonal) < 0) != reflect:
-        orthogonal = torch.cat([-orthogonal[:1], orthogonal[1:]])
-    return orthogonal, 3.0 * torch.randn(space, dtype=torch.float64, generator=generator)
 
 
 def assert_equivariant(
@@ -51,19 +42,19 @@ def assert_equivariant(
     Returns:
         The largest relative deviation of each output.
     """
-    generator = torch.Generator().manual_seed(seed)
+    random = np.random.default_rng(seed)
     straight = _predict(model, case)
     largest = dict.fromkeys(straight, 0.0)
     for number in range(2 * motions):
         reflect = number >= motions
-        rotation, translation = random_motion(case.space, reflect=reflect, generator=generator)
+        rotation, translation = random_motion(case.space, random, "always" if reflect else False)
         moved = _predict(model, case.moved(rotation, translation))
         if moved.keys() != straight.keys():
             raise AssertionError(f"The model gives {sorted(straight)} before the motion and {sorted(moved)} after it.")
         failures = []
         for name, values in straight.items():
             rank = _rank(name, values, case, ranks or {})
-            expected = _turned(values.double().cpu(), rotation, rank)
+            expected = turned(values.double().cpu(), rotation, rank)
             scale = float(expected.abs().amax().clamp_min(torch.finfo(values.dtype).tiny))
             deviation = (moved[name].double().cpu() - expected).abs()
             relative = float(deviation.amax()) / scale
@@ -120,9 +111,3 @@ def _rank(name: str, values: Tensor, case: Case, given: Mapping[str, int]) -> in
     if name in given:
         return given[name]
     return case.initial[name].ndim - 1 if name in case.initial else values.ndim - 1
-
-
-def _turned(values: Tensor, rotation: Tensor, rank: int) -> Tensor:
-    for axis in range(1, rank + 1):
-        values = torch.movedim(torch.movedim(values, axis, -1) @ rotation.T, -1, axis)
-    return values

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from flow_problems import flow, mask_of, square, tensors_of
-from motions import random_orthogonal, turned
+from motions import random_orthogonal
 from torch.testing import assert_close
 
 from pennpde.case import Slip, batch
 from pennpde.case import motion as rigid_motion
 from pennpde.datasets import advection_diffusion, polynomial
+from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
 
 double = torch.float64
@@ -38,10 +39,13 @@ def test_motions_are_orthogonal_and_half_of_them_reflect(space):
 
 
 @pytest.mark.parametrize("space", [2, 3])
-def test_without_reflections_all_are_rotations(space):
+@pytest.mark.parametrize(("reflections", "determinant"), [(False, 1.0), ("always", -1.0)])
+def test_all_are_rotations_or_all_reflect_where_that_is_asked_for(space, reflections, determinant):
     random = np.random.default_rng(0)
     for _ in range(20):
-        assert torch.linalg.det(rigid_motion.random_motion(space, random, reflections=False)[0]) > 0
+        matrix, _ = rigid_motion.random_motion(space, random, reflections)
+        assert_close(matrix @ matrix.T, torch.eye(space, dtype=torch.float64))
+        assert float(torch.linalg.det(matrix)) == pytest.approx(determinant)
 
 
 def test_each_case_has_its_own_motion_and_the_same_one_again(cases):

@@ -93,7 +93,12 @@ def test_the_help_of_a_subcommand_has_examples_that_parse(name, monkeypatch):
         assert example in text
         program, subcommand, *arguments = shlex.split(example, comments=True)
         assert (program, subcommand) == ("penn", name)
-        as_command(name, module).make_context(name, arguments)
+        command = as_command(name, module)
+        if own := getattr(module, "COMMANDS", None):
+            assert arguments[0] in own
+            assert example in penn_in_this_process(name, arguments[0], "--help").output
+            command, *arguments = command.commands[arguments[0]], *arguments[1:]
+        command.make_context(name, arguments)
 
 
 def test_the_version_is_printed():

@@ -1,13 +1,9 @@
 """Datasets in folders: every case comes back as it was, or an error says what to do."""
 
-import errno
 import json
-import os
-import signal
 from dataclasses import replace
 
 import pytest
-from forks import forked
 from stored_cases import assert_same_case, some_case
 
 from pennpde.datasets import storage
@@ -113,38 +109,3 @@ def test_names_that_cannot_be_files_and_names_given_twice_are_refused(tmp_path):
         storage.write(tmp_path, [some_case(name="same"), some_case(name="same")])
     with pytest.raises(ValueError, match="Split 'test' names \\['other'\\]"):
         storage.write(tmp_path, [some_case(name="one")], {"test": ["other"]})
-
-
-# Faults
-
-
-def test_a_writer_killed_before_the_end_leaves_what_was_there(tmp_path):
-    path = tmp_path / "case.vtkhdf"
-    storage.write_atomically(path, b"before")
-
-    def die_in_the_end():
-        # The worst moment: all is written, and nothing is on the disk for sure.
-        os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-        storage.write_atomically(path, b"after" * 1000)
-
-    with forked(die_in_the_end) as process:
-        assert os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT).si_status == signal.SIGKILL
-    assert path.read_bytes() == b"before"
-    assert len(list(tmp_path.iterdir())) == 2
-    storage.remove_leftovers(tmp_path)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_full_disk_leaves_what_was_there_and_says_what_to_do(tmp_path, monkeypatch):
-    path = tmp_path / "case.vtkhdf"
-    storage.write_atomically(path, b"before")
-
-    def full(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device: .*case.vtkhdf.*make room .*start again") as caught:
-        storage.write_atomically(path, b"after")
-    assert caught.value.errno == errno.ENOSPC
-    assert path.read_bytes() == b"before"
-    assert list(tmp_path.iterdir()) == [path]

@@ -1,11 +1,16 @@
 """Meshes from PyVista and from files."""
 
+import os
+import resource
+import signal
 import sys
 
 import numpy as np
 import pytest
 import torch
+from forks import forked
 from meshes import LEFT, box, grid, unit_cube
+from problems import brick
 from torch.testing import assert_close
 
 from pennpde.mesh import Mesh
@@ -133,3 +138,23 @@ def test_datasets_that_are_no_mesh_are_refused():
         Mesh.from_pyvista(pyvista.Sphere())
     with pytest.raises(ValueError, match="VTK's cell type 24"):
         Mesh.from_pyvista(pyvista.examples.cells.QuadraticTetrahedron())
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk", ".vtkhdf"])
+def test_a_disk_that_fills_while_a_mesh_is_saved_raises_and_leaves_the_old_file(tmp_path, suffix):
+    # In a copy of this process: VTK and HDF5 complain on the terminal, and some versions end the program.
+    path = tmp_path / f"mesh{suffix}"
+    mesh = brick((20, 20, 20))
+    mesh.save(path)
+    before = path.read_bytes()
+
+    def save_on_a_full_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, len(before) // 2))
+        with pytest.raises(OSError, match=rf"mesh\{suffix}"):
+            mesh.save(path)
+
+    with forked(save_on_a_full_disk) as process:
+        assert os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT).si_status == 0
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

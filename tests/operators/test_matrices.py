@@ -20,7 +20,6 @@ def test_matrices_share_their_index_tensors_also_after_conversion_and_in_batches
     for each in (operators, operators.to(torch.float32), Operators.block_diagonal([operators, operators])):
         assert each.gradient.columns is each.divergence.transposed_columns
         assert each.gradient.transposed_columns is each.divergence.columns
-        assert each.smoothing.columns is each.smoothing.transposed_columns or each is not operators
 
 
 # Batches
@@ -33,7 +32,7 @@ def test_meshes_side_by_side_give_what_they_give_one_by_one_bit_for_bit(kinds, d
     separate = [Operators.on(mesh, ["left"], dtype=dtype) for mesh in meshes]
     together = Operators.block_diagonal(separate)
     fields = [torch.randn(mesh.number_of_points, mesh.space, 3, dtype=dtype) for mesh in meshes]
-    for method in ("grad", "div", "laplacian", "hessian", "smooth"):
+    for method in ("grad", "div", "laplacian", "hessian"):
         expected = [getattr(operators, method)(field) for operators, field in zip(separate, fields, strict=True)]
         assert torch.equal(getattr(together, method)(torch.cat(fields)), torch.cat(expected))
     assembled = Operators.on(Mesh.concatenate(meshes), ["left"], dtype=dtype)
@@ -57,7 +56,7 @@ def test_gradient_matrices_are_the_gradient_axis_by_axis():
 
 def test_stored_transposes_are_transposes():
     operators = Operators.on(walled("mixed_solid", jitter=0.2), ["left"])
-    for matrix in (operators.gradient, operators.divergence, operators.smoothing):
+    for matrix in (operators.gradient, operators.divergence):
         assert abs(matrix.transposed.to_scipy() - matrix.to_scipy().T).max() == 0
 
 
@@ -101,22 +100,6 @@ def test_scaled_operators_have_another_unit_of_length():
     half = operators.scaled(0.5)
     assert torch.equal(half.grad(field, given), 0.5 * operators.grad(field, given))
     assert torch.equal(half.laplacian(field, given), 0.25 * operators.laplacian(field, given))
-    assert torch.equal(half.smooth(field), operators.smooth(field))
-
-
-@pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
-def test_smoothing_is_the_normalised_adjacency(kind):
-    mesh = walled(kind)
-    edges, number = mesh.edges, mesh.number_of_points
-    adjacency = scipy.sparse.coo_matrix((np.ones(edges.shape[1]), (edges[0], edges[1])), (number, number))
-    adjacency = adjacency.toarray() + np.eye(number)
-    degree = adjacency.sum(axis=1)
-    expected = adjacency / np.sqrt(degree[:, None] * degree[None, :])
-    assert_close(Operators.on(mesh).smoothing.to_scipy().toarray(), expected)
-    # Its largest eigenvalue is one, for the square roots of the degrees: repeated smoothing stays bounded.
-    root = torch.from_numpy(np.sqrt(degree))
-    assert_close(Operators.on(mesh).smooth(root), root)
-    assert np.linalg.eigvalsh(expected).max() == pytest.approx(1.0)
 
 
 def test_matrices_from_elsewhere_become_the_same_operators():
@@ -124,13 +107,12 @@ def test_matrices_from_elsewhere_become_the_same_operators():
     operators = Operators.on(mesh, ["left"])
     again = Operators.from_matrices(
         operators.gradient_matrices(),
-        smoothing=operators.smoothing.to_scipy(),
         moment_inverse=operators.moment_inverse,
         neumann_lift=operators.neumann_lift,
     )
     field, given = torch.randn(2, mesh.number_of_points, 2, 3, dtype=double)
-    for method in ("grad", "div", "laplacian", "smooth"):
-        arguments = (field,) if method in ("div", "smooth") else (field, given)
+    for method in ("grad", "div", "laplacian"):
+        arguments = (field,) if method == "div" else (field, given)
         assert torch.equal(getattr(again, method)(*arguments), getattr(operators, method)(*arguments))
 
 
@@ -139,14 +121,11 @@ def test_matrices_from_elsewhere_need_not_be_symmetric_in_pattern_nor_of_one_pre
     matrices = [
         scipy.sparse.random_array((9, 9), density=0.2, rng=generator).astype(np.float32).tocsr() for _ in range(2)
     ]
-    operators = Operators.from_matrices(
-        matrices, smoothing=scipy.sparse.identity(9), moment_inverse=torch.zeros(9, 2, 2, dtype=double)
-    )
+    operators = Operators.from_matrices(matrices, moment_inverse=torch.zeros(9, 2, 2, dtype=double))
     field = torch.randn(9, 4)
     expected = np.stack([matrix @ field.numpy() for matrix in matrices], axis=1)
     assert_close(operators.grad(field).numpy(), expected)
-    assert operators.moment_inverse.dtype == operators.smoothing.values.dtype == torch.float32
-    assert_close(operators.smooth(field), field)
+    assert operators.moment_inverse.dtype == operators.gradient.values.dtype == torch.float32
     field = torch.randn(9, 2, requires_grad=True)
     (back,) = torch.autograd.grad(operators.grad(field), field, torch.ones(9, 2, 2))
     assert_close(back.numpy()[:, 0], sum(matrix.T @ np.ones(9, dtype=np.float32) for matrix in matrices))

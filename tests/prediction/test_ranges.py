@@ -61,7 +61,7 @@ def test_a_finer_mesh_is_outside(ducts):
 
 
 def test_a_larger_duct_is_outside_in_its_own_units_but_not_in_those_of_its_inlet(ducts):
-    large = Units(0.1, 1.0).dimensionless(ducts[0])
+    large = flow_units(0.1, 1.0).dimensionless(ducts[0])
     assert "largest wall distance" in about(outside(large, spanned(ducts, FLOW), FLOW))
     assert outside(flow_units(10.0, 1.0).dimensionless(large), spanned(ducts, FLOW), FLOW) == []
 

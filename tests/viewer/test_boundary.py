@@ -9,7 +9,8 @@ from problems import brick, rectangle
 
 from pennpde.datasets.flow.cases import coarse_mesh
 from pennpde.mesh import Mesh
-from pennpde.viewer.boundary import MOST_SEGMENTS, edges_of, segments, with_roles
+from pennpde.mesh.outline import edges_of
+from pennpde.viewer.boundary import MOST_SEGMENTS, segments, with_roles
 
 
 def ring(sides: int, cells_across: int = 2) -> Mesh:

@@ -58,7 +58,7 @@ def test_vectors_come_as_magnitude_and_components():
 def test_limits_are_the_field_s_own_symmetric_for_signed_ones_or_given():
     mesh = rectangle((4, 3))
     own = record_of(mesh, linear_flow(mesh))["fields"]
-    assert own["|u|"]["limits"][1] == pytest.approx(2.236, rel=1e-3)
+    assert own["|u|"]["limits"][1] == pytest.approx(2.236, rel=1e-2)  # almost the largest: a percentile
     assert own["p"]["limits"][0] == -own["p"]["limits"][1]
     assert record_of(mesh, linear_flow(mesh), {"p": (0.0, 5.0)})["fields"]["p"]["limits"] == [0.0, 5.0]
 

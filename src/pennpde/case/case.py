@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pennpde.case.conditions import Dirichlet, Neumann, Slip
 from pennpde.mesh import Mesh
+from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
 
@@ -199,32 +200,31 @@ class Case:
         Points, normals and every vector or tensor field turn with it; scalars stay.
         """
         turn = torch.as_tensor(rotation).to(self.mesh.points)
-
-        def turned(values: Tensor, rank: int) -> Tensor:
-            for axis in range(1, rank + 1):
-                values = torch.movedim(torch.movedim(values, axis, -1) @ turn.T.to(values), -1, axis)
-            return values
-
         ranks = {name: values.ndim - 1 for name, values in self.initial.items()}
         batched = len(self.sizes) > 1
         return replace(
             self,
             mesh=self.mesh.moved(turn, translation),
-            initial={name: turned(values, ranks[name]) for name, values in self.initial.items()},
+            initial={name: turned(values, turn, ranks[name]) for name, values in self.initial.items()},
             dirichlet={
-                name: Dirichlet(each.mask, turned(each.values, ranks[name])) for name, each in self.dirichlet.items()
+                name: Dirichlet(each.mask, turned(each.values, turn, ranks[name]))
+                for name, each in self.dirichlet.items()
             },
             neumann={
-                name: Neumann(each.mask, turned(each.normals, 1), turned(each.normal_derivative, ranks[name]))
+                name: Neumann(
+                    each.mask, turned(each.normals, turn, 1), turned(each.normal_derivative, turn, ranks[name])
+                )
                 for name, each in self.neumann.items()
             },
-            slip={name: Slip(each.mask, turned(each.normals, 1)) for name, each in self.slip.items()},
+            slip={name: Slip(each.mask, turned(each.normals, turn, 1)) for name, each in self.slip.items()},
             parameters={
                 name: value @ turn.T.to(value) if value.ndim - batched == 1 else value
                 for name, value in self.parameters.items()
             },
-            features={name: turned(values, values.ndim - 1) for name, values in self.features.items()},
-            targets={name: turned(values, ranks.get(name, values.ndim - 1)) for name, values in self.targets.items()},
+            features={name: turned(values, turn, values.ndim - 1) for name, values in self.features.items()},
+            targets={
+                name: turned(values, turn, ranks.get(name, values.ndim - 1)) for name, values in self.targets.items()
+            },
             cached_operators=None,
         )
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pennpde.case import Case, Dirichlet, Neumann, Slip
 from pennpde.mesh import Mesh
+from pennpde.mesh.corners import patches_at_points
 from pennpde.mesh.interpolation import interpolation
 from pennpde.mesh.outline import Ring, ends_of
 
@@ -98,9 +99,7 @@ class _Along:
         at_point = (share < 1e-6) | (share > 1 - 1e-6)
         ends = np.where(at_point[:, None], edges[facet, (share > 0.5).astype(int)][:, None], edges[facet])
         # A corner may have the value of another patch: on a facet that has one, the other end counts.
-        membership = np.zeros(mesh.number_of_points, np.int64)
-        for patch in mesh.patches.values():
-            membership[patch.points] += 1
+        membership = patches_at_points(mesh)
         fewer = np.sign(membership[ends[:, 1]] - membership[ends[:, 0]])
         second = np.select([fewer > 0, fewer < 0], [0.0, 1.0], share)
         weights = np.stack([1 - second, second], axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,20 +17,25 @@ LARGEST_SHIFT = 10.0
 
 
 def random_motion(
-    space: int, random: np.random.Generator, reflections: bool = True, largest_shift: float = LARGEST_SHIFT
+    space: int,
+    random: np.random.Generator,
+    reflections: bool | Literal["always"] = True,
+    largest_shift: float = LARGEST_SHIFT,
 ) -> tuple[Float[Tensor, "space space"], Float[Tensor, " space"]]:
     """An orthogonal matrix, uniform over all rotations (and reflections), and a translation uniform in a cube.
 
     Args:
         space: 2 or 3.
         random: where the numbers come from.
-        reflections: whether half of the matrices reflect. In three dimensions this is the full group O(3).
+        reflections: whether half of the matrices reflect, or all of them. With half of them, the matrices are uniform
+            over the full group O(n).
         largest_shift: of each coordinate.
     """
     # The Q of a Gaussian matrix is uniform over O(n) once the signs of R's diagonal are taken out of it.
     orthogonal, triangular = np.linalg.qr(random.normal(size=(space, space)))
     orthogonal = orthogonal * np.sign(np.diag(triangular))
-    if not reflections and np.linalg.det(orthogonal) < 0:
+    reflects = np.linalg.det(orthogonal) < 0
+    if (reflects and not reflections) or (not reflects and reflections == "always"):
         orthogonal[:, 0] *= -1.0
     translation = random.uniform(-largest_shift, largest_shift, space)
     return torch.from_numpy(orthogonal), torch.from_numpy(translation)

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from pennpde.case.case import Case
 from pennpde.case.conditions import Dirichlet, Neumann
-from pennpde.mesh import Mesh
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Units:
 
         return replace(
             case,
-            mesh=_shrunk(case.mesh, self.length),
+            mesh=case.mesh.with_points(case.mesh.points / self.length),
             initial={name: scaled(name, values) for name, values in case.initial.items()},
             dirichlet={
                 name: Dirichlet(each.mask, _only(each.mask, scaled(name, each.values)))
@@ -93,13 +92,6 @@ class Units:
 def _check_positive(name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
         raise ValueError(f"The reference {name} is {value}; it must be a positive number.")
-
-
-def _shrunk(mesh: Mesh, length: float) -> Mesh:
-    """The mesh in units of a length; what does not depend on lengths is not worked out anew."""
-    shrunk = replace(mesh, points=mesh.points / length)
-    shrunk.__dict__.update({name: mesh.__dict__[name] for name in ("facets", "edges") if name in mesh.__dict__})
-    return shrunk
 
 
 def _only(mask: Bool[Tensor, " points"], values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:

@@ -26,8 +26,10 @@ To add the subcommand `penn time`, write `cli/time.py` with a function `run` and
 
 The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit codes, and errors without a
 traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError, OSError ... with a message
-for the user, and never prints to stdout, exits or catches all by itself. A choice such as the dataset of
-`penn generate flow` is an argument of `run` whose type is an Enum or a Literal.
+for the user, and never prints to stdout, exits or catches all by itself.
+
+A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
+`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring.
 """
 
 import sys

@@ -1,13 +1,18 @@
-"""`penn bench`."""
+"""`penn bench`: one command per comparison."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.files import write_atomically
 
+ABOUT = """Compare networks with OpenFOAM: error against seconds on one core.
+
+A second run measures only what is missing. Run it on an idle machine: other work spoils the times.
+"""
 EXAMPLES = [
     "penn bench openfoam --data data/flow --out bench",
     "penn bench openfoam --data data/flow --out bench --settings tuned,gamg-smooth-45-0.02@3 --limit 5",
@@ -15,72 +20,83 @@ EXAMPLES = [
     "penn bench tradeoff --from bench/tradeoff.json --out bench",
 ]
 
+Out = Annotated[Path, typer.Option(help="Folder for record, table and figure.", show_default=False)]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder of the flow dataset whose test cases are used.", show_default=False)
+]
+Runs = Annotated[Path | None, typer.Option(help="Where measurements are kept and reused.", show_default="OUT/runs")]
+Stored = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", help="Make table and figure from this record, without measuring anything.", show_default=False
+    ),
+]
 
-def run(
+
+def openfoam(
     output: Output,
-    what: Annotated[Literal["openfoam", "tradeoff"], typer.Argument(help="What to measure.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Folder for record, table and figure.", show_default=False)],
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the flow dataset, whose test cases are solved.", show_default=False)
-    ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(help="Where what was measured is kept and used again.", show_default="OUT/runs"),
-    ] = None,
+    out: Out,
+    data: Data = None,
+    runs: Runs = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME,...",
-            help="openfoam: settings FAMILY-CELLS-STEP[@CASES], or the groups default, paper, tuned.",
+            help="Settings FAMILY-CELLS-STEP[@CASES], or the groups default, paper, tuned.",
             show_default="default",
         ),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="openfoam: this case alone; may be given again.", show_default=False)
+        list[str] | None, typer.Option(help="Solve only this case; may be given several times.", show_default=False)
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="openfoam: at most so many test cases.", show_default=False)
+        int | None, typer.Option(min=1, help="Solve at most this many test cases.", show_default=False)
     ] = None,
+    stored: Stored = None,
+) -> dict[str, Any]:
+    """Solve the test cases of the flow dataset with OpenFOAM in many settings.
+
+    A run that diverges is recorded as diverged.
+    """
+    if stored is not None:
+        _refuse_with_from(data=data, runs=runs, settings=settings, only=only, limit=limit)
+        return _table_again(output, stored, out)
+    return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
+
+
+def tradeoff(
+    output: Output,
+    out: Out,
+    data: Data = None,
+    runs: Runs = None,
     models: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODEL,...",
-            help="tradeoff: networks that come with penn, or folders; may be given again.",
+            help="Networks that come with penn, or folders; may be given several times.",
             show_default=False,
         ),
     ] = None,
     openfoam: Annotated[
-        Path | None, typer.Option(help="tradeoff: the record of `penn bench openfoam`.", show_default=False)
+        Path | None, typer.Option(help="The record of `penn bench openfoam`.", show_default=False)
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="tradeoff: forward calls a case; the median counts.", show_default="5")
+        int | None, typer.Option(min=1, help="Forward calls per case; the median counts.", show_default="5")
     ] = None,
-    stored: Annotated[
-        Path | None,
-        typer.Option("--from", help="Make table and figure of this record anew.", show_default=False),
-    ] = None,
+    stored: Stored = None,
 ) -> dict[str, Any]:
-    """Compare networks with OpenFOAM: error against seconds on one core.
-
-    `openfoam` solves the test cases of the flow dataset in many settings; a run that diverges is recorded as such.
-    `tradeoff` measures networks on the same cases and puts both together. A second start measures what is missing.
-    Leave the machine to it: others who compute at the same time spoil the times.
-    """
-    mine = {"--settings": settings, "--only": only, "--limit": limit}
-    theirs = {"--models": models, "--openfoam": openfoam, "--repeats": repeats}
-    _refuse(what, "tradeoff" if what == "openfoam" else "openfoam", theirs if what == "openfoam" else mine)
+    """Measure networks on the test cases of the flow dataset, next to the record of `penn bench openfoam`."""
     if stored is not None:
-        given = {"--data": data, "--runs": runs, **mine, **theirs}
-        if unused := [name for name, value in given.items() if value]:
-            raise typer.BadParameter(f"{unused[0]} has no effect with --from, which measures nothing.")
-        return _redraw(output, stored, out) if what == "tradeoff" else _table_again(output, stored, out)
-    if what == "openfoam":
-        return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
+        _refuse_with_from(data=data, runs=runs, models=models, openfoam=openfoam, repeats=repeats)
+        return _redraw(output, stored, out)
     names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
     if not names:
         raise typer.BadParameter("tradeoff needs --models, such as --models flow; or --from a record.")
     kept = (runs or out / "runs") / "networks"
     return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, kept, repeats)
+
+
+COMMANDS = {"openfoam": openfoam, "tradeoff": tradeoff}
 
 
 def _needed(path: Path | None, option: str) -> Path:
@@ -89,10 +105,9 @@ def _needed(path: Path | None, option: str) -> Path:
     return path
 
 
-def _refuse(what: str, owner: str, options: Mapping[str, Any]) -> None:
-    """An option that would have no effect is a mistake."""
-    if given := [name for name, value in options.items() if value]:
-        raise typer.BadParameter(f"{given[0]} belongs to {owner}, not to {what}.")
+def _refuse_with_from(**options: Any) -> None:
+    if unused := [name for name, value in options.items() if value]:
+        raise typer.BadParameter(f"--{unused[0]} has no effect with --from, which measures nothing.")
 
 
 def _sweep(
@@ -126,7 +141,7 @@ def _sweep(
     )
     path = out / sweeping.RECORD
     sweeping.write_record(path, record)
-    (out / sweeping.TABLE).write_text(sweep_markdown(record), encoding="utf-8")
+    write_atomically(out / sweeping.TABLE, sweep_markdown(record))
     output.say(
         f"{record['runs']['all']} runs of {record['solver']} in {len(plan)} settings, {record['runs']['diverged']} "
         f"diverged; {record['seconds'] / 60:.1f} minutes of one core. Total error, seconds a case:",
@@ -159,7 +174,7 @@ def _table_again(output: Output, stored: Path, out: Path) -> dict[str, Any]:
 
     text = sweep_markdown(sweeping.read_record(stored, sweeping.KIND, "penn bench openfoam"))
     out.mkdir(parents=True, exist_ok=True)
-    (out / sweeping.TABLE).write_text(text, encoding="utf-8")
+    write_atomically(out / sweeping.TABLE, text)
     output.say(text, f"Written: {out / sweeping.TABLE}")
     return {"written": [out / sweeping.TABLE], "markdown": text}
 
@@ -198,7 +213,7 @@ def _show(output: Output, record: Mapping[str, Any], out: Path, written: list[Pa
 
     text = presentation.markdown(record)
     out.mkdir(parents=True, exist_ok=True)
-    (out / tradeoff.TABLE).write_text(text, encoding="utf-8")
+    write_atomically(out / tradeoff.TABLE, text)
     figure.draw(record, out / tradeoff.FIGURE)
     written = [*written, out / tradeoff.TABLE, out / tradeoff.FIGURE]
     output.say(text, *(f"Written: {path}" for path in written))

@@ -5,10 +5,9 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everythin
 
 import inspect
 import json
-import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from types import ModuleType
@@ -16,10 +15,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from pennpde.files import plain
+
 Item = TypeVar("Item")
 
 _EXTRA_OF = {
     "accelerate": "train",
+    "aiohttp": "viewer",
     "dask": "generate",
     "distributed": "generate",
     "tensorboard": "train",
@@ -64,19 +66,32 @@ class Output:
 
 
 def as_command(name: str, module: ModuleType) -> Any:
-    """The command that typer runs for a subcommand's module."""
-    paragraphs = [" ".join(paragraph.split()) for paragraph in (inspect.getdoc(module.run) or "").split("\n\n")]
-    examples = getattr(module, "EXAMPLES", ())
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command(
-        name,
-        help="\n\n".join(paragraphs),
-        short_help=paragraphs[0],  # typer would cut it off at the end of a line
+    """The command that typer runs for a subcommand's module: its `run`, or a group of those in `COMMANDS`."""
+    examples = list(getattr(module, "EXAMPLES", ()))
+    commands: Mapping[str, Callable[..., Any]] | None = getattr(module, "COMMANDS", None)
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    if commands is None:
+        application.command(name, **_help(inspect.getdoc(module.run), examples))(_with_conventions(name, module.run))
+        return typer.main.get_command(application)
+    for own, run in commands.items():
+        words = f"{name} {own}"
+        shown = [example for example in examples if example.startswith(f"penn {words} ")]
+        application.command(own, **_help(inspect.getdoc(run), shown))(_with_conventions(words, run))
+    application.callback(no_args_is_help=True, **_help(module.ABOUT, examples))(lambda: None)
+    group = typer.main.get_command(application)
+    group.name = name
+    return group
+
+
+def _help(text: str | None, examples: Sequence[str]) -> dict[str, Any]:
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (text or "").strip().split("\n\n")]
+    return {
+        "help": "\n\n".join(paragraphs),
+        "short_help": paragraphs[0],  # typer would cut it off at the end of a line
         # The control character keeps the lines that follow as they are.
-        epilog="\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]) if examples else None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )(_with_conventions(name, module.run))
-    return typer.main.get_command(single)
+        "epilog": "\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]) if examples else None,
+        "context_settings": {"help_option_names": ["-h", "--help"]},
+    }
 
 
 def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -> Callable[..., None]:
@@ -98,7 +113,7 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
             )
             raise typer.Exit(1) from None
         if json_output:
-            print(json.dumps(_plain(record or {}), indent=2, allow_nan=False))
+            print(json.dumps(plain(record or {}), indent=2, allow_nan=False))
 
     own = [
         parameter
@@ -151,18 +166,3 @@ def _console(stderr: bool) -> Any:
 
     # Asked for anew each time: sys.stdout changes under pytest, and making a console costs microseconds.
     return Console(file=sys.stderr if stderr else sys.stdout)
-
-
-def _plain(value: Any) -> Any:
-    """The value in JSON's terms; numbers that JSON does not have (nan, inf) become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if isinstance(value, bool | int | str | None):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if hasattr(value, "tolist"):  # arrays, tensors and their scalars
-        return _plain(value.tolist())
-    return str(value)

@@ -1,11 +1,14 @@
 """`penn evaluate`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pennpde.cli.conventions import Output
+
+if TYPE_CHECKING:
+    from torch import nn
 
 EXAMPLES = [
     "penn evaluate flow data/flow",
@@ -37,26 +40,12 @@ def run(
     """Measure a network on a test set: errors as the paper defines them, conditions, time per case."""
     import torch
 
-    from pennpde.checkpoints import config_of, load_pretrained
+    from pennpde.checkpoints import load_pretrained
     from pennpde.datasets import storage
     from pennpde.evaluation import evaluate
-    from pennpde.experiments import dataset_hash
 
     network = load_pretrained(model, dtype=getattr(torch, precision), device=device)
-    config = config_of(network)
-    assert config is not None
-    manifest = storage.read_manifest(dataset)
     cases = storage.read(dataset, split, frames=False)[:limit]
-    about = {
-        "model": model,
-        "row": config.row,
-        "title": config.title,
-        "paper": config.paper,
-        "seed": config.seed,
-        "dataset": {"kind": manifest.dataset, "hash": dataset_hash(dataset), "folder": str(dataset)},
-        "split": split,
-        "training": config.training_in_short,
-    }
     fields = {}
     found = evaluate(
         network,
@@ -64,7 +53,7 @@ def run(
         transformed=transformed,
         threads=threads,
         repeats=repeats,
-        about=about,
+        about=_about(network, model, dataset, split),
         watch=lambda them: output.progress(them, "measuring", total=len(them)),
         keep=(lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None,
     )
@@ -73,11 +62,33 @@ def run(
     output.say(
         f"{model} on {len(cases)} cases of {dataset} ({split}{', moved' if transformed else ''}), mean squared errors:",
         *_lines(record),
-        f"  {record['seconds']['mean']:.4f} s a case on {record['device']} with {record['threads']} threads; operators "
-        f"{record['seconds']['preparation']:.4f} s",
         *(f"Picture: {path}" for path in written),
     )
     return record
+
+
+def _about(network: "nn.Module", model: str, dataset: Path, split: str) -> dict[str, Any]:
+    """Where the network and the cases come from: what the record says besides the measurements."""
+    from pennpde.checkpoints import config_of
+    from pennpde.datasets import storage
+    from pennpde.experiments import dataset_hash
+
+    config = config_of(network)
+    assert config is not None
+    return {
+        "model": model,
+        "row": config.row,
+        "title": config.title,
+        "paper": config.paper,
+        "seed": config.seed,
+        "dataset": {
+            "kind": storage.read_manifest(dataset).dataset,
+            "hash": dataset_hash(dataset),
+            "folder": str(dataset),
+        },
+        "split": split,
+        "training": config.training_in_short,
+    }
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
@@ -90,6 +101,11 @@ def _lines(record: dict[str, Any]) -> list[str]:
     for what in ("dirichlet", "neumann"):
         for name, error in record["pooled"][what].items():
             lines.append(f"  {name:5}{error['mse']:.3e} ± {error['standard_error']:.1e}   on the {what} boundary")
+    seconds = record["seconds"]
+    lines.append(
+        f"  {seconds['mean']:.4f} s a case on {record['device']} with {record['threads']} threads; operators "
+        f"{seconds['preparation']:.4f} s"
+    )
     return lines
 
 

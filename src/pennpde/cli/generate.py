@@ -1,7 +1,8 @@
-"""`penn generate`."""
+"""`penn generate`: one command per dataset."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from pennpde.datasets.generate import Status, Summary
     from pennpde.datasets.recipes import Recipe
 
+ABOUT = """Generate a dataset of the paper; resumes an interrupted run.
+
+A case appears when it is complete; at the end all cases are packed into a few files. A second run checks the hashes of
+the cases that are there and generates the rest. A case that fails three times is recorded in manifest.json with the end
+of its log; the others go on.
+"""
 EXAMPLES = [
     "penn generate gradient --out data/gradient",
     "penn generate advection-diffusion --out data/advection_diffusion --workers 2",
@@ -23,101 +30,134 @@ EXAMPLES = [
     "penn generate flow --out data/flow_frames --frames --scheduler tcp://head:8786",
 ]
 
+Out = Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)]
+Only = Annotated[
+    list[str] | None, typer.Option(help="Generate only this case; may be given several times.", show_default=False)
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Generate at most this many cases.", show_default=False)]
+Profile = Annotated[
+    Literal["paper", "standard", "small"], typer.Option(help="Resolution of the solver that computes the truth.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random in the dataset.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Number of processes on this machine; 0: this process, without Dask.",
+        show_default="one per processor",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="A running Dask scheduler to use instead.", show_default=False),
+]
+Runs = Annotated[
+    Path | None, typer.Option(help="Where the solver's fine results are kept and reused.", show_default="OUT/runs")
+]
 
-def run(
+
+def gradient(
     output: Output,
-    dataset: Annotated[
-        Literal["gradient", "advection-diffusion", "flow"], typer.Argument(help="Which one.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)],
-    only: Annotated[
-        list[str] | None, typer.Option(help="Make this case alone; may be given again.", show_default=False)
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Make at most so many cases.", show_default=False)] = None,
-    profile: Annotated[
-        Literal["paper", "standard", "small"], typer.Option(help="Resolution of the solver that gives the truth.")
-    ] = "standard",
-    frames: Annotated[bool, typer.Option("--frames", help="Keep all 41 times of the flow.")] = False,
+    out: Out,
+    only: Only = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    cross_terms: Annotated[
+        bool, typer.Option("--cross-terms", help="Polynomials with products of different coordinates.")
+    ] = False,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Number of processes on this machine; 0: this process, without Dask.")
+    ] = 0,  # made in less time than processes take to start
+    scheduler: Scheduler = None,
+) -> dict[str, Any]:
+    """Generate polynomials on bricks and their gradients (the paper's first experiment)."""
+    from pennpde.datasets.recipes import GradientRecipe
+
+    job = Job(out, only or (), limit, workers, scheduler)
+    return job.run(output, GradientRecipe(seed, cross_terms=cross_terms))
+
+
+def advection_diffusion(
+    output: Output,
+    out: Out,
+    only: Only = None,
+    limit: Limit = None,
+    profile: Profile = "standard",
+    seed: Seed = 0,
+    points: Annotated[int, typer.Option(min=3, help="Number of points along each side of the square.")] = 11,
+    jitter: Annotated[
+        float, typer.Option(min=0.0, max=0.4, help="How far interior points are moved at random, in cell sizes.")
+    ] = 0.0,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    runs: Runs = None,
+) -> dict[str, Any]:
+    """Generate advection and diffusion across a square (the paper's second experiment). Needs OpenFOAM."""
+    from pennpde.datasets.recipes import AdvectionDiffusionRecipe
+
+    job = Job(out, only or (), limit, workers, scheduler, runs)
+    return job.run(output, AdvectionDiffusionRecipe(job.kept_runs, profile, seed, points, jitter))
+
+
+def flow(
+    output: Output,
+    out: Out,
+    only: Only = None,
+    limit: Limit = None,
+    profile: Profile = "standard",
+    seed: Seed = 0,
+    frames: Annotated[bool, typer.Option("--frames", help="Keep all 41 times instead of the last one.")] = False,
     varied: Annotated[
         bool,
         typer.Option(
-            "--varied",
-            help="Flow on quads, triangles and both, finer and coarser, instead of the dataset's own meshes.",
+            "--varied", help="Quads, triangles or both, finer and coarser, instead of the dataset's own meshes."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of splits, jitter and polynomials.")] = 0,
-    points: Annotated[
-        int | None,
-        typer.Option(min=3, help="Points along each side of the square of advection-diffusion.", show_default="11"),
-    ] = None,
-    jitter: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=0.4,
-            help="How far the interior points of advection-diffusion move at random, in cells.",
-            show_default="0",
-        ),
-    ] = None,
-    cross_terms: Annotated[
-        bool, typer.Option("--cross-terms", help="Polynomials of the gradient set with products of coordinates.")
-    ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Processes on this machine; 0 works in this one, without Dask.",
-            show_default="one for each processor; 0 for gradient",
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="A running Dask scheduler to work on instead.", show_default=False),
-    ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(help="Where the solver's fine results are kept and used again.", show_default="OUT/runs"),
-    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    runs: Runs = None,
 ) -> dict[str, Any]:
-    """Make a dataset of the paper from nothing, or what an interrupted start has left to do.
+    """Generate incompressible flow through ducts (the paper's third experiment). Needs OpenFOAM."""
+    from pennpde.datasets.recipes import FlowRecipe
 
-    A case appears when it is complete; in the end all are packed into a few files. A second start checks the hashes of
-    what is there and makes the rest. A case that fails three times is recorded in manifest.json with the tail of its
-    log, and the others go on.
-    """
-    _refuse_misplaced(
-        dataset,
-        {"--points": points, "--jitter": jitter},
-        {"--frames": frames, "--varied": varied},
-        {"--cross-terms": cross_terms},
-    )
-    from pennpde.datasets import recipes
-    from pennpde.datasets.generate import generate
-
-    # Workers may run in other folders than this process.
-    kept = str((runs or out / "runs").resolve())
-    recipe: Recipe
-    if dataset == "gradient":
-        recipe = recipes.GradientRecipe(seed, cross_terms=cross_terms)
-        workers = 0 if workers is None else workers  # made in less time than processes take to start
-    elif dataset == "advection-diffusion":
-        recipe = recipes.AdvectionDiffusionRecipe(kept, profile, seed, points or 11, jitter or 0.0)
-    else:
-        recipe = recipes.FlowRecipe(kept, profile, seed, frames, varied)
-    with _progress_bar(output, dataset) as show:
-        summary = generate(
-            recipe, out, only=only or (), limit=limit, workers=workers, scheduler=scheduler, on_progress=show
-        )
-    return _report(output, summary)
+    job = Job(out, only or (), limit, workers, scheduler, runs)
+    return job.run(output, FlowRecipe(job.kept_runs, profile, seed, frames, varied))
 
 
-def _refuse_misplaced(dataset: str, square: dict[str, Any], flow: dict[str, Any], gradient: dict[str, Any]) -> None:
-    """An option that would have no effect is a mistake."""
-    owners = {"advection-diffusion": square, "flow": flow, "gradient": gradient}
-    for owner, options in owners.items():
-        given = [name for name, value in options.items() if value not in (None, False)]
-        if given and owner != dataset:
-            raise typer.BadParameter(f"{given[0]} belongs to the dataset {owner}, not to {dataset}.")
+COMMANDS = {"gradient": gradient, "advection-diffusion": advection_diffusion, "flow": flow}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all datasets have in common: where they go, which cases, and who does the work."""
+
+    out: Path
+    only: Sequence[str]
+    limit: int | None
+    workers: int | None
+    scheduler: str | None
+    runs: Path | None = None
+
+    @property
+    def kept_runs(self) -> str:
+        """The folder of the solver's results, absolute: workers may run in other folders than this process."""
+        return str((self.runs or self.out / "runs").resolve())
+
+    def run(self, output: Output, recipe: "Recipe") -> dict[str, Any]:
+        """Generate the dataset under a progress bar, and say what came of it."""
+        from pennpde.datasets.generate import generate
+
+        with _progress_bar(output, recipe.dataset) as show:
+            summary = generate(
+                recipe,
+                self.out,
+                only=self.only,
+                limit=self.limit,
+                workers=self.workers,
+                scheduler=self.scheduler,
+                on_progress=show,
+            )
+        return _report(output, summary)
 
 
 @contextmanager

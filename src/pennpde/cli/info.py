@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -190,7 +191,7 @@ def _case_of_dataset(folder: Path, name: str, out: Path | None) -> tuple[dict[st
     record |= {"splits": [split for split, names in manifest.splits.items() if name in names], "sha256": entry.sha256}
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        storage.write_atomically(out, storage.checked_content(folder, name, manifest))
+        write_atomically(out, storage.checked_content(folder, name, manifest))
         record["written"] = str(out)
     return record, pictured
 

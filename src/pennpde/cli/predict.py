@@ -1,7 +1,6 @@
 """`penn predict`."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.files import replacing
 
 if TYPE_CHECKING:
     from pennpde.case import Case
-    from pennpde.network import Equation
+    from pennpde.network import PENN, Equation
     from pennpde.network.hooks import Look
     from pennpde.prediction import Outcome
 
@@ -79,22 +79,42 @@ def run(
     _check_input(input_path, case)
     _check_targets(input_path, out, png, html, write_time)
 
+    from pennpde.prediction import predict
+
+    network = _network(model, plugin)
+    problem = _read(input_path, case, network)
+    _check_drawable(problem, png, html)
+    use_threads_for(problem)
+    outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
+    _check_usable(outcome, strict)
+    written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html)
+    if write_time is not None:
+        written.append(_write_time(input_path, write_time, outcome, network.equation))
+    output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
+    return {"input": str(input_path), "model": model, **_record(outcome), "written": written}
+
+
+def _network(model: str, plugin: str | None) -> "PENN":
     from pennpde.checkpoints import load_pretrained
     from pennpde.models.registry import load_plugin
     from pennpde.network import PENN
-    from pennpde.prediction import predict
 
     if plugin is not None:
         load_plugin(plugin)
     network = load_pretrained(model)
     if not isinstance(network, PENN):
         raise ValueError(f"{model} is a {type(network).__name__}, not a PENN: it solves no boundary value problem")
-    problem = _read(input_path, case, network)
+    return network
+
+
+def _check_drawable(problem: "Case", png: Path | None, html: Path | None) -> None:
     if (png or html) and problem.space != 2:
         option = "--png" if png else "--html"
         raise ValueError(f"{option} draws only plane cases; this one is in space. Write --out and open it in ParaView")
-    use_threads_for(problem)
-    outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
+
+
+def _check_usable(outcome: "Outcome", strict: bool) -> None:
+    """Refuse to write fields that nobody can use, or that a careful user does not want."""
     certificate = outcome.certificate
     if not all(values.isfinite().all() for values in outcome.fields.values()):
         raise ValueError(
@@ -106,30 +126,28 @@ def run(
             "the certificate has warnings, and --strict forbids them; nothing was written:\n  "
             + "\n  ".join(certificate.warnings)
         )
-    written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html)
-    if write_time is not None:
-        written.append(_write_time(input_path, write_time, outcome, network.equation))
-    output.say(
-        f"{model} on {problem.number_of_points} points: {outcome.seconds['network']:.2f} s for the network, "
-        f"{sum(outcome.seconds.values()) - outcome.seconds['network']:.2f} s for operators and certificate; the state "
+
+
+def _lines(model: str, outcome: "Outcome") -> list[str]:
+    network = outcome.seconds["network"]
+    return [
+        f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
+        f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; the state "
         f"{outcome.time:.4g} time units after the start",
-        *certificate.lines(),
-        *(f"Written: {path}" for path in written),
-    )
+        *outcome.certificate.lines(),
+    ]
+
+
+def _record(outcome: "Outcome") -> dict[str, Any]:
+    companion = outcome.companion
     return {
-        "input": str(input_path),
-        "model": model,
-        "points": problem.number_of_points,
+        "points": outcome.case.number_of_points,
         "companion": None
-        if outcome.companion is None
-        else {
-            "points": outcome.companion.number_of_points,
-            "triangles": outcome.companion.mesh.number_of_cells,
-        },
+        if companion is None
+        else {"points": companion.number_of_points, "triangles": companion.mesh.number_of_cells},
         "seconds": outcome.seconds,
         "times": outcome.times,
-        "certificate": certificate.as_dict(),
-        "written": written,
+        "certificate": outcome.certificate.as_dict(),
     }
 
 
@@ -152,7 +170,9 @@ def write_files(
     mesh, fields = outcome.case.mesh, outcome.last
     written = []
     if out is not None:
-        written.append(_whole(out, outcome.mesh().save))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        outcome.mesh().save(out)
+        written.append(str(out))
     if png is not None:
         from pennpde.pictures import draw, field_panels
 
@@ -173,15 +193,8 @@ def write_files(
 def _whole(path: Path, write: Callable[[Path], None]) -> str:
     """Write a file under another name and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        temporary.touch()  # VTK would not raise where it cannot write, but complain on the terminal
+    with replacing(path) as temporary:
         write(temporary)
-        if not temporary.is_file() or temporary.stat().st_size == 0:
-            raise OSError(f"{path} could not be written; is the disk full?")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return str(path)
 
 

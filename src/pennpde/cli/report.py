@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.files import write_atomically
 
 EXAMPLES = [
     "penn report records --out results.md",
@@ -40,7 +41,7 @@ def run(
     written = []
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(within(out.read_text(encoding="utf-8"), text) if out.exists() else text, encoding="utf-8")
+        write_atomically(out, within(out.read_text(encoding="utf-8"), text) if out.exists() else text)
         written.append(str(out))
     else:
         output.say(text)

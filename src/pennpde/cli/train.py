@@ -3,11 +3,14 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pennpde.cli.conventions import Output
+
+if TYPE_CHECKING:
+    from pennpde.training import TrainingResult
 
 EXAMPLES = [
     "penn train experiments/flow.toml --data data/flow --out runs/flow",
@@ -50,14 +53,6 @@ def run(
     from pennpde.experiments import read_row
     from pennpde.experiments import run as run_experiment
 
-    budgets: dict[str, Any] = {"minutes": minutes, "epochs": epochs, "steps": steps}
-    changes = {name: value for name, value in budgets.items() if value is not None}
-    if changes:  # a budget that is given replaces those of the row, all of them
-        changes = budgets
-    if seed is not None:
-        changes["seed"] = seed
-    if deterministic:
-        changes["deterministic"] = True
     with _told(output):
         trained = run_experiment(
             read_row(experiment, row),
@@ -68,23 +63,34 @@ def run(
             pause_after=pause_after,
             device=device,
             progress=not (output.quiet or output.json),
-            changes=changes,
+            changes=_changes({"minutes": minutes, "epochs": epochs, "steps": steps}, seed, deterministic),
         )
     result = trained.result
     if not result.is_main:  # of several processes one speaks
         raise typer.Exit
+    output.say(*_lines(result), f"Network: {trained.folder}")
+    return {**trained.record, "network_folder": str(trained.folder)}
+
+
+def _changes(budgets: dict[str, Any], seed: int | None, deterministic: bool) -> dict[str, Any]:
+    """What to train with instead of the row's settings. A budget that is given replaces all of the row's budgets."""
+    changes = budgets if any(value is not None for value in budgets.values()) else {}
+    if seed is not None:
+        changes = changes | {"seed": seed}
+    return changes | {"deterministic": True} if deterministic else changes
+
+
+def _lines(result: "TrainingResult") -> list[str]:
     errors = ", ".join(f"{name} {error:.3e}" for name, error in result.best_errors.items())
     ended = {
         "budget": "The budget is used up",
         "early stop": "The validation error no longer improves",
         "paused": "Paused; the same command with --resume goes on",
     }[result.ended]
-    output.say(
+    return [
         f"{ended}: {result.steps} steps, {result.seconds / 60:.1f} minutes, {result.milliseconds_per_step:.1f} ms each",
         f"  validation at step {result.best_step}: {errors}",
-        f"Network: {trained.folder}",
-    )
-    return {**trained.record, "network_folder": str(trained.folder)}
+    ]
 
 
 class _told:  # noqa: N801

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import re
-import tempfile
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -26,7 +23,8 @@ from jaxtyping import Float
 
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.datasets.storage import write_atomically
+from pennpde.datasets.profile import Profile
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.openfoam import Block, Side, Uniform
 
@@ -41,21 +39,10 @@ POINTS = 11
 """Along each side of the coarse mesh, as the authors have it."""
 
 
-@dataclass(frozen=True)
-class Profile:
-    """Resolution of the truth.
-
-    Attributes:
-        cells: along the flow. Across it there is one, because nothing changes there.
-        time_step: of the solver.
-    """
-
-    cells: int
-    time_step: float
-
-
+# Cells along the flow; across it there is one, because nothing changes there.
 PROFILES = {"paper": Profile(400, 0.00025), "standard": Profile(200, 0.0005), "small": Profile(50, 0.005)}
 CELLS_ACROSS = 1
+PROGRAMS = ("blockMesh", "scalarTransportFoam")
 THICKNESS = 0.01
 
 # A limited scheme keeps T between 0 and T̂ where nothing diffuses. Limiters depend on ratios alone, so that the scheme
@@ -221,25 +208,17 @@ def solve(
         on_progress: is called after each time step; `END_TIME` is the last.
         scratch: where the OpenFOAM case is kept while it runs.
     """
-    installation = installation or find_installation()
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="penn-", dir=scratch) as made:
-        folder = Path(made)
-        write_case(folder, velocity, diffusivity, profile)
-        openfoam.run(folder, "blockMesh", installation=installation)
-        openfoam.run(folder, "scalarTransportFoam", installation=installation, on_progress=on_progress)
-        temperature = _profile_along_x(folder, profile)
-    facts = {
-        "name": run_name(velocity, diffusivity),
-        "solver": f"OpenFOAM {installation.version}",
-        "settings": json.dumps(solver_settings(profile)),
-        "seconds": time.monotonic() - started,
-    }
+    with openfoam.workplace(PROGRAMS, installation, scratch=scratch) as place:
+        write_case(place.folder, velocity, diffusivity, profile)
+        place.run("blockMesh")
+        place.run("scalarTransportFoam", on_progress=on_progress)
+        temperature = _profile_along_x(place.folder, profile)
+        facts = place.facts(run_name(velocity, diffusivity), solver_settings(profile))
     _write_run(Path(run_file), Run(temperature, facts))
 
 
 def find_installation() -> openfoam.Installation:
-    return openfoam.find_installation(("blockMesh", "scalarTransportFoam"))
+    return openfoam.find_installation(PROGRAMS)
 
 
 def solver_settings(profile: Profile) -> dict[str, Any]:
@@ -251,7 +230,7 @@ def _profile_along_x(folder: Path, profile: Profile) -> Float[np.ndarray, "cells
     frames = openfoam.time_folders(folder)[1:]
     if not np.allclose([float(frame.name) for frame in frames], TIMES):
         raise openfoam.OpenFOAMError(f"scalarTransportFoam wrote the times {[frame.name for frame in frames]}.")
-    temperature = np.stack([openfoam.read_field(frame / "T").values(profile.cells) for frame in frames], axis=-1)
+    temperature = np.stack([openfoam.read_field(frame / "T").values(int(profile.cells)) for frame in frames], axis=-1)
     if not (temperature.min() > -1e-6 and temperature.max() < 1 + 1e-6):
         raise openfoam.DivergenceError(
             f"The temperature in {folder} is from {temperature.min():g} to {temperature.max():g}, not from 0 to 1."
@@ -331,46 +310,31 @@ def case_from_run(run: Run, name: str, points: int = POINTS, jitter: float = 0.0
 
 def write_case(folder: Path, velocity: float, diffusivity: float, profile: Profile) -> None:
     """Write an OpenFOAM case with T̂ = 1, ready for blockMesh and scalarTransportFoam."""
-    vector = Uniform(np.array([velocity, 0.0, 0.0]))
-    control = {
-        "application": "scalarTransportFoam",
-        "startFrom": "startTime",
-        "startTime": 0,
-        "stopAt": "endTime",
-        "endTime": END_TIME,
-        "deltaT": profile.time_step,
-        "writeControl": "timeStep",
-        "writeInterval": round(TIMES[0] / profile.time_step),
-        "writeFormat": "binary",
-        "timePrecision": 8,
-        "runTimeModifiable": False,
-    }
-    square = Block(((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)), (profile.cells, CELLS_ACROSS))
+    vector = np.array([velocity, 0.0, 0.0])
+    square = Block(((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)), (int(profile.cells), CELLS_ACROSS))
     patches = {name: ("patch", sides) for name, sides in _SIDES.items()}
-    free, empty = {"type": "zeroGradient"}, {"type": "empty"}
-    flow = {
-        "dimensions": openfoam.VELOCITY,
-        "internalField": vector,
-        "boundaryField": {"inlet": {"type": "fixedValue", "value": vector}, "side": free, "frontAndBack": empty},
-    }
-    temperature = {
-        "dimensions": openfoam.TEMPERATURE,
-        "internalField": Uniform(0.0),
-        "boundaryField": {"inlet": {"type": "fixedValue", "value": Uniform(1.0)}, "side": free, "frontAndBack": empty},
-    }
-    text = openfoam.format_dictionary
-    files = {
-        "system/blockMeshDict": openfoam.block_mesh_dictionary([square], patches, THICKNESS),
-        "system/controlDict": text("controlDict", control),
-        "system/fvSchemes": text("fvSchemes", SCHEMES),
-        "system/fvSolution": text("fvSolution", {"solvers": SOLVERS, "SIMPLE": {"nNonOrthogonalCorrectors": 0}}),
-        "constant/transportProperties": text("transportProperties", {"DT": (openfoam.VISCOSITY, diffusivity)}),
-        "0/U": text("U", flow, "volVectorField"),
-        "0/T": text("T", temperature, "volScalarField"),
-    }
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+
+    def inlet_at(value: Any) -> dict[str, dict[str, Any]]:
+        fixed = {"type": "fixedValue", "value": Uniform(value)}
+        return {"inlet": fixed, "side": {"type": "zeroGradient"}, "frontAndBack": {"type": "empty"}}
+
+    openfoam.write_case(
+        folder,
+        block_mesh=openfoam.block_mesh_dictionary([square], patches, THICKNESS),
+        control={
+            "application": "scalarTransportFoam",
+            "endTime": END_TIME,
+            "deltaT": profile.time_step,
+            "writeInterval": round(TIMES[0] / profile.time_step),
+        },
+        schemes=SCHEMES,
+        solution={"solvers": SOLVERS, "SIMPLE": {"nNonOrthogonalCorrectors": 0}},
+        constant={"transportProperties": {"DT": (openfoam.VISCOSITY, diffusivity)}},
+        fields={
+            "U": openfoam.NewField(openfoam.VELOCITY, vector, inlet_at(vector)),
+            "T": openfoam.NewField(openfoam.TEMPERATURE, 0.0, inlet_at(1.0)),
+        },
+    )
 
 
 def exact_temperature(

@@ -32,10 +32,10 @@ from pennpde.datasets.storage import (
     intact,
     pack,
     read_manifest,
-    remove_leftovers,
     store,
     write_manifest,
 )
+from pennpde.files import remove_leftovers
 
 ATTEMPTS = 3
 _LOG_LINES = 40

@@ -1,9 +1,8 @@
-"""The manifest of a dataset, `manifest.json`, and how files get onto the disk: whole, or not at all."""
+"""The manifest of a dataset, `manifest.json`."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pennpde.datasets import shards, vtkhdf
+from pennpde.files import write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = "pennpde dataset"
 FORMAT_VERSION = 2
 """2 has cases in shards. A manifest without them is written as 1, which older versions of pennpde read as well."""
-_PART = ".part"
 
 
 class DatasetError(ValueError):
@@ -146,7 +145,7 @@ def write_manifest(folder: Path | str, manifest: Manifest) -> None:
         "cases": {name: _entry_content(manifest.cases[name]) for name in sorted(manifest.cases)},
         "failed": {name: manifest.failed[name] for name in sorted(manifest.failed)},
     }
-    write_atomically(Path(folder) / MANIFEST, (_laid_out(content) + "\n").encode())
+    write_atomically(Path(folder) / MANIFEST, _laid_out(content) + "\n")
 
 
 def _entry_content(entry: Entry) -> dict[str, Any]:
@@ -178,39 +177,3 @@ def file_name(name: str) -> str:
     if name in shards.RESERVED:
         raise ValueError(f"A case cannot be called {name!r}: VTKHDF has a group of that name.")
     return name + vtkhdf.SUFFIX
-
-
-# Files
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that under its name there is, at all times, all of it or what was there before."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{error.strerror}: {path} ({len(content)} bytes) could not be written. What was complete before is kept; "
-            "make room or mend the folder, then start again.",
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name != "posix":
-        return
-    # Only then does the new name outlive a power cut.
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove_leftovers(folder: Path | str) -> None:
-    """Remove the parts of files whose writer was killed. Nobody else may be writing into the folder."""
-    for path in Path(folder).glob(f".*{_PART}"):
-        path.unlink(missing_ok=True)

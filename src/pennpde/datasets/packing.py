@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pennpde.datasets import shards, vtkhdf
 from pennpde.datasets.case_reader import CaseReader
-from pennpde.datasets.manifest import Manifest, file_name, read_manifest, write_atomically, write_manifest
+from pennpde.datasets.manifest import Manifest, file_name, read_manifest, write_manifest
+from pennpde.files import write_atomically
 
 SHARD_BYTES = 64_000_000
 """How large shards get: few files, but none too large for git and its hosts."""

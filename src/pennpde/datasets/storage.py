@@ -26,11 +26,10 @@ from pennpde.datasets.manifest import (
     Manifest,
     file_name,
     read_manifest,
-    remove_leftovers,
-    write_atomically,
     write_manifest,
 )
 from pennpde.datasets.packing import SHARD_BYTES, pack
+from pennpde.files import write_atomically
 
 __all__ = [
     "MANIFEST",
@@ -49,10 +48,8 @@ __all__ = [
     "read_file",
     "read_files",
     "read_manifest",
-    "remove_leftovers",
     "store",
     "write",
-    "write_atomically",
     "write_manifest",
 ]
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64, UInt8
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from pennpde.mesh import files as mesh_files
@@ -19,14 +18,10 @@ from pennpde.mesh.cells import (
     CELL_TYPES,
     Cells,
     Facets,
-    cell_facets,
-    exterior_facets,
-    facet_areas,
     facet_keys,
     joined,
     mirrored,
     offsets_of,
-    signed_volumes,
 )
 from pennpde.mesh.checks import (
     CellsLike,
@@ -37,8 +32,10 @@ from pennpde.mesh.checks import (
     joined_cells,
     patch_points,
 )
+from pennpde.mesh.derived import Geometry, Topology
 from pennpde.mesh.distance import distances, parts_of
-from pennpde.mesh.plane import Floor, split_quads
+from pennpde.mesh.plane import Floor, Slab, split_quads
+from pennpde.mesh.rotation import turned
 
 if TYPE_CHECKING:
     import pyvista
@@ -77,6 +74,7 @@ class Mesh:
         patches: named parts of the boundary.
         fields: point fields that are saved with the mesh.
         layer: for a mesh made by `plane_of`, the indices of its points in the mesh it was taken from.
+        known: what was worked out for a mesh of the same cells; as much of it is used as holds for this one.
     """
 
     points: Float[Tensor, "points space"]
@@ -87,6 +85,7 @@ class Mesh:
     patches: Mapping[str, Patch] = field(default_factory=dict)
     fields: Mapping[str, Tensor] = field(default_factory=dict)
     layer: Int64[np.ndarray, " points"] | None = None
+    known: Geometry | None = field(default=None, repr=False)
 
     @staticmethod
     def from_arrays(
@@ -183,29 +182,36 @@ class Mesh:
                 np.concatenate([patch.facets + facet for patch, _, _, facet in having]),
             )
         shared = [name for name in meshes[0].fields if all(name in mesh.fields for mesh in meshes)]
-        together = Mesh(
-            torch.cat([mesh.points for mesh in meshes]),
+        # Facets are sorted by cell, so those of the union are those of the parts, one part after the other.
+        facets = joined(
+            [
+                Facets(mesh.facets.connectivity + point, mesh.facets.offsets, mesh.facets.cells + cell)
+                for mesh, point, cell, _ in parts
+            ]
+        )
+        points = torch.cat([mesh.points for mesh in meshes])
+        return Mesh(
+            points,
             cells.connectivity,
             cells.offsets,
             cells.types,
             cells.polyhedron_faces,
             patches,
             {name: torch.cat([mesh.fields[name] for mesh in meshes]) for name in shared},
+            known=Geometry(
+                Topology(cells, len(points), facets), points, tuple(part for mesh in meshes for part in mesh.parts)
+            ),
         )
-        # Facets are sorted by cell, so those of the union are those of the parts, one part after the other.
-        together.__dict__["facets"] = joined(
-            [
-                Facets(mesh.facets.connectivity + point, mesh.facets.offsets, mesh.facets.cells + cell)
-                for mesh, point, cell, _ in parts
-            ]
-        )
-        together.__dict__["_joined_from"] = tuple(part for mesh in meshes for part in mesh.parts)
-        return together
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """What follows from points and cells; worked out as far as it is asked for, and shared with copies."""
+        return Geometry.of(self._cells, self.points, self.known)
 
     @property
     def parts(self) -> tuple[Mesh, ...]:
         """The meshes that `concatenate` put together, so that what was worked out for one of them is of use here."""
-        return self.__dict__.get("_joined_from", (self,))
+        return self.geometry.parts or (self,)
 
     @property
     def space(self) -> int:
@@ -228,65 +234,45 @@ class Mesh:
 
     # The graph
 
-    @cached_property
+    @property
     def edges(self) -> Int64[np.ndarray, "2 edges"]:
         """Ordered pairs (i, j) of neighbours, sorted by i, then j. Two points are neighbours if a cell holds both."""
-        entries = len(self.connectivity)
-        membership = csr_array(
-            (np.ones(entries, dtype=bool), self.connectivity, self.offsets),
-            shape=(self.number_of_cells, self.number_of_points),
-        )
-        neighbours = membership.T.tocsr() @ membership
-        neighbours.sort_indices()
-        first = np.repeat(np.arange(self.number_of_points), np.diff(neighbours.indptr))
-        second = neighbours.indices
-        other = first != second
-        return np.stack([first[other], second[other].astype(np.int64)])
+        return self.geometry.topology.edges
 
     # The boundary
 
-    @cached_property
+    @property
     def facets(self) -> Facets:
         """The exterior facets, those of one cell only, sorted by cell: polygons in space, edges in the plane."""
-        return exterior_facets(cell_facets(self._cells), self.number_of_points)
+        return self.geometry.topology.facets
 
-    @cached_property
+    @property
     def facet_areas(self) -> Float[Tensor, "facets space"]:
         """The outward normal of each exterior facet, as long as the facet is large."""
-        return torch.from_numpy(facet_areas(self._positions, self.facets))
+        return self.geometry.facet_areas
 
-    @cached_property
+    @property
     def facet_normals(self) -> Float[Tensor, "facets space"]:
         """The outward unit normal of each exterior facet."""
-        return torch.nn.functional.normalize(self.facet_areas, dim=1, eps=np.finfo(float).tiny)
+        return self.geometry.facet_normals
 
-    @cached_property
+    @property
     def normals(self) -> Float[Tensor, "points space"]:
         """The outward unit normal of each point of the boundary, zero inside."""
-        return self.normals_of_facets(np.arange(len(self.facets)))
+        return self.geometry.normals
 
     def point_normals(self, patch_names: str | Iterable[str]) -> Float[Tensor, "points space"]:
-        """The unit normals of points from the facets of these patches alone, zero elsewhere."""
+        """The unit normals of points from only the facets of these patches, zero elsewhere."""
         chosen = [patch.facets for patch in self._chosen(patch_names)]
         return self.normals_of_facets(np.unique(np.concatenate([np.zeros(0, np.int64), *chosen])))
 
     def normals_of_facets(self, chosen: np.ndarray) -> Float[Tensor, "points space"]:
-        """The unit normals of points from these facets alone, zero elsewhere."""
-        # Each facet gives its unit normal divided by its number of points, whatever its area: a corner's normal then
-        # does not depend on how finely the mesh is graded towards it, and it is what the published networks use.
-        facets = self.facets.take(chosen)
-        shares = np.repeat(self.facet_normals.numpy()[chosen] / facets.sizes[:, None], facets.sizes, axis=0)
-        sums = np.stack(
-            [np.bincount(facets.connectivity, share, minlength=self.number_of_points) for share in shares.T], axis=1
-        )
-        sums = sums.astype(float)  # without facets NumPy counts in integers
-        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        # The two sides of a thin plate cancel: what rounding leaves has no direction.
-        return torch.from_numpy(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-12))
+        """The unit normals of points from only these facets, zero elsewhere."""
+        return self.geometry.normals_of_facets(chosen)
 
-    @cached_property
+    @property
     def boundary_points(self) -> Int64[np.ndarray, " boundary_points"]:
-        return np.unique(self.facets.connectivity)
+        return self.geometry.topology.boundary_points
 
     # Named patches
 
@@ -389,17 +375,15 @@ class Mesh:
             nearest = np.minimum(nearest, distances(self._positions, self._positions[points][:, None]))
         return torch.from_numpy(nearest)
 
-    @cached_property
+    @property
     def cell_volumes(self) -> Float[Tensor, " cells"]:
         """The area (plane) or volume (space) of each cell."""
-        return torch.from_numpy(signed_volumes(self._positions, self._cells))
+        return self.geometry.cell_volumes
 
-    @cached_property
+    @property
     def point_volumes(self) -> Float[Tensor, " points"]:
         """Each cell's volume shared equally among its points."""
-        sizes = np.diff(self.offsets)
-        shares = np.repeat(self.cell_volumes.numpy() / sizes, sizes)
-        return torch.from_numpy(np.bincount(self.connectivity, shares, minlength=self.number_of_points))
+        return self.geometry.point_volumes
 
     # Elsewhere
 
@@ -417,13 +401,12 @@ class Mesh:
                 f"Moving this mesh takes an orthogonal {self.space} x {self.space} matrix; got {rotation.tolist()}."
             )
         points = self.points @ rotation.T + translation
-        fields = {name: _turned(values, rotation) for name, values in self.fields.items()}
+        fields = {
+            name: turned(values, rotation, values.ndim - 1 if _is_tensor(values, self.space) else 0)
+            for name, values in self.fields.items()
+        }
         if torch.linalg.det(rotation) > 0:
-            moved = replace(self, points=points, fields=fields)
-            for name in ("facets", "edges"):
-                if name in self.__dict__:
-                    moved.__dict__[name] = self.__dict__[name]
-            return moved
+            return self._with(points=points, fields=fields)
         cells = mirrored(self._cells)
         moved = replace(
             self,
@@ -434,6 +417,10 @@ class Mesh:
             fields=fields,
         )
         return moved._with_patches_of(self)
+
+    def with_points(self, points: Float[Tensor, "points space"]) -> Mesh:
+        """The same cells between other points, which must leave every cell sound: a scaled mesh, a jittered one."""
+        return self._with(points=points)
 
     def triangulated(self, share: float = 1.0, seed: int = 0) -> Mesh:
         """The plane mesh with quads split into two triangles each, along either diagonal at random.
@@ -454,6 +441,30 @@ class Mesh:
             self, connectivity=cells.connectivity, offsets=cells.offsets, cell_types=cells.types, patches={}
         )
         return split._with_patches_of(self)
+
+    def extruded(self, thickness: float, sides: str | None = None) -> Mesh:
+        """The plane mesh of triangles and quads made one cell thick; each point is followed by its copy above it.
+
+        Patches stand upright on those of the plane mesh. Fields are left behind.
+
+        Args:
+            thickness: from z = 0 upwards.
+            sides: name of a patch of the two flat sides.
+        """
+        if self.space != 2:
+            raise ValueError(f"Only a plane mesh can be extruded; this one has {self.space} dimensions.")
+        slab = Slab.over(self._cells)
+        height = torch.tensor([0.0, thickness], dtype=self.points.dtype).repeat(self.number_of_points)
+        points = torch.cat([self.points.detach().repeat_interleave(2, dim=0), height[:, None]], dim=1)
+        # The plane mesh was checked and runs counter-clockwise, so its slab is sound. To check it again would refuse
+        # batches, whose parts are not connected.
+        thick = Mesh(points, slab.cells.connectivity, slab.cells.offsets, slab.cells.types)
+        patches = {
+            name: Slab.upright(self.facets.take(patch.facets).connectivity.reshape(-1, 2))
+            for name, patch in self.patches.items()
+            if len(patch.facets)
+        }
+        return thick.with_patch_facets(patches | ({sides: slab.sides} if sides else {}))
 
     def _with_patches_of(self, other: Mesh) -> Mesh:
         """The mesh with the patches of one that has the same points and the same boundary."""
@@ -497,12 +508,9 @@ class Mesh:
     def _cells(self) -> Cells:
         return Cells(self.connectivity, self.offsets, self.cell_types, self.polyhedron_faces)
 
-    def _with(self, **changes: object) -> Mesh:
-        """A copy with other patches or fields, which keeps the graph and the boundary already worked out."""
-        changed = replace(self, **changes)
-        known = {name: value for name, value in self.__dict__.items() if name not in self.__dataclass_fields__}
-        changed.__dict__.update(known)
-        return changed
+    def _with(self, **changes: Any) -> Mesh:
+        """A copy with other points, patches or fields, which keeps what still holds of the graph and the boundary."""
+        return replace(self, known=self.geometry, **changes)
 
 
 def _is_tensor(values: Tensor, space: int) -> bool:
@@ -512,11 +520,3 @@ def _is_tensor(values: Tensor, space: int) -> bool:
 
 def _without_third(values: Tensor) -> Tensor:
     return values[(slice(None), *[slice(2)] * (values.ndim - 1))] if _is_tensor(values, 3) else values
-
-
-def _turned(values: Tensor, rotation: Tensor) -> Tensor:
-    if not _is_tensor(values, len(rotation)):
-        return values
-    for axis in range(1, values.ndim):
-        values = (values.movedim(axis, -1) @ rotation.T.to(values)).movedim(-1, axis)
-    return values

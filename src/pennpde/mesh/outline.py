@@ -1,4 +1,4 @@
-"""The boundary of a plane mesh, followed anew at another spacing.
+"""The boundary of a plane mesh as edges that follow each other, and the same boundary at another spacing.
 
 Corners and ends of patches stay points; between them a curve in many short edges becomes one in longer edges, with its
 points on the old ones.
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int64
 from pennpde.mesh import Mesh
 from pennpde.mesh.triangulation import cross
 
-_CORNER = np.radians(30.0)
+CORNER = np.radians(30.0)
 """A boundary that turns by more at a point has a corner there; by less, it may be a curve in short edges."""
 _STEEPEST = np.radians(60.0)
 """Turn of a curve from one edge of the outline to the next: a hole has at least six."""
@@ -38,12 +38,25 @@ class Ring:
 
     @staticmethod
     def of(mesh: Mesh) -> Ring:
-        edges = mesh.facets.connectivity.reshape(-1, 2)
+        edges = edges_of(mesh)
         starts = np.bincount(edges[:, 0], minlength=mesh.number_of_points)
         facets = np.zeros((2, mesh.number_of_points), np.int64)
         facets[0, edges[:, 1]], facets[1, edges[:, 0]] = np.arange(len(edges)), np.arange(len(edges))
         joints = np.flatnonzero(starts == 1)
         return Ring(edges, facets[0, joints], facets[1, joints], joints, np.flatnonzero(starts > 1))
+
+    def turns(self, positions: Float[np.ndarray, "points 2"]) -> Float[np.ndarray, " joints"]:
+        """By joint, the angle by which the boundary turns there, positive to the left."""
+        directions = positions[self.edges[:, 1]] - positions[self.edges[:, 0]]
+        one, other = directions[self.before], directions[self.after]
+        return np.arctan2(cross(one, other), (one * other).sum(axis=1))
+
+
+def edges_of(mesh: Mesh) -> Int64[np.ndarray, "facets 2"]:
+    """The points of each exterior facet of a plane mesh."""
+    if mesh.space != 2:
+        raise ValueError(f"Only a plane mesh has a boundary of edges; this one has {mesh.space} dimensions.")
+    return mesh.facets.connectivity.reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +78,10 @@ class Outline:
         labels = np.zeros((len(ring.edges), len(mesh.patches)), bool)
         for column, patch in enumerate(mesh.patches.values()):
             labels[patch.facets, column] = True
-        directions = positions[ring.edges[:, 1]] - positions[ring.edges[:, 0]]
-        one, other = directions[ring.before], directions[ring.after]
         turns = np.zeros(len(positions))
-        turns[ring.joints] = np.arctan2(cross(one, other), (one * other).sum(axis=1))
+        turns[ring.joints] = ring.turns(positions)
         fixed = np.zeros(len(positions), bool)
-        for each in (ring.knots, keep, np.flatnonzero(np.abs(turns) > _CORNER), ends_of(ring, labels)):
+        for each in (ring.knots, keep, np.flatnonzero(np.abs(turns) > CORNER), ends_of(ring, labels)):
             fixed[each] = True
         numbers: dict[int, int] = {}
         points: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Plane meshes: the one on which a mesh one cell thick stands, and quads split into triangles."""
+"""Plane meshes: the one under a mesh one cell thick, the mesh one cell thick over a plane one, and split quads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from pennpde.mesh.cells import FLATTEST, POLYGON, QUAD, TRIANGLE, Cells, Facets, offsets_of
+from pennpde.mesh.cells import FLATTEST, HEXAHEDRON, POLYGON, QUAD, TRIANGLE, WEDGE, Cells, Facets, offsets_of
 
 # A point belongs to a flat side if it is this close, as a share of the thickness: what float32 files lose, and more.
 CLOSE = 1e-3
@@ -58,6 +58,42 @@ class Floor:
     def edges_of(self, upright: Facets) -> Int64[np.ndarray, "facets 2"]:
         """The edges on which facets that are not flat stand."""
         return self.points_of(upright.connectivity).reshape(-1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Slab:
+    """A plane mesh made one cell thick: the copy of point i is point 2 i + 1, right behind point 2 i, its original.
+
+    Attributes:
+        cells: wedges on triangles first, then hexahedra on quads.
+        sides: the facets of the two flat sides.
+    """
+
+    cells: Cells
+    sides: Facets
+
+    @staticmethod
+    def over(plane: Cells) -> Slab:
+        if plane.sizes.max(initial=0) > 4:
+            raise ValueError(
+                "Only triangles and quads can be extruded, to wedges and hexahedra; this mesh has polygons with "
+                f"{plane.sizes.max()} corners."
+            )
+        connectivity, sizes, types, sides = [], [], [], []
+        for size, solid in ((3, WEDGE), (4, HEXAHEDRON)):
+            starts = plane.offsets[:-1][plane.sizes == size]
+            below = 2 * plane.connectivity[starts[:, None] + np.arange(size)]
+            connectivity.append(np.concatenate([below, below + 1], axis=1).ravel())
+            sizes.append(np.full(len(starts), 2 * size))
+            types.append(np.full(len(starts), solid, dtype=np.uint8))
+            sides += [*below, *(below + 1)]
+        cells = Cells(np.concatenate(connectivity), offsets_of(np.concatenate(sizes)), np.concatenate(types))
+        return Slab(cells, Facets.of(sides))
+
+    @staticmethod
+    def upright(edges: Int64[np.ndarray, "edges 2"]) -> Facets:
+        """The facets that stand on edges of the plane mesh."""
+        return Facets.of(np.concatenate([2 * edges, 2 * edges[:, ::-1] + 1], axis=1))
 
 
 def split_quads(points: Float[np.ndarray, "points 2"], cells: Cells, share: float, seed: int) -> Cells:

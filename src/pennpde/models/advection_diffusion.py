@@ -144,11 +144,7 @@ def complete_transport(case: Case) -> Case:
     """The case of a transported scalar with the distance from its prescribed values."""
     if "inlet_distance" in case.features:
         return case
-    held = case.dirichlet["T"].mask.numpy()
-    if not held.any():
-        raise ValueError("T is prescribed nowhere; the network needs a patch with a prescribed temperature.")
-    distance = case.mesh.with_patches({"prescribed": held}).distance_to(["prescribed"])
-    return replace(case, features={**case.features, "inlet_distance": distance.to(case.initial["T"])})
+    return replace(case, features={**case.features, "inlet_distance": inlet_distance(case)})
 
 
 def advection_diffusion_network(
@@ -173,20 +169,22 @@ def advection_diffusion_network(
 
 
 def inlet_distance(case: Case) -> Float[Tensor, " points"]:
-    """The distance to where T is prescribed: the feature "inlet_distance", or else to the nearest such point."""
+    """The distance to where T is prescribed: the feature "inlet_distance", or else worked out as for the dataset.
+
+    To the nearest place on a facet, not to the nearest point: it must not depend on how fine the inlet's mesh is.
+    """
     if "inlet_distance" in case.features:
         return case.features["inlet_distance"]
-    from scipy.spatial import KDTree
-
-    points, mask = case.mesh.points.detach(), case.dirichlet["T"].mask.cpu()
+    masks = torch.block_diag(*(mask[None] for mask in case.dirichlet["T"].mask.cpu().split(case.sizes)))
     found = []
-    for part, prescribed in zip(points.split(case.sizes), mask.split(case.sizes), strict=True):
-        if not bool(prescribed.any()):
+    # In a batch each case has its own inlet, wherever the others lie.
+    for held, block in zip(masks.bool(), torch.arange(case.number_of_points).split(case.sizes), strict=True):
+        if not bool(held.any()):
             raise ValueError(
                 f"Case {case.name!r} prescribes T nowhere. The network knows a place by its distance from such points: "
                 'give T a Dirichlet condition, or the feature "inlet_distance".'
             )
-        found.append(torch.from_numpy(KDTree(part[prescribed].numpy()).query(part.numpy())[0]))
+        found.append(case.mesh.with_patches({"prescribed": held.numpy()}).distance_to("prescribed")[block])
     return torch.cat(found).to(case.initial["T"])
 
 

@@ -7,7 +7,6 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is broug
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
+from pennpde.mesh.corners import facet_means
 
 
 def inlet_units(case: Case, length: float | None = None, speed: float | None = None) -> Units:
@@ -73,22 +73,9 @@ def facet_velocity(
 ) -> tuple[Float[Tensor, "facets space"], Bool[Tensor, " facets"]]:
     """The velocity of each exterior facet, and whether all of its points are prescribed.
 
-    It is the mean of the facet's points, but where all are prescribed, of those in the fewest patches: where an inlet
-    meets a wall, one of them has the corner, and neither the inlet's last facet nor the wall's is to take a half of the
-    other's velocity.
+    Where an inlet meets a wall, `mesh.corners` says whose velocity counts.
     """
-    facets = mesh.facets
-    sizes = np.diff(facets.offsets)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    values = velocity.numpy()[facets.connectivity]
-    inside = np.logical_and.reduceat(prescribed.numpy()[facets.connectivity], facets.offsets[:-1])
-    patches = np.zeros(mesh.number_of_points, np.int64)
-    for patch in mesh.patches.values():
-        patches[patch.points] += 1
-    membership = patches[facets.connectivity]
-    counted = ~inside[owner] | (membership == np.minimum.reduceat(membership, facets.offsets[:-1])[owner])
-    sums = np.stack([np.bincount(owner, counted * column, len(sizes)) for column in values.T], axis=1)
-    means = sums / np.bincount(owner, counted, len(sizes))[:, None]
+    means, inside = facet_means(velocity.numpy(), mesh, prescribed.numpy())
     return torch.from_numpy(means), torch.from_numpy(inside)
 
 

@@ -32,6 +32,7 @@ from pennpde.mesh.cells import (
     cell_facets,
     next_in_row,
 )
+from pennpde.mesh.corners import facet_means
 
 if TYPE_CHECKING:
     from skfem import CellBasis
@@ -63,24 +64,14 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
 def _inflow(
     mesh: Mesh, mask: Bool[np.ndarray, " points"], values: Float[np.ndarray, "points space"]
 ) -> Float[np.ndarray, " points"]:
-    """∫ N u·n over the facets on which the velocity is prescribed."""
+    """∫ N u·n over the facets on which the velocity is prescribed.
+
+    The inlet's last facet must not lose half of its flux to a corner that has the wall's velocity: see `mesh.corners`.
+    """
     facets = mesh.facets
     sizes = np.diff(facets.offsets)
     facet = np.repeat(np.arange(len(sizes)), sizes)
-    # A corner between inlet and wall has the wall's velocity, zero. The inlet's last facet must not lose half of its
-    # flux to it, so a facet takes the mean of those of its points that are in the fewest patches.
-    patches = np.zeros(mesh.number_of_points, np.int64)
-    for patch in mesh.patches.values():
-        patches[patch.points] += 1
-    membership = patches[facets.connectivity]
-    fewest = np.minimum.reduceat(membership, facets.offsets[:-1])
-    counts = membership == fewest[facet]
-    value = np.stack(
-        [np.bincount(facet, np.where(counts, values[facets.connectivity, axis], 0.0)) for axis in range(mesh.space)],
-        axis=1,
-    )
-    value /= np.bincount(facet, counts)[:, None]
-    inside = np.logical_and.reduceat(mask[facets.connectivity], facets.offsets[:-1])
+    value, inside = facet_means(values, mesh, mask)
     value[~inside] = 0.0
     if mesh.space == 2:
         share = (value * mesh.facet_areas.numpy()).sum(axis=1)[facet] / 2

@@ -1,4 +1,4 @@
-"""The trainable parts: encoder with pseudoinverse decoder, equivariant MLP, NIsoGCN layers, graph smoothing.
+"""The trainable parts: encoder with pseudoinverse decoder, NIsoGCN layers.
 
 Every layer takes fields with points first and feature channels last. A layer that acts on vectors or tensors only ever
 mixes channels linearly and scales them by functions of invariants: that is what keeps it equivariant under rotation and
@@ -169,18 +169,6 @@ def dot(
     return (inserted * tensor).sum(dim=1)
 
 
-class EquivariantMLP(nn.Module):
-    """y = L(x) MLP(|x|^2): nonlinear in the invariants, linear in the tensor itself (equation 40 of the paper)."""
-
-    def __init__(self, sizes: Sequence[int], *, bias: bool = True):
-        super().__init__()
-        self.gate = MLP(sizes, bias=bias)
-        self.linear = Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
-
-    def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
-        return scale_by(self.gate(squared_norm(values)), self.linear(values))
-
-
 class NIsoGCN(nn.Module):
     """A differential operator in the encoded space: y = c(x) * (D(x) W).
 
@@ -234,18 +222,3 @@ def Divergence(width: int, **options) -> NIsoGCN:  # noqa: N802
 def Laplacian(width: int, **options) -> NIsoGCN:  # noqa: N802
     """NIsoGCN 0 -> 1 -> 0, component by component on vectors."""
     return NIsoGCN(width, "laplacian", **options)
-
-
-class Smoothing(nn.Module):
-    """Graph convolutions: y = s((A x) W + b), layer by layer. On vectors without bias and activation."""
-
-    def __init__(self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = True):
-        super().__init__()
-        self.network = MLP(sizes, activations, bias=bias)
-
-    def forward(
-        self, values: Float[Tensor, "points *axes channels"], operators: Operators
-    ) -> Float[Tensor, "points *axes out"]:
-        for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
-            values = _ACTIVATIONS[activation](linear(operators.smooth(values)))
-        return values

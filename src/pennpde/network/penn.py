@@ -19,6 +19,7 @@ from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
 from pennpde.network.solver import BarzilaiBorwein, Memory, Solution, Solver, State
+from pennpde.operators.damping import Damping
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +99,15 @@ class PENN(nn.Module):
         encoded = self.decoder != "mlp" and self.dirichlet_in_solver != "none"
         return encoded or self.dirichlet_after_decoding
 
+    @property
+    def laplacian_damping(self) -> float | Damping:
+        """What the equation wants added to Laplacians; whoever composes operators for the network adds it."""
+        return self.equation.laplacian_damping
+
     def prepare(self, case: Case) -> None:
         """Work out what depends on the mesh alone; it is kept with the case's operators."""
         for name in self.equation.unknowns:
-            case.operators[name].composed(self.equation.laplacian_damping)
+            case.operators[name].composed(self.laplacian_damping)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         return self._predict(case, record=False).fields

@@ -131,21 +131,6 @@ class BarzilaiBorwein(Solver):
     allow_negative_steps: bool = False
     settled: float = 1e-24
 
-    def minimise(
-        self,
-        residual: Callable[[State], State],
-        start: State,
-        case: Case,
-        *,
-        record: bool = True,
-    ) -> Solution:
-        """Follow any residual to zero; `record=False` leaves out its history, which training has no use for."""
-
-        def iterate(state: State, memory: Memory) -> tuple[State, Memory, State]:
-            return self._follow(residual(state), state, memory, case)
-
-        return self.repeat(iterate, start, case, record=record)
-
     def iterate(
         self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
     ) -> tuple[State, Memory, State]:

@@ -31,6 +31,10 @@ from pennpde.openfoam.fields import FoamField as FoamField
 from pennpde.openfoam.fields import read_field as read_field
 from pennpde.openfoam.fields import time_folders as time_folders
 from pennpde.openfoam.fields import write_field as write_field
+from pennpde.openfoam.new_cases import NewField as NewField
+from pennpde.openfoam.new_cases import Workplace as Workplace
+from pennpde.openfoam.new_cases import workplace as workplace
+from pennpde.openfoam.new_cases import write_case as write_case
 from pennpde.openfoam.poly_mesh import FacePatch as FacePatch
 from pennpde.openfoam.poly_mesh import PolyMesh as PolyMesh
 from pennpde.openfoam.problems import read_problem as read_problem

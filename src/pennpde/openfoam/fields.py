@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pennpde.files import write_atomically
 from pennpde.openfoam.dictionaries import (
     Dimensions,
     FoamFormatError,
@@ -97,15 +97,7 @@ def write_field(
     }
     entries = {"dimensions": dimensions, "internalField": NonUniform(values), "boundaryField": boundary}
     content = b"".join(format_entry(name, value, binary=True) for name, value in entries.items())
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(format_entry("FoamFile", header) + content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, format_entry("FoamFile", header) + content)
 
 
 def time_folders(folder: Path | str) -> list[Path]:

@@ -176,25 +176,35 @@ def run(
             process.kill()  # does nothing where it has ended
             process.wait()
             process.stdout.close()
-    progress, said = follower.progress, _tail(log)
-    if late.is_set():
-        raise OpenFOAMError(f"{program} in {folder} was ended after {timeout:g} s.", said)
-    if diverged:
-        raise DivergenceError(
-            f"{program} in {folder} diverged: Courant number {progress.courant:g} at time {progress.time:g}. Take a "
-            "smaller time step, or look at the initial velocity.",
-            said,
-        )
-    if process.returncode == -signal.SIGFPE or _FLOATING_POINT.search(said):
-        raise DivergenceError(
-            f"{program} in {folder} diverged: floating-point exception at time {progress.time:g}. Take a smaller time "
-            "step, or look at the initial velocity.",
-            said,
-        )
-    if process.returncode != 0 or "FOAM FATAL" in said:
-        raise OpenFOAMError(f"{program} in {folder} failed with exit status {process.returncode}.", said)
+    ended = f"was ended after {timeout:g} s" if late.is_set() else None
+    if failure := _failure(
+        f"{program} in {folder}", follower.progress, _tail(log), process.returncode, ended, diverged
+    ):
+        raise failure
     follower.step_done()
     return follower.progress
+
+
+def _failure(
+    what: str, progress: Progress, said: str, status: int, ended: str | None, diverged: bool
+) -> OpenFOAMError | None:
+    """What went wrong with a program that is over, from the end of its log and its exit status; None: nothing."""
+    if ended is not None:
+        return OpenFOAMError(f"{what} {ended}.", said)
+    cause = None
+    if diverged:
+        cause = f"Courant number {progress.courant:g}"
+    elif status == -signal.SIGFPE or _FLOATING_POINT.search(said):
+        cause = "floating-point exception"
+    if cause is not None:
+        return DivergenceError(
+            f"{what} diverged: {cause} at time {progress.time:g}. Take a smaller time step, or look at the initial "
+            "velocity.",
+            said,
+        )
+    if status != 0 or "FOAM FATAL" in said:
+        return OpenFOAMError(f"{what} failed with exit status {status}.", said)
+    return None
 
 
 class _Follower:

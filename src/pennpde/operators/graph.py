@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from pennpde.operators.sparse import SparseMatrix, index_tensor
+from pennpde.operators.sparse import index_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +90,3 @@ class PointGraph:
     def wide_indices(self) -> tuple[Tensor, Tensor]:
         columns = self.wide([self.space * self.columns + axis for axis in range(self.space)])
         return index_tensor(self.space * self.starts), columns
-
-    def smoothing(self, dtype: torch.dtype) -> SparseMatrix:
-        shares = torch.from_numpy(1.0 / np.sqrt(np.diff(self.starts)))
-        values = (shares.index_select(0, self.rows) * shares.index_select(0, self.columns)).to(dtype)
-        starts = index_tensor(self.starts)
-        return SparseMatrix(starts, self.columns, values, starts, self.columns, values)

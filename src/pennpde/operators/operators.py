@@ -56,14 +56,12 @@ _UNDAMPED = Damping()
 
 @dataclass(frozen=True, eq=False)
 class Operators:
-    """grad, div, laplacian, hessian and smoothing for one unknown: its mesh with its own Neumann boundary."""
+    """grad, div, laplacian and hessian for one unknown: its mesh with its own Neumann boundary."""
 
     gradient: SparseMatrix
     """Rows (point, axis), columns points: all axes in one product."""
     divergence: SparseMatrix
     """Rows points, columns (point, axis). It shares its index tensors with the transpose of `gradient`."""
-    smoothing: SparseMatrix
-    """The normalised adjacency D^-1/2 (A + 1) D^-1/2 of a graph convolution."""
     moment_inverse: Float[Tensor, "points space space"]
     neumann_lift: Float[Tensor, "points space"]
     """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
@@ -176,7 +174,6 @@ class Operators:
         cls,
         gradient: Sequence[scipy.sparse.spmatrix],
         *,
-        smoothing: scipy.sparse.spmatrix | None = None,
         moment_inverse: Float[Tensor, "points space space"] | None = None,
         neumann_lift: Float[Tensor, "points space"] | None = None,
     ) -> Operators:
@@ -199,10 +196,7 @@ class Operators:
         like = weights[0]
         inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
         lift = like.new_zeros(number, space) if neumann_lift is None else neumann_lift.to(like)
-        operators = cls._from_weights(graph, weights, inverse, lift)
-        if smoothing is None:
-            return operators
-        return replace(operators, smoothing=SparseMatrix.from_scipy(smoothing).to(like.dtype))
+        return cls._from_weights(graph, weights, inverse, lift)
 
     @classmethod
     def _from_weights(
@@ -218,7 +212,7 @@ class Operators:
         gradient = SparseMatrix(*tall, graph.tall(weights), *wide, graph.wide(reverse))
         divergence = SparseMatrix(*wide, graph.wide(weights), *tall, graph.tall(reverse))
         dtype = weights[0].dtype
-        return cls(gradient, divergence, graph.smoothing(dtype), inverse.to(dtype), lift.to(dtype))
+        return cls(gradient, divergence, inverse.to(dtype), lift.to(dtype))
 
     @property
     def number_of_points(self) -> int:
@@ -292,11 +286,6 @@ class Operators:
         """grad(grad(field))."""
         return self.grad(self.grad(field, normal_derivative))
 
-    def smooth(self, field: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
-        """Average over neighbours with the normalised adjacency, the linear part of a GCN."""
-        self._check(field)
-        return (self.smoothing @ field.reshape(self.number_of_points, -1)).reshape(field.shape)
-
     def composed(self, damping: float | Damping = 0.0) -> Operators:
         """The same operators with the Laplacian multiplied out.
 
@@ -361,7 +350,6 @@ class Operators:
         there = Operators(
             self.gradient.map(move),
             self.divergence.map(move),
-            self.smoothing.map(move),
             move(self.moment_inverse),
             move(self.neumann_lift),
             self.composed_laplacian and self.composed_laplacian.map(move),
@@ -413,7 +401,6 @@ class Operators:
         whole = cls(
             gradient,
             divergence,
-            SparseMatrix.block_diagonal([each.smoothing for each in operators]),
             torch.cat([each.moment_inverse for each in operators]),
             torch.cat([each.neumann_lift for each in operators]),
             together([each.composed_laplacian for each in operators]),

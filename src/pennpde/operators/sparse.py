@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 _LARGEST_INDEX = 2**31 - 1
-# Said once by PyTorch at the first product; the one feature used here, CSR times dense, is settled.
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 
 
 @torch.library.custom_op("pennpde::sparse_product", mutates_args=())
@@ -46,7 +44,16 @@ def _sparse_product(
     return _multiply(row_starts, columns, values, dense)
 
 
+@cache
+def _hear_out_pytorch() -> None:
+    """Let PyTorch say its one sentence per process, that CSR is in beta. CSR times dense, used here, is settled."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1))
+
+
 def _multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    _hear_out_pytorch()
     size = row_starts.shape[0] - 1, dense.shape[0]
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
     matrix = torch.sparse_csr_tensor(row_starts, columns, values, size, check_invariants=False)

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from pennpde import evaluation
 from pennpde.case import Case
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.paper import budgets
-from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw
+from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw, limits_of
 
 Record = Mapping[str, Any]
 
@@ -157,6 +158,11 @@ def within(page: str, made: str, name: str = "tables", *, required: bool = False
             f"The page lacks the mark {missing!r}: without it nobody knows what to replace. Put it back in its place."
         )
     return f"{before}{mark}\n{made}\n{end}{after}"
+
+
+def write_within(path: Path, made: str, name: str = "tables") -> None:
+    """Replace what stands between the marks of this name in a file."""
+    write_atomically(path, within(path.read_text(encoding="utf-8"), made, name, required=True))
 
 
 def _legend(records: Sequence[Record]) -> str:
@@ -315,8 +321,8 @@ def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> Non
     for number, (heading, (truth, _, _)) in enumerate(layers.items()):
         flat_truth, flat_prediction, flat_error = cut[3 * number : 3 * number + 3]
         diverging = bool((truth < 0).any())
-        limits = _limits(flat_truth, diverging)
         colours = DIVERGING if diverging else SEQUENTIAL
+        limits = limits_of(flat_truth.numpy(), colours)
         rows.append(
             [
                 Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
@@ -331,14 +337,6 @@ def _size(values: Tensor, always_positive: bool = False) -> Tensor:
     if values.ndim > 1:
         return torch.linalg.vector_norm(values.flatten(1), dim=1)
     return values.abs() if always_positive else values
-
-
-def _limits(values: Tensor, symmetric: bool) -> tuple[float, float]:
-    low, high = float(values.min()), float(values.max())
-    if symmetric:
-        largest = max(abs(low), abs(high))
-        return -largest, largest
-    return low, high if high > low else low + 1.0
 
 
 def _flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor]]:

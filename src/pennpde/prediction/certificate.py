@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pennpde import metrics
 from pennpde.case import Case, Dirichlet
+from pennpde.files import plain
 from pennpde.network import PENN, Equation, Prediction
 from pennpde.network.hooks import Check
 from pennpde.operators import Operators
@@ -80,7 +81,7 @@ class Certificate:
             each.name: {"value": each.value, "trained_on": [each.low, each.high], "inside": each.inside}
             for each in self.compared
         }
-        return _plain(record)
+        return plain(record)
 
     def lines(self) -> list[str]:
         """The certificate for people."""
@@ -225,11 +226,3 @@ def _warnings(certificate: Certificate) -> list[str]:
             warnings.append(f"A prescribed value of {name} is missed by {error:.1e}; this network does not keep them.")
     warnings += [each.warning for each in certificate.checks if each.passed is False and each.warning]
     return warnings + [f"{str(each)[0].upper()}{str(each)[1:]}" for each in certificate.compared if not each.inside]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

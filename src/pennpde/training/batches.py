@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -36,16 +36,6 @@ class Batches(Protocol):
         ...
 
 
-class NoMesh:
-    """Stands where a stacked batch has no mesh, so that a network which needs one fails instead of seeing zeros."""
-
-    def __init__(self, number_of_points: int, space: int):
-        self.number_of_points, self.space = number_of_points, space
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"it asks for mesh.{name}, which cases filled up to one shape do not have")
-
-
 @dataclass(frozen=True, eq=False)
 class Stacked:
     """Batches of one shape."""
@@ -59,9 +49,7 @@ class Stacked:
         return cls(CaseStack.of(cases, dtype, device, laplacian_damping))
 
     def draw(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
-        case, weights = self.stack.batch(chosen)
-        mesh: Any = NoMesh(case.number_of_points, case.space)
-        return replace(case, mesh=mesh), weights
+        return self.stack.batch(chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +126,8 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
 
 
 def _damping(model: nn.Module) -> float | Damping:
-    """What the network's equation wants added to Laplacians."""
-    return getattr(getattr(model, "equation", None), "laplacian_damping", 0.0)
+    """What the network wants added to Laplacians; a network of yours that says nothing takes them as they are."""
+    return getattr(model, "laplacian_damping", 0.0)
 
 
 def check_cases(cases: Sequence[Case], what: str, like: Case) -> None:

@@ -12,18 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet, Neumann, Slip
-from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 from pennpde.operators.sparse import SparseMatrix, UniformMatrix
 
-_MATRICES = ("gradient", "divergence", "smoothing", "composed_laplacian", "composed_lift")
+_MATRICES = ("gradient", "divergence", "composed_laplacian", "composed_lift")
 _AT_POINTS = ("moment_inverse", "neumann_lift")
 _CONDITIONS: dict[str, tuple[type, tuple[str, ...]]] = {
     "dirichlet": (Dirichlet, ("mask", "values")),
@@ -132,8 +130,9 @@ class CaseStack:
         parameters = fields("parameters")
         if number == 1:
             parameters = {name: values[0] for name, values in parameters.items()}
+        mesh: Any = NoMesh(number * self.points_per_case, self.space)
         case = Case(
-            mesh=_unconnected(number * self.points_per_case, self.space),
+            mesh=mesh,
             initial=initial,
             dirichlet=conditions("dirichlet"),
             neumann=neumann,
@@ -148,10 +147,14 @@ class CaseStack:
         return case, self.weights[chosen].flatten() / number
 
 
-def _unconnected(points: int, space: int) -> Mesh:
-    """A stand-in: a stacked batch carries its operators and needs no mesh any more."""
-    nothing = np.zeros(0, dtype=np.int64)
-    return Mesh(torch.zeros(points, space), nothing, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8))
+class NoMesh:
+    """Stands where a stacked batch has no mesh, so that a network which needs one fails instead of seeing zeros."""
+
+    def __init__(self, number_of_points: int, space: int):
+        self.number_of_points, self.number_of_cells, self.space = number_of_points, 0, space
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"it asks for mesh.{name}, which cases filled up to one shape do not have")
 
 
 def _paths(case: Case) -> list[tuple[str, ...]]:

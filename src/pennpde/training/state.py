@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.files import write_atomically
 
 FORMAT = 1
 FILE = "state.safetensors"
@@ -35,14 +36,12 @@ class State:
 
 def save(state: State, folder: Path) -> None:
     """Write the state; whoever reads meanwhile, or after a crash, finds the old or the new one whole."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
     plain = json.dumps({"format": FORMAT, **state.plain})
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.tensors.items()}
-    partial = folder / f"{FILE}.partial"
-    save_file(tensors, partial, metadata={"pennpde_training": plain})
-    partial.replace(folder / FILE)
+    write_atomically(folder / FILE, to_bytes(tensors, metadata={"pennpde_training": plain}))
 
 
 def load(folder: Path) -> State | None:

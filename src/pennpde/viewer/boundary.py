@@ -15,10 +15,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pennpde.mesh import Mesh
+from pennpde.mesh.outline import CORNER, Ring, edges_of
 
 Role = Literal["wall", "inlet", "outlet"]
 ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet")
-CORNER = np.deg2rad(30.0)
 MOST_SEGMENTS = 200
 
 _NAMES: dict[Role, tuple[str, ...]] = {
@@ -60,16 +60,15 @@ def segments(mesh: Mesh, corner: float = CORNER) -> list[Segment]:
         mesh: A plane mesh.
         corner: The least angle, in radians, by which the boundary turns at a corner.
     """
-    edges = edges_of(mesh)
+    ring = Ring.of(mesh)
+    edges = ring.edges
     label = np.full(len(edges), -1)
     names = list(mesh.patches)
     for number, name in enumerate(names):
         facets = mesh.patches[name].facets
         label[facets[label[facets] < 0]] = number
-    first, second = _followers(edges)
-    normals = mesh.facet_normals.numpy()
-    turn = np.arccos(np.clip((normals[first] * normals[second]).sum(axis=1), -1.0, 1.0))
-    together = (turn < corner) & (label[first] == label[second])
+    first, second = ring.before, ring.after
+    together = (np.abs(ring.turns(mesh.points.numpy())) < corner) & (label[first] == label[second])
     graph = coo_array(
         (np.ones(together.sum(), bool), (first[together], second[together])), shape=(len(edges), len(edges))
     )
@@ -101,22 +100,6 @@ def with_roles(mesh: Mesh, pieces: Sequence[Segment], roles: Sequence[Role]) -> 
         if role in roles
     }
     return mesh.with_patch_facets({role: edges[facets] for role, facets in chosen.items()})
-
-
-def edges_of(mesh: Mesh) -> Int64[np.ndarray, "facets 2"]:
-    """The points of each exterior facet of a plane mesh."""
-    if mesh.space != 2:
-        raise ValueError(f"Only a plane mesh has a boundary of edges; this one has {mesh.space} dimensions.")
-    return mesh.facets.connectivity.reshape(-1, 2)
-
-
-def _followers(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of facets that meet at a point where no others do."""
-    ends = edges.reshape(-1)
-    order = np.argsort(ends, kind="stable")
-    _, start, count = np.unique(ends[order], return_index=True, return_counts=True)
-    pairs = start[count == 2]
-    return order[pairs] // 2, order[pairs + 1] // 2
 
 
 def _place(mesh: Mesh, edges: np.ndarray) -> str:

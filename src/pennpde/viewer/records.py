@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from pennpde.mesh import Mesh
-from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, triangles
+from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, limits_of, triangles
 
 WEB = Path(__file__).parent / "web"
 
@@ -53,7 +53,7 @@ def with_comparison(
     difference, _ = _components({name: fields[name] - values.to(fields[name]) for name, values in truth.items()})
     entries = dict(record["fields"])
     for name, values in theirs.items():
-        limits = _limits(values, _colours_of(name))
+        limits = limits_of(values, _colours_of(name))
         entries[name] = _entry(ours[name], _colours_of(name), limits)
         entries[f"truth {name}"] = _entry(values, _colours_of(name), limits)
         entries[f"truth {name}"]["velocity"] = velocity and [f"truth {part}" for part in velocity]
@@ -106,22 +106,11 @@ def _components(fields: Mapping[str, Tensor]) -> tuple[dict[str, np.ndarray], li
 def _entry(values: np.ndarray, colours: str, limits: Sequence[float] | None = None) -> dict[str, Any]:
     with np.errstate(over="ignore"):  # a solver that diverged knows no bounds
         packed = _packed(values, np.float32)
-    return {"values": packed, "colours": colours, "limits": list(limits or _limits(values, colours))}
+    return {"values": packed, "colours": colours, "limits": list(limits or limits_of(values, colours))}
 
 
 def _colours_of(name: str) -> str:
     return SEQUENTIAL if name.startswith("|") else DIVERGING
-
-
-def _limits(values: np.ndarray, colours: str) -> tuple[float, float]:
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return 0.0, 1.0
-    if colours == DIVERGING:
-        # A percentile, because pressure peaks at re-entrant corners and would bleach the rest.
-        largest = float(np.percentile(np.abs(finite), 99.5)) or 1.0
-        return -largest, largest
-    return float(finite.min()), float(finite.max())
 
 
 def _cell_edges(mesh: Mesh) -> np.ndarray:

@@ -18,10 +18,11 @@ from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.datasets import storage
 from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh, flow_through
 from pennpde.mesh import Mesh
+from pennpde.mesh.outline import edges_of
 from pennpde.network import PENN
 from pennpde.prediction import Outcome, predict
 from pennpde.viewer import wording
-from pennpde.viewer.boundary import Role, Segment, edges_of, segments, with_roles
+from pennpde.viewer.boundary import Role, Segment, segments, with_roles
 from pennpde.viewer.records import record_of, with_comparison, with_segments
 
 VISCOSITY = 1e-3

@@ -214,7 +214,7 @@ def test_the_thick_form_is_the_plane_one_twice(tmp_path):
     again = Mesh.plane_of(thick.mesh)
     torch.testing.assert_close(again.points, plane.mesh.points)
     assert set(again.patches) == set(plane.mesh.patches)
-    for layer in torch.arange(thick.mesh.number_of_points).chunk(2):
+    for layer in torch.arange(thick.mesh.number_of_points).reshape(-1, 2).unbind(1):
         assert torch.equal(thick.targets["u"][layer, :2], plane.targets["u"])
         assert torch.equal(thick.dirichlet["u"].mask[layer], plane.dirichlet["u"].mask)
         torch.testing.assert_close(thick.initial["u"][layer, :2], plane.initial["u"], atol=1e-8, rtol=0)

@@ -56,7 +56,7 @@ def test_row_a_of_the_flow_is_what_its_description_says():
 def plain_row_a(network: released.ReleasedFlow, inputs: released.Inputs) -> dict[str, Tensor]:
     """Row A with points first throughout, dense matrices, nothing shared. It relies on the solver, tested below."""
     matrices = torch.stack([torch.from_numpy(m.toarray()) for m in inputs.operators.gradient_matrices()])
-    smoothing = torch.from_numpy(inputs.operators.smoothing.to_scipy().toarray())
+    smoothing = torch.from_numpy(inputs.smoothing.to_scipy().toarray())
 
     def raised(values):
         return torch.einsum("kij,j...->ik...", matrices, values)

@@ -24,12 +24,12 @@ from pennpde.datasets.flow.truth import (
     PROFILES,
     TIMES,
     VISCOSITY,
-    Profile,
     Run,
     is_complete,
     read_run,
     solve,
 )
+from pennpde.datasets.profile import Profile
 from pennpde.mesh import Mesh
 from pennpde.models.potential_flow import potential_flow
 
@@ -184,7 +184,7 @@ def case_on_mesh(run: Run, mesh: Mesh, frames: bool = False, thick: bool = False
         u, p = u[..., -1], p[..., -1]
     if thick:
         mesh = extruded(mesh)
-        u, p = np.concatenate([u, u]), np.concatenate([p, p])
+        u, p = u.repeat(2, axis=0), p.repeat(2, axis=0)
         u = np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
     return flow_case(mesh, str(run.facts["name"]), {"u": torch.from_numpy(u), "p": torch.from_numpy(p)})
 
@@ -203,29 +203,8 @@ def fields_at(
 
 
 def extruded(mesh: Mesh, thickness: float = THICKNESS) -> Mesh:
-    """A plane mesh of triangles and quads as a mesh one cell thick, its copy at z = thickness behind its own points.
-
-    Patches stand upright on those of the plane mesh; `frontAndBack` has the two flat sides.
-    """
-    number = mesh.number_of_points
-    flat = np.concatenate([mesh.points.numpy(), np.zeros((number, 1))], axis=1)
-    sizes = np.diff(mesh.offsets)
-    cells, sides = {}, []
-    for size, kind in ((3, "wedge"), (4, "hexahedron")):
-        chosen = mesh.offsets[np.flatnonzero(sizes == size), None] + np.arange(size)
-        if len(chosen):
-            base = mesh.connectivity[chosen]
-            cells[kind] = np.concatenate([base, base + number], axis=1)
-            sides += [*base, *(base + number)]
-    if sizes.max() > 4:
-        raise ValueError("Only triangles and quads can be extruded; this mesh has polygons with more corners.")
-    edges = mesh.facets.connectivity.reshape(-1, 2)
-    upright = {
-        name: np.concatenate([edges[patch.facets], edges[patch.facets, ::-1] + number], axis=1)
-        for name, patch in mesh.patches.items()
-    }
-    thick = Mesh.from_arrays(np.concatenate([flat, flat + np.array([0.0, 0.0, thickness])]), cells)
-    return thick.with_patch_facets({**upright, "frontAndBack": sides})
+    """A plane mesh one cell thick, as OpenFOAM has plane cases: its two flat sides are the patch `frontAndBack`."""
+    return mesh.extruded(thickness, sides="frontAndBack")
 
 
 def flow_through(mesh: Mesh, speed: float, viscosity: float) -> Case:

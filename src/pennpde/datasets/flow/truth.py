@@ -6,10 +6,6 @@ made from it in a moment (`flow.case_from_run`), so the expensive part is never 
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,27 +18,18 @@ from jaxtyping import Float
 from pennpde import openfoam
 from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow.ducts import Duct, duct
+from pennpde.datasets.profile import Profile
+from pennpde.files import replacing
 from pennpde.openfoam import NonUniform, Uniform
 
 INLET_VELOCITY = (1.0, 0.0)
 VISCOSITY = 1e-3
 END_TIME = 4.0
 TIMES = np.linspace(0.0, END_TIME, 41)
+PROGRAMS = ("blockMesh", "potentialFoam", "icoFoam")
 
 
-@dataclass(frozen=True)
-class Profile:
-    """Resolution of the truth.
-
-    Attributes:
-        cells: per unit length; may be fractional, see `ducts.Region.cells`.
-        time_step: of the solver.
-    """
-
-    cells: float
-    time_step: float
-
-
+# Cells per unit length; may be fractional, see `ducts.Region.cells`.
 PROFILES = {"paper": Profile(90, 0.001), "standard": Profile(90, 0.005), "small": Profile(22, 0.01)}
 
 # These schemes reproduce the authors' data. Of a step's pressure solves only the last is tight: that halves the cost of
@@ -95,23 +82,13 @@ def solve(
         on_progress: is called after each time step; `END_TIME` is the last.
         scratch: where the OpenFOAM case is kept while it runs (about 100 MB with the standard profile).
     """
-    shape = duct(name)
-    installation = installation or openfoam.find_installation()
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=f"penn-{name}-", dir=scratch) as made:
-        folder = Path(made)
-        write_case(folder, shape, profile)
-        mesh = initialise(folder, installation)
-        progress = openfoam.run(folder, "icoFoam", installation=installation, on_progress=on_progress)
+    with openfoam.workplace(PROGRAMS, installation, scratch=scratch, prefix=f"penn-{name}-") as place:
+        write_case(place.folder, duct(name), profile)
+        mesh = initialise(place.folder, place.installation)
+        progress = place.run("icoFoam", on_progress=on_progress)
         settings = {"profile": asdict(profile), "schemes": SCHEMES, "solvers": SOLVERS, "piso": PISO}
-        facts = {
-            "name": name,
-            "solver": f"OpenFOAM {installation.version}",
-            "settings": json.dumps(settings),
-            "seconds": time.monotonic() - started,
-            "largest_courant": progress.largest_courant,
-        }
-        write_run(run_file, _collected(folder, mesh, facts))
+        facts = {**place.facts(name, settings), "largest_courant": progress.largest_courant}
+        write_run(run_file, _collected(place.folder, mesh, facts))
 
 
 def write_case(
@@ -123,6 +100,7 @@ def write_case(
     solvers: Mapping[str, Any] = SOLVERS,
     algorithms: Mapping[str, Mapping[str, Any]] = ALGORITHMS,
     control: Mapping[str, Any] | None = None,
+    constant: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Write an OpenFOAM case, ready for blockMesh, potentialFoam and icoFoam.
 
@@ -134,42 +112,27 @@ def write_case(
         solvers: of the linear equations.
         algorithms: the dictionaries of correctors in `fvSolution`, by OpenFOAM's name.
         control: entries of `controlDict` that replace or join ours.
+        constant: dictionaries of the folder `constant` that replace or join ours.
     """
     patches = {name: ("wall" if name == "wall" else "patch", sides) for name, sides in shape.patches.items()}
-    control = {
-        "application": "icoFoam",
-        "startFrom": "startTime",
-        "startTime": 0,
-        "stopAt": "endTime",
-        "endTime": END_TIME,
-        "deltaT": profile.time_step,
-        "writeControl": "timeStep",
-        "writeInterval": round(END_TIME / (len(TIMES) - 1) / profile.time_step),
-        "writeFormat": "binary",
-        "timePrecision": 8,
-        "runTimeModifiable": False,
-        **(control or {}),
-    }
-    solution = {"solvers": solvers, **algorithms, "potentialFlow": {"nNonOrthogonalCorrectors": 20}}
-    velocity = {
-        "dimensions": openfoam.VELOCITY,
-        "internalField": Uniform(np.zeros(3)),
-        "boundaryField": VELOCITY_CONDITIONS,
-    }
-    pressure = {"dimensions": openfoam.PRESSURE, "internalField": Uniform(0.0), "boundaryField": PRESSURE_CONDITIONS}
-    text = openfoam.format_dictionary
-    files = {
-        "system/blockMeshDict": openfoam.block_mesh_dictionary(shape.blocks(profile.cells), patches, thickness=0.1),
-        "system/controlDict": text("controlDict", control),
-        "system/fvSchemes": text("fvSchemes", schemes),
-        "system/fvSolution": text("fvSolution", solution),
-        "constant/transportProperties": text("transportProperties", {"nu": (openfoam.VISCOSITY, VISCOSITY)}),
-        "0/U": text("U", velocity, "volVectorField"),
-        "0/p": text("p", pressure, "volScalarField"),
-    }
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+    openfoam.write_case(
+        folder,
+        block_mesh=openfoam.block_mesh_dictionary(shape.blocks(profile.cells), patches, thickness=0.1),
+        control={
+            "application": "icoFoam",
+            "endTime": END_TIME,
+            "deltaT": profile.time_step,
+            "writeInterval": round(END_TIME / (len(TIMES) - 1) / profile.time_step),
+            **(control or {}),
+        },
+        schemes=schemes,
+        solution={"solvers": solvers, **algorithms, "potentialFlow": {"nNonOrthogonalCorrectors": 20}},
+        constant={"transportProperties": {"nu": (openfoam.VISCOSITY, VISCOSITY)}, **(constant or {})},
+        fields={
+            "U": openfoam.NewField(openfoam.VELOCITY, np.zeros(3), VELOCITY_CONDITIONS),
+            "p": openfoam.NewField(openfoam.PRESSURE, 0.0, PRESSURE_CONDITIONS),
+        },
+    )
 
 
 def initialise(folder: Path, installation: openfoam.Installation) -> openfoam.PolyMesh:
@@ -237,30 +200,23 @@ def write_run(run_file: Path | str, run: Run) -> None:
     """Write a run file with all frames; it appears when it is complete and on the disk."""
     run_file = Path(run_file)
     run_file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = run_file.with_name(f".{run_file.name}.{os.getpid()}")
     packed = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
     ends = [0, -1]
-    try:
-        with h5py.File(temporary, "w") as file:
-            file.create_dataset("points", data=run.mesh.points, **packed)
-            file.create_dataset("quads", data=run.mesh.quads.astype(np.int32), **packed)
-            for name, edges in run.mesh.edges.items():
-                file.create_dataset(f"patches/{name}/edges", data=edges.astype(np.int32))
-                file.create_dataset(f"patches/{name}/cells", data=run.mesh.edge_cells[name].astype(np.int32))
-            file.create_dataset("times", data=run.times)
-            # First and last frame in single precision; all of them in half, whose rounding (1e-8 in the mean square) is
-            # far below what any network resolves.
-            for name, values in (("u", run.velocity), ("p", run.pressure)):
-                file.create_dataset(name, data=values[ends].astype(np.float32), **packed)
-                chunks = (1, *values.shape[1:])
-                file.create_dataset(f"{name}_frames", data=values.astype(np.float16), chunks=chunks, **packed)
-            file.attrs.update(run.facts)
-            file.attrs["complete"] = True
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(run_file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(run_file) as temporary, h5py.File(temporary, "w") as file:
+        file.create_dataset("points", data=run.mesh.points, **packed)
+        file.create_dataset("quads", data=run.mesh.quads.astype(np.int32), **packed)
+        for name, edges in run.mesh.edges.items():
+            file.create_dataset(f"patches/{name}/edges", data=edges.astype(np.int32))
+            file.create_dataset(f"patches/{name}/cells", data=run.mesh.edge_cells[name].astype(np.int32))
+        file.create_dataset("times", data=run.times)
+        # First and last frame in single precision; all of them in half, whose rounding (1e-8 in the mean square) is
+        # far below what any network resolves.
+        for name, values in (("u", run.velocity), ("p", run.pressure)):
+            file.create_dataset(name, data=values[ends].astype(np.float32), **packed)
+            chunks = (1, *values.shape[1:])
+            file.create_dataset(f"{name}_frames", data=values.astype(np.float16), chunks=chunks, **packed)
+        file.attrs.update(run.facts)
+        file.attrs["complete"] = True
 
 
 def read_run(run_file: Path | str, frames: bool = False) -> Run:

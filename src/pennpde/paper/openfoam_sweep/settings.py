@@ -16,7 +16,8 @@ from typing import Any
 from pennpde import openfoam
 from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.ducts import Duct
-from pennpde.datasets.flow.truth import END_TIME, Profile
+from pennpde.datasets.flow.truth import END_TIME
+from pennpde.datasets.profile import Profile
 
 LINEAR_UPWIND = "Gauss linearUpwind grad(U)"
 
@@ -167,6 +168,10 @@ class Setting:
     def write(self, folder: Path, shape: Duct) -> None:
         """Write the OpenFOAM case of a duct."""
         told = self.dictionaries()
+        constant = {
+            "transportProperties": {"transportModel": "Newtonian", "nu": (openfoam.VISCOSITY, flow_truth.VISCOSITY)},
+            "turbulenceProperties": {"simulationType": "laminar"},
+        }
         flow_truth.write_case(
             folder,
             shape,
@@ -175,15 +180,8 @@ class Setting:
             solvers=told["solvers"],
             algorithms=told["algorithms"],
             control=told["control"],
+            constant=constant if self.program == "pimpleFoam" else None,
         )
-        if self.program == "pimpleFoam":
-            viscosity = (openfoam.VISCOSITY, flow_truth.VISCOSITY)
-            own = {
-                "transportProperties": {"transportModel": "Newtonian", "nu": viscosity},
-                "turbulenceProperties": {"simulationType": "laminar"},
-            }
-            for name, entries in own.items():
-                (folder / "constant" / name).write_text(openfoam.format_dictionary(name, entries))
 
 
 @dataclass(frozen=True)

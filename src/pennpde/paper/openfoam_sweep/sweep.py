@@ -11,7 +11,6 @@ import json
 import math
 import os
 import statistics
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +29,7 @@ from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.cases import fields_at
 from pennpde.datasets.flow.ducts import duct
+from pennpde.files import write_atomically, write_json
 from pennpde.metrics import Estimate, domain_errors
 from pennpde.paper.machine import load, machine
 from pennpde.paper.openfoam_sweep.settings import FAMILIES, Planned, Setting
@@ -109,13 +109,12 @@ def measure(
     The solver's time on the wall contains all of its process: reading the mesh, all steps, writing the last one. `keep`
     is given the fields at the case's points.
     """
-    installation = installation or openfoam.find_installation(("blockMesh", "potentialFoam", setting.program))
     found: Result = {"outcome": "finished", "machine": machine(), "load": load()}
     seconds: dict[str, float] = {}
     steps = 0
-    with tempfile.TemporaryDirectory(prefix="penn-bench-") as made:
-        folder = Path(made)
-        setting.write(folder, duct(case.name))
+    programs = ("blockMesh", "potentialFoam", setting.program)
+    with openfoam.workplace(programs, installation, prefix="penn-bench-") as place:
+        setting.write(place.folder, duct(case.name))
 
         def count(progress: openfoam.Progress) -> None:
             nonlocal steps
@@ -127,16 +126,16 @@ def measure(
 
         begin = time.perf_counter()
         try:
-            openfoam.run(folder, "blockMesh", installation=installation)
+            place.run("blockMesh")
             seconds["mesh"] = time.perf_counter() - begin
             begin = time.perf_counter()
-            mesh = flow_truth.start_from_potential_flow(folder, installation)
+            mesh = flow_truth.start_from_potential_flow(place.folder, place.installation)
             seconds["potential_flow"] = time.perf_counter() - begin
             begin, begin_cpu = time.perf_counter(), _cpu_seconds()
-            progress = openfoam.run(folder, setting.program, installation=installation, on_progress=count)
+            progress = place.run(setting.program, on_progress=count)
             seconds["solve"] = time.perf_counter() - begin
             seconds["solve_cpu"] = _cpu_seconds() - begin_cpu
-            fields = _fields_on(case, _last_frame(folder, mesh))
+            fields = _fields_on(case, _last_frame(place.folder, mesh))
             if keep is not None:
                 keep(fields)
             found["errors"] = errors_of(fields, case)
@@ -145,7 +144,7 @@ def measure(
         except openfoam.DivergenceError as error:
             seconds["until_divergence"] = time.perf_counter() - begin
             # The first sentence; the others are advice, and the folder is gone.
-            reason = str(error).splitlines()[0].replace(f" in {folder}", "").partition(". ")[0].rstrip(".")
+            reason = str(error).splitlines()[0].replace(f" in {place.folder}", "").partition(". ")[0].rstrip(".")
             found |= {"outcome": "diverged", "reason": reason}
     return found | {"steps": steps, "seconds": {name: round(value, 4) for name, value in seconds.items()}}
 
@@ -216,7 +215,7 @@ def sweep(
         result = _identity(case, setting, test_set, solver) | {"version": __version__} | measure(case, setting)
         path = runs / setting.name / f"{case.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        storage.write_atomically(path, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
+        write_json(path, result, indent=1)
         results[case.name, setting.name] = result
     rows = []
     for each in plan:
@@ -381,7 +380,7 @@ def _estimate(error: Mapping[str, Any]) -> Estimate:
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write a record with one line for each entry of a list: people read it, and git compares it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    storage.write_atomically(path, (_laid_out(record) + "\n").encode())
+    write_atomically(path, _laid_out(record) + "\n")
 
 
 def _laid_out(value: Any, indent: str = "", depth: int = 4) -> str:

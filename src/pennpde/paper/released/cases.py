@@ -6,7 +6,7 @@ Dirichlet boundaries included, and use the same matrices for every unknown. So n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,13 +17,13 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
-
-_TRIANGLE, _QUAD = 5, 9
-_HEXAHEDRON, _WEDGE = 12, 13
+from pennpde.operators.graph import PointGraph
+from pennpde.operators.sparse import SparseMatrix, index_tensor
 
 # Assembly takes longer than a prediction, and a mesh never changes.
 _SLABS: WeakKeyDictionary[Mesh, dict[float, Mesh]] = WeakKeyDictionary()
 _OPERATORS: WeakKeyDictionary[Mesh, dict[tuple, Operators]] = WeakKeyDictionary()
+_SMOOTHINGS: WeakKeyDictionary[Mesh, dict[tuple | None, SparseMatrix]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Slab:
             return cls(case.mesh, 1)
         known = _SLABS.setdefault(case.mesh, {})
         if thickness not in known:
-            known[thickness] = _extruded(case.mesh, thickness)
+            known[thickness] = replace(case.mesh, patches={}).extruded(thickness)
         return cls(known[thickness], 2)
 
     def lift(self, values: Shaped[Tensor, "points *axes"]) -> Shaped[Tensor, "slab_points *slab_axes"]:
@@ -85,31 +85,24 @@ def released_operators(
     return known[wanted]
 
 
+def released_smoothing(mesh: Mesh, dtype: torch.dtype, device: torch.device) -> SparseMatrix:
+    """The normalised adjacency D^-1/2 (A + 1) D^-1/2 of a graph convolution; a point is a neighbour of its own."""
+    known = _SMOOTHINGS.setdefault(mesh, {})
+    with torch.inference_mode(mode=False), torch.no_grad():
+        if None not in known:
+            graph = PointGraph.of(mesh.edges, mesh.number_of_points, mesh.space)
+            shares = torch.from_numpy(1.0 / np.sqrt(np.diff(graph.starts)))
+            values = (shares.index_select(0, graph.rows) * shares.index_select(0, graph.columns)).to(mesh.points.dtype)
+            starts = index_tensor(graph.starts)
+            known[None] = SparseMatrix(starts, graph.columns, values, starts, graph.columns, values)
+        if (dtype, device) not in known:
+            known[dtype, device] = known[None].to(dtype, device)
+    return known[dtype, device]
+
+
 def _lateral_facets(mesh: Mesh) -> np.ndarray:
     """The facets along the rim of a slab, however it is turned: those not normal to its thin direction."""
     positions = mesh.points.detach()
     centred = positions - positions.mean(dim=0)
     thin = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, 0]
     return np.flatnonzero(((mesh.facet_normals @ thin).abs() < 0.5).numpy())
-
-
-def _extruded(mesh: Mesh, thickness: float) -> Mesh:
-    """A plane mesh of triangles and quads as a slab of wedges and hexahedra."""
-    if unknown := set(np.unique(mesh.cell_types).tolist()) - {_TRIANGLE, _QUAD}:
-        raise ValueError(
-            "The released networks run on slabs of hexahedra and wedges; a plane mesh for them has triangles and quads "
-            f"only, but this one has cells of VTK type {sorted(unknown)}."
-        )
-    height = torch.tensor([0.0, thickness], dtype=mesh.points.dtype).repeat(mesh.number_of_points)
-    points = torch.cat([mesh.points.detach().repeat_interleave(2, dim=0), height[:, None]], dim=1)
-    connectivity, sizes, types = [], [], []
-    for plane, size, solid in ((_TRIANGLE, 3, _WEDGE), (_QUAD, 4, _HEXAHEDRON)):
-        starts = mesh.offsets[:-1][mesh.cell_types == plane]
-        below = 2 * mesh.connectivity[starts[:, None] + np.arange(size)]
-        connectivity.append(np.concatenate([below, below + 1], axis=1).ravel())
-        sizes.append(np.full(len(starts), 2 * size))
-        types.append(np.full(len(starts), solid, dtype=np.uint8))
-    # The plane mesh was checked and runs counter-clockwise, so its slab is sound. To check it again would refuse
-    # batches, whose parts are not connected.
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    return Mesh(points, np.concatenate(connectivity), offsets, np.concatenate(types))

@@ -29,7 +29,8 @@ from torch import Tensor, nn
 from pennpde.case import Case
 from pennpde.network.layers import MLP, Encoder
 from pennpde.operators import Operators
-from pennpde.paper.released.cases import Slab, released_operators
+from pennpde.operators.sparse import SparseMatrix
+from pennpde.paper.released.cases import Slab, released_operators, released_smoothing
 from pennpde.paper.released.layers import (
     SWITCHES,
     EncodedCondition,
@@ -197,6 +198,7 @@ class ReleasedFlow(nn.Module):
             operators=released_operators(
                 slab.mesh, OPERATOR_SCALE, thin_faces=True, dtype=like.dtype, device=like.device
             ),
+            smoothing=released_smoothing(slab.mesh, like.dtype, like.device),
             geometry=geometry.repeat_interleave(slab.copies, dim=0),
             initial={
                 "u": slab.lift(case.initial["u"]) / VELOCITY_SCALE,
@@ -258,6 +260,7 @@ class ReleasedFlow(nn.Module):
     def _constants(self, inputs: Inputs) -> _Constants:
         """All that stays the same from one iteration to the next."""
         operators = inputs.operators
+        assert inputs.smoothing is not None, "the flow network smooths; its inputs have the matrix"
         geometry = self.geometry_encoder(inputs.geometry)
         gradient = self.geometry_gradient.folded()(gradient_of_scalar(operators, geometry), geometry)
         physical = self.switches.dirichlet_in_solver == "physical"
@@ -271,6 +274,7 @@ class ReleasedFlow(nn.Module):
                 conditions[name] = EncodedCondition.nothing(geometry)
         return _Constants(
             operators=operators,
+            smoothing=inputs.smoothing,
             sizes=inputs.sizes,
             geometry=geometry,
             conditions=conditions,
@@ -311,7 +315,7 @@ class ReleasedFlow(nn.Module):
         # 3. and 4. Intermediate velocity, and its divergence as the source of the pressure.
         intermediate = torch.addcmul(velocity, constants.intermediate_gate(squared_norm(forces)), forces)
         source = constants.divergence(divergence(operators, intermediate), squared_norm(intermediate))
-        source = self.source(source, operators)
+        source = self.source(source, constants.smoothing)
 
         # 5. to 7. Pressure, and its gradient.
         pressure = constants.conditions["p"].apply_over(self._pressure(state["p"], source, constants))
@@ -320,7 +324,7 @@ class ReleasedFlow(nn.Module):
         forces = torch.addcmul(forces, constants.pressure_gradient.coefficient(pressure), slope, out=over(forces))
 
         # 8. The increment of the velocity is smoothed; the pressure is a state of the outer solver too.
-        change = self.smoothing(forces, operators)
+        change = self.smoothing(forces, constants.smoothing)
         if self.switches.solver == "simple":
             # Row C adds the velocity of step 1, not the state before it.
             change = velocity + change
@@ -360,6 +364,7 @@ class ReleasedFlow(nn.Module):
 @dataclass(frozen=True, eq=False)
 class _Constants:
     operators: Operators
+    smoothing: SparseMatrix
     sizes: tuple[int, ...]
     geometry: Float[Tensor, "points width"]
     conditions: Mapping[str, EncodedCondition]

@@ -118,6 +118,8 @@ class Inputs:
     prescribed: Mapping[str, Prescribed]
     velocity: Float[Tensor, "points space"] | None = None
     """The known velocity of advection-diffusion."""
+    smoothing: SparseMatrix | None = None
+    """The normalised adjacency D^-1/2 (A + 1) D^-1/2 of the flow network's graph convolutions."""
     sizes: tuple[int, ...] = ()
     """Points of each case of a batch."""
 
@@ -134,6 +136,7 @@ class Inputs:
                 name: Prescribed(each.mask.to(device), move(each.values)) for name, each in self.prescribed.items()
             },
             velocity=None if self.velocity is None else move(self.velocity),
+            smoothing=self.smoothing and self.smoothing.to(dtype, device),
         )
 
 
@@ -259,10 +262,10 @@ class GraphConvolution(nn.Module):
         self.network = MLP(sizes, activations, bias=bias)
 
     def forward(
-        self, values: Float[Tensor, "*space points channels"], operators: Operators
+        self, values: Float[Tensor, "*space points channels"], smoothing: SparseMatrix
     ) -> Float[Tensor, "*space points out"]:
         for linear, activation in zip(self.network.linears, self.network.activations, strict=True):
-            values = linear(smooth(operators, values))
+            values = linear(smooth(smoothing, values))
             if activation == "tanh":
                 values = 2 * torch.sigmoid(2 * values) - 1
         return values
@@ -298,7 +301,7 @@ def gradient_of_scalar(
     operators: Operators, values: Float[Tensor, "points channels"]
 ) -> Float[Tensor, "space points channels"]:
     """The authors' "convolution"."""
-    return _components_first(product(operators.gradient, values), operators)
+    return _components_first(product(operators.gradient, values), operators.number_of_points, operators.space)
 
 
 def gradient_of_vector(
@@ -340,7 +343,7 @@ def contract_gradient(
     # Three times as fast as a copy of tensor.transpose(1, 2).
     last_axis_first = tensor.reshape(number, space * space, channels).index_select(1, exchanged)
     flat = product(operators.divergence, last_axis_first.reshape(number * space, space * channels))
-    return _components_first(flat, operators)
+    return _components_first(flat, operators.number_of_points, operators.space)
 
 
 def laplacian(operators: Operators, values: Float[Tensor, "points channels"]) -> Float[Tensor, "points channels"]:
@@ -351,20 +354,20 @@ def laplacian(operators: Operators, values: Float[Tensor, "points channels"]) ->
 
 
 def smooth(
-    operators: Operators, values: Float[Tensor, "*space points channels"]
+    smoothing: SparseMatrix, values: Float[Tensor, "*space points channels"]
 ) -> Float[Tensor, "*space points channels"]:
     """A x with the normalised adjacency."""
     if values.ndim == 2:
-        return product(operators.smoothing, values)
-    return _components_first(product(operators.smoothing, _points_first(values)), operators)
+        return product(smoothing, values)
+    return _components_first(product(smoothing, _points_first(values)), *values.shape[1::-1])
 
 
 def _points_first(vector: Float[Tensor, "space points channels"]) -> Float[Tensor, "points space*channels"]:
     return vector.transpose(0, 1).reshape(vector.shape[1], -1)
 
 
-def _components_first(flat: Tensor, operators: Operators) -> Float[Tensor, "space points channels"]:
-    return flat.reshape(operators.number_of_points, operators.space, -1).transpose(0, 1).contiguous()
+def _components_first(flat: Tensor, points: int, space: int) -> Float[Tensor, "space points channels"]:
+    return flat.reshape(points, space, -1).transpose(0, 1).contiguous()
 
 
 def product(matrix: SparseMatrix, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,11 @@ from torch import Tensor
 from pennpde.case import Case, Dirichlet
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
+from pennpde.operators.sparse import SparseMatrix
 from pennpde.paper.released.layers import Inputs, Prescribed
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,7 @@ class _SampleReader:
     def flow_inputs(self) -> Inputs:
         return Inputs(
             operators=self._operators().composed(),
+            smoothing=SparseMatrix.from_scipy(self._matrix("gcn")),
             geometry=self._field("scaled_wall"),
             initial={"u": self._field("scaled_u_initial"), "p": self._field("scaled_p_initial")},
             prescribed={"u": self._prescribed("u"), "p": self._prescribed("p")},
@@ -113,14 +118,13 @@ class _SampleReader:
         return torch.from_numpy(self._array(name).astype(np.float64))
 
     def _operators(self) -> Operators:
+        return Operators.from_matrices([self._matrix(f"scaled_grad_{axis}") for axis in "xyz"])
+
+    def _matrix(self, name: str) -> csr_matrix:
         from scipy.sparse import csr_matrix
 
-        def matrix(name: str) -> csr_matrix:
-            rows, columns, values = (self._array(f"{name}_{part}") for part in ("row", "col", "value"))
-            return csr_matrix((values.astype(np.float64), (rows, columns)), shape=(self._number, self._number))
-
-        gradient = [matrix(f"scaled_grad_{axis}") for axis in "xyz"]
-        return Operators.from_matrices(gradient, smoothing=matrix("gcn"))
+        rows, columns, values = (self._array(f"{name}_{part}") for part in ("row", "col", "value"))
+        return csr_matrix((values.astype(np.float64), (rows, columns)), shape=(self._number, self._number))
 
     def _prescribed(self, name: str) -> Prescribed:
         mask = torch.from_numpy(self._array(f"{name}_dirichlet_mask"))

@@ -1,0 +1,18 @@
+"""Resolution of a solver that computes the truth of a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Resolution of the truth.
+
+    Attributes:
+        cells: per unit length.
+        time_step: of the solver.
+    """
+
+    cells: float
+    time_step: float

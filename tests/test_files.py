@@ -1,0 +1,95 @@
+"""A file is the new one or the old one, whatever happens to its writer; JSON holds what it can hold."""
+
+import errno
+import json
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from forks import forked
+
+from pennpde import files
+
+
+def test_a_writer_killed_before_the_end_leaves_what_was_there(tmp_path):
+    path = tmp_path / "case.vtkhdf"
+    files.write_atomically(path, b"before")
+
+    def die_in_the_end():
+        # The worst moment: all is written, and nothing is on the disk for sure.
+        os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        files.write_atomically(path, b"after" * 1000)
+
+    with forked(die_in_the_end) as process:
+        assert os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT).si_status == signal.SIGKILL
+    assert path.read_bytes() == b"before"
+    assert len(list(tmp_path.iterdir())) == 2
+    files.remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_what_was_there_and_says_what_to_do(tmp_path, monkeypatch):
+    path = tmp_path / "case.vtkhdf"
+    files.write_atomically(path, b"before")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*case.vtkhdf.*make room .*start again") as caught:
+        files.write_atomically(path, b"after")
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_of_a_library_keeps_its_suffix_and_replaces_the_old_one_when_it_is_whole(tmp_path):
+    path = tmp_path / "mesh.vtu"
+    path.write_text("before")
+    with files.replacing(path) as temporary:
+        assert temporary.suffix == ".vtu"
+        assert temporary.parent == tmp_path
+        temporary.write_text("after")
+        assert path.read_text() == "before"
+    assert path.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("failure", ["a check that fails", "an empty file", "no file"])
+def test_a_file_of_a_library_that_failed_leaves_the_old_one(tmp_path, failure):
+    path = tmp_path / "mesh.vtu"
+    path.write_text("before")
+
+    def write() -> None:
+        with files.replacing(path) as temporary:
+            if failure == "no file":
+                temporary.unlink()
+            if failure == "a check that fails":
+                temporary.write_text("half")
+                raise OSError("could not be written: half of it is missing")
+
+    with pytest.raises(OSError, match="could not be written"):
+        write()
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_json_lacks_becomes_null_and_scalars_of_libraries_become_numbers(tmp_path):
+    value = {
+        1: (math.inf, -math.inf, math.nan, 0.1),
+        "numpy": [np.float32(0.5), np.float64(math.nan), np.int64(3), np.array([1.0, math.inf])],
+        "torch": torch.tensor([[1.5], [math.nan]]),
+        "none": None,
+        "yes": np.bool_(True),
+    }
+    files.write_json(tmp_path / "record.json", value)
+    assert json.loads((tmp_path / "record.json").read_text()) == {
+        "1": [None, None, None, 0.1],
+        "numpy": [0.5, None, 3, [1.0, None]],
+        "torch": [[1.5], [None]],
+        "none": None,
+        "yes": True,
+    }
