@@ -2,6 +2,7 @@
 
 operators  gradient, divergence, Laplacian, Hessian
 graph      neighbours of each point
+periodic   neighbours across pairs of periodic patches
 damping    the Laplacian as one matrix, with damping of modes that alternate from point to point
 sparse     sparse products as differentiable, compilable operations
 """

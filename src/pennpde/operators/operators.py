@@ -6,13 +6,18 @@ derivative with weight w. The fit is one small moment matrix a point::
     M_i = sum_j r_ij r_ij^T / |r_ij|^2 + w n_i n_i^T          r_ij = x_j - x_i
     (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
 
+On a Robin boundary, a f + b df/dn = c, the normal derivative depends on the point's own value: g_i = c/b - (a/b) f_i.
+The first part is prescribed, as g is; the second is a diagonal term of the gradient. Over pairs of periodic patches the
+graph is closed (`periodic`).
+
 Axes: points first, the axis of the derivative directly after them, feature channels last: `grad(u)[p, j, i]` is the
 derivative of u_i by x_j. All operators are equivariant under rotation, reflection and translation.
 
 How exact they are (h is the distance of points; each line is a test):
 
 - grad and div are exact on linear fields, on any mesh and up to the boundary; on a Neumann boundary given the matching
-  normal derivative (for div that of the vector, which otherwise counts as zero there).
+  normal derivative (for div that of the vector, which otherwise counts as zero there), on a Robin boundary given the
+  matching c/b. Over periodic pairs they are exact on fields whose copies differ as those of a linear field do.
 - Inside a regular or smoothly bent mesh, grad, div, laplacian and hessian are of second order.
 - At the boundary, and inside a mesh whose points are jittered at random, grad and div are of first order. A prescribed
   normal derivative makes the error on the boundary smaller, not its order higher.
@@ -33,12 +38,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping, damped_laplacian
 from pennpde.operators.graph import PointGraph
+from pennpde.operators.periodic import ClosedNeighbours
 from pennpde.operators.sparse import SparseMatrix
 
 if TYPE_CHECKING:
@@ -67,6 +73,10 @@ class Operators:
     moment_inverse: Float[Tensor, "points space space"]
     neumann_lift: Float[Tensor, "points space"]
     """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
+    robin_lift: Float[Tensor, "points space"] | None = None
+    """(a/b) w M^-1 n: what one unit of a point's own value takes from its gradient; None without Robin boundary."""
+    closed: ClosedNeighbours | None = None
+    """The neighbours across periodic pairs, which a damped Laplacian needs; None without such pairs."""
     composed_laplacian: SparseMatrix | None = None
     """divergence x gradient as one matrix, where `composed()` made it."""
     composed_lift: SparseMatrix | None = None
@@ -120,6 +130,8 @@ class Operators:
         normals: Float[Tensor, "points space"],
         *,
         neumann_weight: float = NEUMANN_WEIGHT,
+        transfer: Float[Tensor, " points"] | None = None,
+        representative: Int[Tensor, " points"] | None = None,
         singular: Literal["error", "pseudoinverse"] = "error",
         dtype: torch.dtype | None = None,
     ) -> Operators:
@@ -131,9 +143,18 @@ class Operators:
                 that differ in their Neumann boundary alone may share.
             normals: The outward unit normal where the normal derivative is prescribed, zero elsewhere.
             neumann_weight: As for `on`.
+            transfer: a/b where a Robin condition a f + b df/dn = c is prescribed (c/b is its normal derivative), zero
+                elsewhere.
+            representative: For each point, the one of its copies on periodic patches that stands for all of them;
+                points that have no copies stand for themselves. Gradients do not reach the positions then.
             singular: As for `on`.
             dtype: As for `on`.
         """
+        if representative is not None:
+            pairs = edges.edges() if isinstance(edges, PointGraph) else edges
+            closed = ClosedNeighbours.of(points.detach().numpy(), pairs, representative.numpy())
+            operators = cls._from_closed(closed, normals, neumann_weight, singular, points)
+            return operators._with_robin(transfer).to(dtype)
         number, space = points.shape
         graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
         rows, columns = graph.rows, graph.columns
@@ -157,7 +178,7 @@ class Operators:
         }
         every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
         moments = moments + torch.stack(every, dim=1).reshape(number, space, space)
-        inverse = _invert(moments, singular, points, graph)
+        inverse = _invert(moments, singular, points, np.diff(graph.starts) - 1)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
 
         del offsets, squares
@@ -169,7 +190,44 @@ class Operators:
             total = points.new_zeros(number).index_add(0, rows, weight)
             weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
         del directions
-        return cls._from_weights(graph, weights, inverse, lift)
+        return cls._from_weights(graph, weights, inverse, lift)._with_robin(transfer)
+
+    @classmethod
+    def _from_closed(
+        cls,
+        closed: ClosedNeighbours,
+        normals: Float[Tensor, "points space"],
+        neumann_weight: float,
+        singular: Literal["error", "pseudoinverse"],
+        points: Float[Tensor, "points space"],
+    ) -> Operators:
+        number, space = points.shape
+        directions = closed.offsets / (closed.offsets**2).sum(axis=1, keepdims=True)
+        dyads = (closed.offsets[:, :, None] * directions[:, None, :]).reshape(-1, space * space)
+        summed = np.stack([np.bincount(closed.rows, each, number) for each in dyads.T], axis=1)
+        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
+        moments = moments + torch.from_numpy(summed.reshape(number, space, space)).to(normals)
+        inverse = _invert(moments, singular, points.detach(), closed.counts())
+        weights = np.einsum("eij,ej->ei", inverse.numpy()[closed.rows], directions)
+        operators = cls.from_matrices(
+            [closed.differences(weight) for weight in weights.T],
+            smoothing=closed.smoothing(),
+            moment_inverse=inverse,
+            neumann_lift=neumann_weight * (inverse * normals[:, None, :]).sum(dim=2),
+        )
+        return replace(operators, closed=closed)
+
+    def _with_robin(self, transfer: Float[Tensor, " points"] | None) -> Operators:
+        if transfer is None:
+            return self
+        return replace(self, robin_lift=self.neumann_lift * transfer.to(self.neumann_lift)[:, None])
+
+    @property
+    def plain(self) -> Operators:
+        """The operators for fields that do not obey the unknown's Robin condition, such as its own gradient."""
+        if self.robin_lift is None:
+            return self
+        return replace(self, robin_lift=None, composed_laplacian=None, composed_lift=None)
 
     @classmethod
     def from_matrices(
@@ -237,14 +295,21 @@ class Operators:
         field: Float[Tensor, "points *axes"],
         normal_derivative: Float[Tensor, "points *axes"] | None = None,
     ) -> Float[Tensor, "points space *axes"]:
-        """Gradient of a field of any rank; `normal_derivative` is the Neumann value, zero where none is given."""
-        self._check(field)
-        flat = self.gradient @ field.reshape(self.number_of_points, -1)
-        gradient = flat.reshape(self.number_of_points, self.space, *field.shape[1:])
+        """Gradient of a field of any rank; `normal_derivative` is the Neumann value, zero where none is given.
+
+        On a Robin boundary, a f + b df/dn = c, it is c/b: what depends on the field is in the operators.
+        """
+        gradient = self._grad(field)
+        if self.robin_lift is not None:
+            gradient = gradient - _beside(self.robin_lift, gradient) * field[:, None]
         if normal_derivative is None:
             return gradient
-        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 1))
-        return gradient + lift * normal_derivative[:, None]
+        return gradient + _beside(self.neumann_lift, gradient) * normal_derivative[:, None]
+
+    def _grad(self, field: Float[Tensor, "points *axes"]) -> Float[Tensor, "points space *axes"]:
+        self._check(field)
+        flat = self.gradient @ field.reshape(self.number_of_points, -1)
+        return flat.reshape(self.number_of_points, self.space, *field.shape[1:])
 
     def div(
         self,
@@ -265,8 +330,7 @@ class Operators:
         divergence = flat.reshape(self.number_of_points, *field.shape[2:])
         if normal_derivative is None:
             return divergence
-        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 2))
-        return divergence + (lift * normal_derivative).sum(dim=1)
+        return divergence + (_beside(self.neumann_lift, field) * normal_derivative).sum(dim=1)
 
     def laplacian(
         self,
@@ -290,7 +354,7 @@ class Operators:
         normal_derivative: Float[Tensor, "points *axes"] | None = None,
     ) -> Float[Tensor, "points space space *axes"]:
         """grad(grad(field))."""
-        return self.grad(self.grad(field, normal_derivative))
+        return self._grad(self.grad(field, normal_derivative))
 
     def smooth(self, field: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
         """Average over neighbours with the normalised adjacency, the linear part of a GCN."""
@@ -334,13 +398,22 @@ class Operators:
     def _multiplied_out(self, damping: Damping) -> Operators:
         import scipy.sparse
 
-        laplacian, of_gradient = damped_laplacian(
-            self.gradient.to_scipy(), self.divergence.to_scipy(), self.moment_inverse.double().cpu().numpy(), damping
-        )
         number, space = self.number_of_points, self.space
-        lift = self.neumann_lift.double().cpu().numpy().ravel()
         every = np.arange(number * space)
-        lifted = scipy.sparse.csr_matrix((lift, (every, every // space)), shape=(number * space, number))
+
+        def lifting(lift: Tensor) -> scipy.sparse.csr_matrix:
+            values = lift.double().cpu().numpy().ravel()
+            return scipy.sparse.csr_matrix((values, (every, every // space)), shape=(number * space, number))
+
+        laplacian, of_gradient = damped_laplacian(
+            self.gradient.to_scipy(),
+            self.divergence.to_scipy(),
+            self.moment_inverse.double().cpu().numpy(),
+            damping,
+            self.closed,
+            None if self.robin_lift is None else lifting(self.robin_lift),
+        )
+        lifted = lifting(self.neumann_lift)
         matrices = (
             SparseMatrix.from_scipy(scipy.sparse.csr_matrix(matrix)).to(self.dtype, self.gradient.values.device)
             for matrix in (laplacian, of_gradient @ lifted)
@@ -364,6 +437,8 @@ class Operators:
             self.smoothing.map(move),
             move(self.moment_inverse),
             move(self.neumann_lift),
+            None if self.robin_lift is None else move(self.robin_lift),
+            self.closed,
             self.composed_laplacian and self.composed_laplacian.map(move),
             self.composed_lift and self.composed_lift.map(move),
             self.composed_damping,
@@ -385,6 +460,7 @@ class Operators:
             divergence=self.divergence.scaled(factor),
             moment_inverse=self.moment_inverse * factor,
             neumann_lift=self.neumann_lift * factor,
+            robin_lift=None if self.robin_lift is None else self.robin_lift * factor,
             composed_laplacian=self.composed_laplacian and self.composed_laplacian.scaled(factor**2),
             composed_lift=self.composed_lift and self.composed_lift.scaled(factor**2),
         )
@@ -416,12 +492,21 @@ class Operators:
             SparseMatrix.block_diagonal([each.smoothing for each in operators]),
             torch.cat([each.moment_inverse for each in operators]),
             torch.cat([each.neumann_lift for each in operators]),
+            cls._joined_robin_lifts(operators),
+            None,  # what a damped Laplacian needs, the parts have
             together([each.composed_laplacian for each in operators]),
             together([each.composed_lift for each in operators]),
             operators[0].composed_damping,
         )
         object.__setattr__(whole, "_parts", tuple(operators))
         return whole
+
+    @staticmethod
+    def _joined_robin_lifts(operators: Sequence[Operators]) -> Tensor | None:
+        if all(each.robin_lift is None for each in operators):
+            return None
+        lifts = [each.neumann_lift.new_zeros(()) if each.robin_lift is None else each.robin_lift for each in operators]
+        return torch.cat([lift.expand_as(each.neumann_lift) for lift, each in zip(lifts, operators, strict=True)])
 
     def _check(self, field: Tensor) -> None:
         if field.shape[:1] != (self.number_of_points,):
@@ -436,6 +521,11 @@ class Operators:
                 f"The field is {field.dtype}, the operators are {self.dtype}. "
                 f"Convert one of them: operators.to({field.dtype}) or field.to({self.dtype})."
             )
+
+
+def _beside(lift: Float[Tensor, "points space"], gradient: Float[Tensor, "points space *axes"]) -> Tensor:
+    """A lift, shaped to multiply a gradient."""
+    return lift.reshape(*lift.shape, *[1] * (gradient.ndim - 2))
 
 
 def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:
@@ -465,7 +555,7 @@ def _invert(
     moments: Float[Tensor, "points space space"],
     singular: Literal["error", "pseudoinverse"],
     points: Tensor,
-    graph: PointGraph,
+    neighbours: np.ndarray,
 ) -> Float[Tensor, "points space space"]:
     eigenvalues = torch.linalg.eigvalsh(moments.detach())
     broken = eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
@@ -477,9 +567,8 @@ def _invert(
         partial = torch.linalg.pinv(moments.detach()[broken], rtol=_SINGULAR, hermitian=True)
         return torch.linalg.inv(whole).index_put((broken,), partial)
     point = int(broken.nonzero()[0])
-    neighbours = int(graph.starts[point + 1] - graph.starts[point]) - 1
     raise ValueError(
-        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours} neighbours do "
+        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours[point]} neighbours do "
         f"not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
         'singular="pseudoinverse" to take the gradient in the directions that they do span.'
     )
