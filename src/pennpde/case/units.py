@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pennpde.case.case import Case
-from pennpde.case.conditions import Dirichlet, Neumann
+from pennpde.case.conditions import Reference
 from pennpde.mesh import Mesh
 
 
@@ -65,18 +64,14 @@ class Units:
             scale = self.scale(name)
             return (values - scale.zero) / scale.one
 
-        return replace(
-            case,
+        def reference(name: str) -> Reference:
+            scale = self.scale(name)
+            return Reference(scale.one, scale.zero, self.length, self.time)
+
+        return case.with_conditions(
+            lambda name, each: each.in_units(reference(name)),
             mesh=_shrunk(case.mesh, self.length),
             initial={name: scaled(name, values) for name, values in case.initial.items()},
-            dirichlet={
-                name: Dirichlet(each.mask, _only(each.mask, scaled(name, each.values)))
-                for name, each in case.dirichlet.items()
-            },
-            neumann={
-                name: Neumann(each.mask, each.normals, each.normal_derivative * (self.length / self.scale(name).one))
-                for name, each in case.neumann.items()
-            },
             parameters={name: value / self.scale(name).one for name, value in case.parameters.items()},
             features={name: values / self.scale(name).one for name, values in case.features.items()},
             targets={
@@ -100,8 +95,3 @@ def _shrunk(mesh: Mesh, length: float) -> Mesh:
     shrunk = replace(mesh, points=mesh.points / length)
     shrunk.__dict__.update({name: mesh.__dict__[name] for name in ("facets", "edges") if name in mesh.__dict__})
     return shrunk
-
-
-def _only(mask: Bool[Tensor, " points"], values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
-    """The values at these points, zero elsewhere."""
-    return values.where(mask.reshape(-1, *[1] * (values.ndim - 1)), 0.0)
