@@ -87,7 +87,7 @@ class AdvectionDiffusion(Equation):
         velocity, diffusivity = case.parameter("velocity", levels), case.parameter("diffusivity", levels)
         speed = torch.linalg.vector_norm(velocity, dim=1, keepdim=True)  # its derivative at rest is zero, not infinite
         # The velocity enters as invariants: its size, and how it points away from the inlet.
-        along = (velocity[:, :, None] * case.operators["T"].grad(levels)).sum(dim=1)
+        along = (velocity[:, :, None] * case.operators["T"].plain.grad(levels)).sum(dim=1)
         numbers = torch.cat([diffusivity, speed], dim=1).expand(levels.shape[0], 2)
         by_advection, by_diffusion, by_upwind, by_source, *forcing = self.coefficients(
             torch.cat([levels, numbers, along], dim=1)

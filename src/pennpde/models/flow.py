@@ -128,7 +128,7 @@ class Flow(Equation):
                 prescribed[name] = tuple(
                     derive(nothing, derivative) for derive in (operators[name].grad, operators[name].laplacian)
                 )
-        return Surroundings(code, self.length * operators["p"].grad(code), operators, prescribed)
+        return Surroundings(code, self.length * operators["p"].plain.grad(code), operators, prescribed)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         place: Surroundings = case.constants

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Condition, Dirichlet
 from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
@@ -98,6 +98,11 @@ class PENN(nn.Module):
         encoded = self.decoder != "mlp" and self.dirichlet_in_solver != "none"
         return encoded or self.dirichlet_after_decoding
 
+    @property
+    def output_times(self) -> tuple[float, ...]:
+        """When the fields that come out hold, counted from the start: conditions that change are taken at these times."""
+        return tuple((step + 1) * self.time_step for step in range(self.steps))
+
     def prepare(self, case: Case) -> None:
         """Work out what depends on the mesh alone; it is kept with the case's operators."""
         for name in self.equation.unknowns:
@@ -116,8 +121,11 @@ class PENN(nn.Module):
         encoded = self._encode(case)
         state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
         solutions, frames = [], []
+        changes = case.changes_with_time
 
-        for _ in range(self.steps):
+        for time in self.output_times:
+            if changes:  # an implicit step: what holds at its end
+                encoded = self._encode(case.with_conditions(partial(_at, time)))
             iterate = partial(self.iterate, encoded, state)
             solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
             state = solution.state
@@ -129,10 +137,12 @@ class PENN(nn.Module):
         }
         # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
         fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        if changes:
+            case = case.over(self.output_times) if self.steps > 1 else encoded.case
         round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
         if self.fulfils_dirichlet:
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
-            fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+            fields = case.fulfilled(fields)
         return Prediction(fields, tuple(solutions), round_off)
 
     def iterate(self, encoded: EncodedCase, start: State, state: State, memory: Memory) -> tuple[State, Memory, State]:
@@ -149,13 +159,19 @@ class PENN(nn.Module):
             boundary = {name: self.encoders[name](case.dirichlet[name].values) for name in self.equation.unknowns}
         elif self.dirichlet_in_solver == "physical":
             physical = {name: self._encoder(name) for name in self.equation.unknowns}
-        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case))
+        held = {name: self._encode_held(name, case) for name in self.equation.unknowns}
+        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case), held)
         return replace(encoded, constants=self.equation.prepare(encoded))
+
+    def _encode_held(self, name: str, case: Case) -> tuple[Condition, ...]:
+        encoder = self._encoder(name)
+        acting = [each for each in case.conditions_of(name) if each.acts and not isinstance(each, Dirichlet)]
+        return tuple(each.encoded(encoder, encoder.is_linear, name) for each in acting)
 
     def _encode_neumann(self, case: Case) -> dict[str, Tensor]:
         encoded = {}
         for name in self.equation.unknowns:
-            condition, encoder = case.neumann[name], self._encoder(name)
+            condition, encoder = case.slope(name), self._encoder(name)
             if condition.is_homogeneous:
                 continue
             values = condition.normal_derivative
@@ -190,6 +206,10 @@ class PENN(nn.Module):
             return decoded
         prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
         return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
+
+
+def _at(time: float, _name: str, condition: Condition) -> Condition:
+    return condition.at(time)
 
 
 def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:

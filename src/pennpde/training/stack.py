@@ -142,7 +142,8 @@ class CaseStack:
             made = {name: take((kind, unknown, name)) for name in pattern.kind.roles()}
             for name, role in pattern.kind.roles().items():
                 if role.is_point:
-                    made[name] = made[name] + first_points
+                    every = torch.arange(number * self.points_per_case, device=chosen.device)
+                    made[name] = made[name] + (every - every % self.points_per_case)
             series = (kind, unknown, _SERIES)
             course = Course.of_series(self.times, take(series)) if series in self.tensors else None
             return pattern.kind(**made, **pattern.flags, **({} if course is None else {"course": course}))
@@ -161,8 +162,6 @@ class CaseStack:
             )
 
         initial = fields("initial")
-        every = torch.arange(number * self.points_per_case, device=chosen.device)
-        first_points = every - every % self.points_per_case
         conditions: dict[str, dict[str, Condition]] = {}
         for kind, unknown in self.patterns:
             conditions.setdefault(kind, {})[unknown] = condition(kind, unknown)
