@@ -36,7 +36,6 @@ from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
 
-
 _NAMES = tuple(kind.kind for kind in KINDS)
 
 
@@ -51,18 +50,18 @@ class Case:
         dirichlet: By unknown, then by patch, the prescribed values: numbers, vectors or arrays over the points, or how
             they change with time, as a function of time or a `Table`. Where two patches share a point, **the later one
             in the given order wins**.
-        neumann: By unknown, then by patch, the prescribed normal derivatives, likewise; where two patches share a point,
-            the later value and the mean normal hold. A number in place of the patches stands for all of the boundary
-            that has no other condition of this unknown.
+        neumann: By unknown, then by patch, the prescribed normal derivatives, likewise; where two patches share a
+            point, the later value and the mean normal hold. A number in place of the patches stands for all of the
+            boundary that has no other condition of this unknown.
         slip: By unknown, the patches without normal component.
-        parameters: Numbers of the equation, or vectors of space, by name. One that is called "time" is the time at which
-            the conditions hold.
+        parameters: Numbers of the equation, or vectors of space, by name. One that is called "time" is the time at
+            which the conditions hold.
         features: Further known fields over the points, by name.
         targets: The fields that should come out. Named as an unknown they may have a trailing axis of output times.
         name: What the case is called in records and messages.
         sizes: Number of points of each case of a batch; leave it to `batch`.
-        present: Not at points that only fill a case up to a size (`stack`) or are a copy of another one (periodic), which
-            sums leave out; None: everywhere.
+        present: Not at points that only fill a case up to a size (`stack`) or are a copy of another one (periodic),
+            which sums leave out; None: everywhere.
         cached_operators: Operators that are known already.
         robin: By unknown, then by patch, (a, b, c) of a f + b df/dn = c.
         periodic: By unknown, for the first patch of each periodic pair the second, `Across("outlet", jump=-1.0)` where
@@ -178,17 +177,22 @@ class Case:
         return self.with_conditions(lambda _, each: each.at(time), parameters={**self.parameters, "time": known})
 
     def over(self, times: Sequence[float]) -> Case:
-        """The case for judging fields with a trailing axis of times: conditions that change have that axis, too."""
+        """The case for judging fields at several times, their trailing axis: conditions that change have it, too.
+
+        Fields at one time have no such axis, and neither have the conditions.
+        """
         return self.with_conditions(lambda _, each: each.over(times)) if self.changes_with_time else self
 
     def fulfilled(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Fields with what is prescribed exactly in place, bit for bit."""
-        made = dict(fields)
-        for name in made:
+
+        def fulfil(name: str, values: Tensor) -> Tensor:
             for condition in self.conditions_of(name):
                 if condition.is_exact:
-                    made[name] = condition.apply(made[name])
-        return made
+                    values = condition.apply(values)
+            return values
+
+        return {name: fulfil(name, values) for name, values in fields.items()}
 
     def with_conditions(self, change: Callable[[str, Any], Condition], **changes: Any) -> Case:
         """The case with every condition changed, given its unknown; and with other changes, as for `replace`."""
@@ -385,7 +389,9 @@ def _resolved_conditions(
         if kind not in every:
             instances = [type(each) for each in by_unknown.values() if isinstance(each, Condition)]
             if len(instances) != len(by_unknown) or not instances:
-                raise KeyError(f"Conditions of the kind {kind!r} are not known; give them by class: conditions={{Kind: ...}}.")
+                raise KeyError(
+                    f"Conditions of the kind {kind!r} are not known; give them by class: conditions={{Kind: ...}}."
+                )
             every = {kind: instances[0], **every}
     for kind, made in every.items():
         by_unknown = given.get(kind, {})

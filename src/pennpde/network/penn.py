@@ -100,7 +100,7 @@ class PENN(nn.Module):
 
     @property
     def output_times(self) -> tuple[float, ...]:
-        """When the fields that come out hold, counted from the start: conditions that change are taken at these times."""
+        """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
         return tuple((step + 1) * self.time_step for step in range(self.steps))
 
     def prepare(self, case: Case) -> None:
@@ -118,14 +118,14 @@ class PENN(nn.Module):
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())
         case = case.to(parameter.dtype, parameter.device)
-        encoded = self._encode(case)
+        changes = case.changes_with_time
+        encoded = self._encode(case.over(self.output_times[:1]))
         state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
         solutions, frames = [], []
-        changes = case.changes_with_time
 
-        for time in self.output_times:
-            if changes:  # an implicit step: what holds at its end
-                encoded = self._encode(case.with_conditions(partial(_at, time)))
+        for step, time in enumerate(self.output_times):
+            if changes and step > 0:  # implicit steps: what holds at their end
+                encoded = self._encode(case.over([time]))
             iterate = partial(self.iterate, encoded, state)
             solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
             state = solution.state
@@ -138,7 +138,7 @@ class PENN(nn.Module):
         # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
         fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
         if changes:
-            case = case.over(self.output_times) if self.steps > 1 else encoded.case
+            case = case.over(self.output_times)
         round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
         if self.fulfils_dirichlet:
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
@@ -206,10 +206,6 @@ class PENN(nn.Module):
             return decoded
         prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
         return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
-
-
-def _at(time: float, _name: str, condition: Condition) -> Condition:
-    return condition.at(time)
 
 
 def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:

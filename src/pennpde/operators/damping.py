@@ -90,8 +90,8 @@ def roughness(
 
     with g the fitted gradient: zero for linear fields, of the order of h for smooth ones, and the Laplacian of what
     alternates from point to point, which a gradient does not see. Returned are the matrix of the differences, on f,
-    and that of what is explained, on g. With periodic pairs the neighbours have to be given: several images of one point
-    share an entry of the gradient.
+    and that of what is explained, on g. With periodic pairs the neighbours have to be given: several images of one
+    point share an entry of the gradient.
     """
     import scipy.sparse
 

@@ -568,7 +568,7 @@ def _invert(
         return torch.linalg.inv(whole).index_put((broken,), partial)
     point = int(broken.nonzero()[0])
     raise ValueError(
-        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours[point]} neighbours do "
-        f"not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
+        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours[point]} "
+        f"neighbours do not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
         'singular="pseudoinverse" to take the gradient in the directions that they do span.'
     )

@@ -1,8 +1,8 @@
 """Neighbours across pairs of periodic patches: points that are one have all neighbours of all their copies.
 
 Both copies of a point stay in the mesh, each with the value that it has there. A neighbour j of the copy q is a
-neighbour of every other copy p of q, in the direction x_j - x_q and with the difference f_j - f_q. Differences are taken
-where both values are at hand, so an unknown that grows by the same amount over every period, as the pressure in a
+neighbour of every other copy p of q, in the direction x_j - x_q and with the difference f_j - f_q. Differences are
+taken where both values are at hand, so an unknown that grows by the same amount over every period, as the pressure in a
 channel, needs no further term: its copies differ by that amount.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int64
-from scipy.sparse import csr_array
+from scipy.sparse import csr_matrix
 
 _SAME = 1e-3
 """Of two directions to the same point, as a share of their length: images are whole periods apart."""
@@ -34,7 +34,7 @@ class ClosedNeighbours:
     centres: Int64[np.ndarray, " entries"]
     columns: Int64[np.ndarray, " entries"]
     offsets: Float[np.ndarray, "entries space"]
-    copies: csr_array
+    copies: csr_matrix
 
     @staticmethod
     def of(
@@ -44,8 +44,8 @@ class ClosedNeighbours:
     ) -> ClosedNeighbours:
         """Close the graph of these edges over points that have the same representative."""
         number = len(points)
-        member = csr_array((np.ones(number), (np.arange(number), representative)), shape=(number, number))
-        copies = csr_array(member @ member.T)
+        member = csr_matrix((np.ones(number), (np.arange(number), representative)), shape=(number, number))
+        copies = csr_matrix(member @ member.T)
         copies.sort_indices()
         row = np.repeat(np.arange(number), np.diff(copies.indptr))
         centre = copies.indices.astype(np.int64)
@@ -60,29 +60,29 @@ class ClosedNeighbours:
 
     @property
     def number_of_points(self) -> int:
-        return self.copies.shape[0]
+        return len(self.copies.indptr) - 1
 
     def counts(self) -> Int64[np.ndarray, " points"]:
         """Neighbours of each point."""
         return np.bincount(self.rows, minlength=self.number_of_points)
 
-    def differences(self, weights: Float[np.ndarray, " entries"]) -> csr_array:
+    def differences(self, weights: Float[np.ndarray, " entries"]) -> csr_matrix:
         """The matrix of sum_j w_j (f_j - f_q) at every point."""
         shape = (self.number_of_points, self.number_of_points)
         both = (np.tile(self.rows, 2), np.concatenate([self.columns, self.centres]))
-        return csr_array((np.concatenate([weights, -weights]), both), shape=shape)
+        return csr_matrix((np.concatenate([weights, -weights]), both), shape=shape)
 
-    def smoothing(self) -> csr_array:
+    def smoothing(self) -> csr_matrix:
         """The normalised adjacency D^-1/2 (A + 1) D^-1/2."""
         number = self.number_of_points
         shares = 1.0 / np.sqrt(self.counts() + 1.0)
         rows = np.concatenate([self.rows, np.arange(number)])
         columns = np.concatenate([self.columns, np.arange(number)])
-        return csr_array((shares[rows] * shares[columns], (rows, columns)), shape=(number, number))
+        return csr_matrix((shares[rows] * shares[columns], (rows, columns)), shape=(number, number))
 
-    def own(self, matrix: csr_array) -> Float[np.ndarray, " points"]:
+    def own(self, matrix: csr_matrix) -> Float[np.ndarray, " points"]:
         """What a matrix takes of each point's own value, at whichever copy it takes it."""
-        return np.asarray(csr_array(matrix).multiply(self.copies).sum(axis=1)).ravel()
+        return np.asarray(csr_matrix(matrix).multiply(self.copies).sum(axis=1)).ravel()
 
 
 def _first_of_each(

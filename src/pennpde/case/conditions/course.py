@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ class Table:
             if not isinstance(row, Sequence) or len(row) != 2 or not isinstance(row[0], int | float):
                 raise ValueError(f"A row of a table is (time, value); got {row!r}.")
         times = self.times
-        if not all(np.isfinite(times)) or any(after <= before for before, after in zip(times, times[1:], strict=False)):
+        if not all(np.isfinite(times)) or any(after <= before for before, after in pairwise(times)):
             raise ValueError(f"The times of a table must increase from row to row; got {times}.")
         if self.outside not in ("error", "clamp"):
             raise ValueError(f'What a table gives outside of its times is "error" or "clamp"; got {self.outside!r}.')

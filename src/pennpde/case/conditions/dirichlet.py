@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door, together
-from pennpde.case.conditions.protocol import HELD, VALUE, Along, Condition, Scale, only, tensor
+from pennpde.case.conditions.protocol import HELD, VALUE, Along, Condition, Scale, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +23,8 @@ class Dirichlet(Condition):
     is_exact: ClassVar = True
     varying: ClassVar = "values"
 
-    mask: Bool[Tensor, " points"] = tensor(HELD)
-    values: Float[Tensor, "points *axes"] = tensor(VALUE)
+    mask: Bool[Tensor, " points"] = field(metadata=HELD.tag)
+    values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
     """Zero where nothing is prescribed: a NaN there would poison the gradients of the boundary encoder. Those at the
     start, where they change with time."""
     course: Course | None = None

@@ -43,7 +43,9 @@ class Door:
     def by_patch(self, given: Any, example: str = "") -> Mapping[str, Any]:
         if isinstance(given, Mapping):
             return given
-        raise ValueError(f"{self.label()} is {given!r}; give the values by patch, as {{'inlet': {example or repr(given)}}}.")
+        raise ValueError(
+            f"{self.label()} is {given!r}; give the values by patch, as {{'inlet': {example or repr(given)}}}."
+        )
 
     def points(self, patch: str) -> Tensor:
         return torch.from_numpy(self.mesh.patch(patch).points)
@@ -76,9 +78,7 @@ class Door:
         return self.field(value, where)
 
 
-def together(
-    parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor
-) -> tuple[Tensor, Course | None]:
+def together(parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor) -> tuple[Tensor, Course | None]:
     """Values over all points at the start, from those on patches, and their course, if any.
 
     Args:

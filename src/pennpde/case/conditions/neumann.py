@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door, together
-from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, WHERE, Along, Condition, Scale, Slope, only, tensor
+from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, WHERE, Along, Condition, Scale, Slope, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +24,9 @@ class Neumann(Condition):
     on_every_unknown: ClassVar = True
     varying: ClassVar = "normal_derivative"
 
-    mask: Bool[Tensor, " points"] = tensor(WHERE)
-    normals: Float[Tensor, "points space"] = tensor(NORMAL)
-    normal_derivative: Float[Tensor, "points *axes"] = tensor(DIFFERENCE)
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
+    normal_derivative: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
     """At the start, where it changes with time."""
     is_homogeneous: bool = False
     """Known to be zero everywhere: to find out would wait for a GPU."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.case.conditions.given import Door, Value
-from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Along, Condition, Scale, tensor
+from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Along, Condition, Scale
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError
 
@@ -35,16 +35,16 @@ class Across:
 class Periodic(Condition):
     """Points of paired patches are copies of one point; the second patch is the first one, shifted.
 
-    Both copies stay in the mesh. The graph is closed over them, so that each has the neighbours of both, and the field is
-    the same at both, but for a jump: a pressure that falls along a channel, or any field with a mean gradient.
+    Both copies stay in the mesh. The graph is closed over them, so that each has the neighbours of both, and the field
+    is the same at both, but for a jump: a pressure that falls along a channel, or any field with a mean gradient.
     """
 
     kind: ClassVar = "periodic"
     is_exact: ClassVar = True
 
-    points: Int[Tensor, " points"] = tensor(POINT)
+    points: Int[Tensor, " points"] = field(metadata=POINT.tag)
     """For each point the copy that stands for all of them; points without copies stand for themselves."""
-    shift: Float[Tensor, "points *axes"] = tensor(DIFFERENCE)
+    shift: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
     """By how much the unknown is larger than at that copy."""
     is_seamless: bool = False
     """Known to have no jumps."""
@@ -93,8 +93,8 @@ class Periodic(Condition):
         for (first, second), (here, there, jump) in zip(given.items(), links, strict=True):
             if not torch.allclose(shift[there] - shift[here], jump.expand_as(shift[here]), rtol=1e-9, atol=1e-12):
                 raise ValueError(
-                    f"{door.label(first)}: the jump from {first!r} to {_across(second, '').patch!r} contradicts those of "
-                    "the other pairs, which lead to the same points."
+                    f"{door.label(first)}: the jump from {first!r} to {_across(second, '').patch!r} contradicts those "
+                    "of the other pairs, which lead to the same points."
                 )
         return cls(torch.from_numpy(points), shift).settled()
 
@@ -122,8 +122,8 @@ class Periodic(Condition):
 
     def check_companion(self) -> None:
         raise CompanionError(
-            "A case with periodic patches (cyclic in OpenFOAM) has no companion mesh: the points of a new boundary would "
-            'not lie opposite each other. Take the resolution "own".'
+            "A case with periodic patches (cyclic in OpenFOAM) has no companion mesh: the points of a new boundary "
+            'would not lie opposite each other. Take the resolution "own".'
         )
 
     def settled(self) -> Periodic:
@@ -198,13 +198,13 @@ def _paired(mesh: Mesh, first: str, second: str) -> tuple[np.ndarray, np.ndarray
         raise ValueError(f"{pair} share points; a pair lies a period apart.")
     positions = mesh.points.detach().numpy()
     period = positions[there].mean(axis=0) - positions[here].mean(axis=0)
-    distances, partner = KDTree(positions[there]).query(positions[here] + period)
+    distances, partner = map(np.asarray, KDTree(positions[there]).query(positions[here] + period))
     near = _NEAR * float(np.ptp(positions, axis=0).max())
     if (distances > near).any() or len(np.unique(partner)) != len(partner):
         worst = int(np.argmax(distances))
         raise ValueError(
             f"{pair} do not match: shifted by {period.tolist()}, the point at {positions[here[worst]].tolist()} is "
-            f"{distances[worst]:.3g} away from the nearest point of {second!r}. One has to be the other, shifted; pairs "
-            "that are turned against each other (rotational) are not supported."
+            f"{distances[worst]:.3g} away from the nearest point of {second!r}. One has to be the other, shifted; "
+            "pairs that are turned against each other (rotational) are not supported."
         )
     return here, there[partner]

@@ -1,7 +1,7 @@
 """What every kind of condition has to know: then cases, batches, stacks, units and companions treat all kinds alike.
 
-A kind is one frozen dataclass. Each of its tensors says what it holds (`tensor(VALUE)`), and from that follow how it is
-copied to a device, turned, put side by side, filled up and encoded. What is left to the kind itself:
+A kind is one frozen dataclass. Each of its tensors says what it holds (`field(metadata=VALUE.tag)`), and from that
+follow how it is copied to a device, turned, put side by side, filled up and encoded. What is left to the kind itself:
 
 resolve   how it is made of what a user gives by patch
 scaled    how it changes with units
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -45,6 +45,11 @@ class Role:
     is_point: bool = False
     filler: float = 0.0
 
+    @property
+    def tag(self) -> dict[str, Any]:
+        """For the field of a dataclass: `mask: Tensor = field(metadata=WHERE.tag)`."""
+        return {"role": self}
+
 
 WHERE = Role()
 NUMBER = Role()
@@ -54,11 +59,6 @@ NORMAL = Role(rank=1)
 VALUE = Role(rank=None)
 DIFFERENCE = Role(rank=None, is_difference=True)
 POINT = Role(is_point=True)
-
-
-def tensor(role: Role) -> Any:
-    """A tensor of a condition, over the points."""
-    return field(metadata={"role": role})
 
 
 class Scale(NamedTuple):
@@ -270,11 +270,19 @@ class Condition(ABC):
         return replace(self, **{self.varying: self.course.at(time), "course": None})
 
     def over(self, times: Sequence[float]) -> Self:
-        """With values at several times, on a trailing axis, where they change with time."""
-        if self.course is None or self.varying is None:
+        """With values at several times, on a trailing axis, where they change with time; at one time without it."""
+        if self.course is None or self.varying is None or not times:
             return self
+        if len(times) == 1:
+            return self.at(times[0])
         series = torch.stack([self.course.at(time) for time in times], dim=-1)
         return replace(self, **{self.varying: series, "course": None, "is_series": True})
+
+    def last(self) -> Self:
+        """Of values at several times, those at the last."""
+        if self.varying is None or not getattr(self, "is_series", False):
+            return self
+        return replace(self, **{self.varying: getattr(self, self.varying)[..., -1], "is_series": False})
 
     def rank(self, values: Tensor) -> int:
         """Axes of space of one of its tensors of the unknown."""
@@ -297,9 +305,7 @@ class Condition(ABC):
         for name, shape in shapes.items():
             values = getattr(self, name)
             if values.shape != torch.Size(tuple(shape)):
-                raise ValueError(
-                    f"{door.label()}.{name} has shape {list(values.shape)}; it must have {list(shape)}."
-                )
+                raise ValueError(f"{door.label()}.{name} has shape {list(values.shape)}; it must have {list(shape)}.")
         return self.map(lambda values: values.to(door.like.dtype) if values.is_floating_point() else values)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +22,6 @@ from pennpde.case.conditions.protocol import (
     Scale,
     Slope,
     only,
-    tensor,
 )
 
 
@@ -30,18 +29,18 @@ from pennpde.case.conditions.protocol import (
 class Robin(Condition):
     """a f + b df/dn = c: heat that leaves through a side in proportion to its temperature, a wall that half slips.
 
-    It acts through the operators, as Neumann does: df/dn = c/b - (a/b) f. Where it meets a Neumann patch it counts alone;
-    where two Robin patches meet, the later one does, with its own normals.
+    It acts through the operators, as Neumann does: df/dn = c/b - (a/b) f. Where it meets a Neumann patch, only it
+    counts; where two Robin patches meet, the later one does, with its own normals.
     """
 
     kind: ClassVar = "robin"
     varying: ClassVar = "normal_derivative"
 
-    mask: Bool[Tensor, " points"] = tensor(WHERE)
-    normals: Float[Tensor, "points space"] = tensor(NORMAL)
-    transfer: Float[Tensor, " points"] = tensor(NUMBER)
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
+    transfer: Float[Tensor, " points"] = field(metadata=NUMBER.tag)
     """a/b"""
-    normal_derivative: Float[Tensor, "points *axes"] = tensor(DIFFERENCE)
+    normal_derivative: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
     """c/b, the normal derivative where f is zero; at the start, where c changes with time."""
     is_homogeneous: bool = False
     """c is known to be zero everywhere."""
@@ -51,7 +50,7 @@ class Robin(Condition):
 
     @classmethod
     def resolve(cls, given: Any, door: Door) -> Robin:
-        """By patch, (a, b, c) or {"a": a, "b": b, "c": c}: numbers, or fields over the points; c may change with time."""
+        """By patch, (a, b, c) or {"a": a, "b": b, "c": c}: numbers or fields; c may change with time."""
         like = door.like
         if isinstance(given, Robin):
             return given.checked(
@@ -75,9 +74,7 @@ class Robin(Condition):
             transfer[points] = first[points] / second[points]
             divided = second.where(second != 0, 1.0).reshape(-1, *[1] * (like.ndim - 1))
             right = door.course(c, f"{door.label(patch)}, c")
-            parts.append(
-                (points, right.mapped(_over(divided)) if isinstance(right, Course) else _over(divided)(right))
-            )
+            parts.append((points, right.mapped(_over(divided)) if isinstance(right, Course) else _over(divided)(right)))
         return cls((normals != 0).any(dim=1), normals, transfer, *_derivative(parts, like))
 
     def slope(self) -> Slope:
@@ -98,9 +95,7 @@ class Robin(Condition):
             return only(mask, along.values(values, torch.zeros_like(self.mask)))
 
         course = self.course and self.course.mapped(there)
-        return Robin(
-            mask, normals, there(self.transfer), there(self.normal_derivative), self.is_homogeneous, course
-        )
+        return Robin(mask, normals, there(self.transfer), there(self.normal_derivative), self.is_homogeneous, course)
 
     def settled(self) -> Robin:
         zero = self.course is None and not bool(self.normal_derivative.any())
@@ -120,7 +115,9 @@ def _check(a: Tensor, b: Tensor, where: str) -> None:
     if bool(((a == 0) & (b == 0)).any()):
         raise ValueError(f"{where} has a = b = 0 in a f + b df/dn = c, which prescribes nothing; give one of them.")
     if bool((b == 0).any()):
-        raise ValueError(f"{where} has b = 0 in a f + b df/dn = c, which prescribes the value c/a: give it as dirichlet.")
+        raise ValueError(
+            f"{where} has b = 0 in a f + b df/dn = c, which prescribes the value c/a: give it as dirichlet."
+        )
     if bool((a * b < 0).any()):
         raise ValueError(
             f"{where} has a and b of opposite signs in a f + b df/dn = c: the more there is, the more would flow in, "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pennpde.case.conditions.given import Door
-from pennpde.case.conditions.protocol import NORMAL, WHERE, Along, Condition, Scale, tensor
+from pennpde.case.conditions.protocol import NORMAL, WHERE, Along, Condition, Scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +21,8 @@ class Slip(Condition):
 
     kind: ClassVar = "slip"
 
-    mask: Bool[Tensor, " points"] = tensor(WHERE)
-    normals: Float[Tensor, "points space"] = tensor(NORMAL)
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
     """Zero off the slip points, so that the projection needs no mask."""
 
     @classmethod
