@@ -224,18 +224,19 @@ class Case:
         known: dict[str, tuple[Tensor | None, ...]] = {}
         for name in self.initial:
             slope = self.slope(name)
-            known[name] = slope.normals, slope.transfer, self.representative(name)
+            known[name] = slope.normals, slope.transfer, slope.is_robin, self.representative(name)
             same = [other for other in made if _alike(known[other], known[name])]
             if same:
                 made[name] = made[same[0]]
                 continue
-            normals, transfer, representative = (each if each is None else each.cpu() for each in known[name])
+            normals, transfer, is_robin, representative = (each if each is None else each.cpu() for each in known[name])
             assert normals is not None
             made[name] = Operators.from_normals(
                 points,
                 graph,
                 normals.to(points.dtype),
                 transfer=transfer,
+                is_robin=is_robin,
                 representative=representative,
                 dtype=like.dtype,
             ).to(device=like.device)

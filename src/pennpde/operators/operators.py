@@ -7,7 +7,9 @@ derivative with weight w. The fit is one small moment matrix a point::
     (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
 
 On a Robin boundary, a f + b df/dn = c, the normal derivative depends on the point's own value: g_i = c/b - (a/b) f_i.
-The first part is prescribed, as g is; the second is a diagonal term of the gradient. Over pairs of periodic patches the
+The first part is prescribed, as g is; the second is a diagonal term of the gradient. There the divergence is fitted to
+the neighbours only: with the normal in its fit, a sixth of the flux through the boundary would count, and modes would
+grow that should decay. Over pairs of periodic patches the
 graph is closed (`periodic`).
 
 Axes: points first, the axis of the derivative directly after them, feature channels last: `grad(u)[p, j, i]` is the
@@ -38,7 +40,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pennpde.mesh import Mesh
@@ -75,6 +77,8 @@ class Operators:
     """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
     robin_lift: Float[Tensor, "points space"] | None = None
     """(a/b) w M^-1 n: what one unit of a point's own value takes from its gradient; None without Robin boundary."""
+    divergence_lift: Float[Tensor, "points space"] | None = None
+    """What one unit of a vector's prescribed normal derivative adds to its divergence; None: `neumann_lift`."""
     closed: ClosedNeighbours | None = None
     """The neighbours across periodic pairs, which a damped Laplacian needs; None without such pairs."""
     composed_laplacian: SparseMatrix | None = None
@@ -131,6 +135,7 @@ class Operators:
         *,
         neumann_weight: float = NEUMANN_WEIGHT,
         transfer: Float[Tensor, " points"] | None = None,
+        is_robin: Bool[Tensor, " points"] | None = None,
         representative: Int[Tensor, " points"] | None = None,
         singular: Literal["error", "pseudoinverse"] = "error",
         dtype: torch.dtype | None = None,
@@ -145,6 +150,7 @@ class Operators:
             neumann_weight: As for `on`.
             transfer: a/b where a Robin condition a f + b df/dn = c is prescribed (c/b is its normal derivative), zero
                 elsewhere.
+            is_robin: Where that is.
             representative: For each point, the one of its copies on periodic patches that stands for all of them;
                 points that have no copies stand for themselves. Gradients do not reach the positions then.
             singular: As for `on`.
@@ -153,8 +159,8 @@ class Operators:
         if representative is not None:
             pairs = edges.edges() if isinstance(edges, PointGraph) else edges
             closed = ClosedNeighbours.of(points.detach().numpy(), pairs, representative.numpy())
-            operators = cls._from_closed(closed, normals, neumann_weight, singular, points)
-            return operators._with_robin(transfer).to(dtype)
+            operators = cls._from_closed(closed, normals, neumann_weight, singular, points, is_robin)
+            return operators._with_robin(transfer, is_robin).to(dtype)
         number, space = points.shape
         graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
         rows, columns = graph.rows, graph.columns
@@ -177,20 +183,26 @@ class Operators:
             for m in range(k, space)
         }
         every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
-        moments = moments + torch.stack(every, dim=1).reshape(number, space, space)
+        plain = torch.stack(every, dim=1).reshape(number, space, space)
+        moments = moments + plain
         inverse = _invert(moments, singular, points, np.diff(graph.starts) - 1)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
 
         del offsets, squares
-        weights = []
-        for k in range(space):
-            weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
-            for m in range(1, space):
-                weight.addcmul_(inverse[:, k, m].index_select(0, rows), directions[m])
-            total = points.new_zeros(number).index_add(0, rows, weight)
-            weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
-        del directions
-        return cls._from_weights(graph, weights, inverse, lift)._with_robin(transfer)
+
+        def weights_of(inverse: Float[Tensor, "points space space"]) -> list[Float[Tensor, " entries"]]:
+            weights = []
+            for k in range(space):
+                weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
+                for m in range(1, space):
+                    weight.addcmul_(inverse[:, k, m].index_select(0, rows), directions[m])
+                total = points.new_zeros(number).index_add(0, rows, weight)
+                weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
+            return weights
+
+        of_divergence = None if is_robin is None else weights_of(_without_normals(inverse, plain, is_robin))
+        operators = cls._from_weights(graph, weights_of(inverse), inverse, lift, of_divergence)
+        return operators._with_robin(transfer, is_robin)
 
     @classmethod
     def _from_closed(
@@ -200,27 +212,37 @@ class Operators:
         neumann_weight: float,
         singular: Literal["error", "pseudoinverse"],
         points: Float[Tensor, "points space"],
+        is_robin: Bool[Tensor, " points"] | None,
     ) -> Operators:
         number, space = points.shape
         directions = closed.offsets / (closed.offsets**2).sum(axis=1, keepdims=True)
         dyads = (closed.offsets[:, :, None] * directions[:, None, :]).reshape(-1, space * space)
         summed = np.stack([np.bincount(closed.rows, each, number) for each in dyads.T], axis=1)
         moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
-        moments = moments + torch.from_numpy(summed.reshape(number, space, space)).to(normals)
-        inverse = _invert(moments, singular, points.detach(), closed.counts())
-        weights = np.einsum("eij,ej->ei", inverse.numpy()[closed.rows], directions)
+        plain = torch.from_numpy(summed.reshape(number, space, space)).to(normals)
+        inverse = _invert(moments + plain, singular, points.detach(), closed.counts())
+
+        def matrices_of(inverse: Float[Tensor, "points space space"]) -> list[scipy.sparse.csr_matrix]:
+            weights = np.einsum("eij,ej->ei", inverse.numpy()[closed.rows], directions)
+            return [closed.differences(weight) for weight in weights.T]
+
         operators = cls.from_matrices(
-            [closed.differences(weight) for weight in weights.T],
+            matrices_of(inverse),
+            divergence=None if is_robin is None else matrices_of(_without_normals(inverse, plain, is_robin)),
             smoothing=closed.smoothing(),
             moment_inverse=inverse,
             neumann_lift=neumann_weight * (inverse * normals[:, None, :]).sum(dim=2),
         )
         return replace(operators, closed=closed)
 
-    def _with_robin(self, transfer: Float[Tensor, " points"] | None) -> Operators:
-        if transfer is None:
+    def _with_robin(
+        self, transfer: Float[Tensor, " points"] | None, is_robin: Bool[Tensor, " points"] | None
+    ) -> Operators:
+        if transfer is None or is_robin is None:
             return self
-        return replace(self, robin_lift=self.neumann_lift * transfer.to(self.neumann_lift)[:, None])
+        lift = self.neumann_lift
+        of_divergence = torch.where(is_robin[:, None], torch.zeros_like(lift), lift)
+        return replace(self, robin_lift=lift * transfer.to(lift)[:, None], divergence_lift=of_divergence)
 
     @property
     def plain(self) -> Operators:
@@ -234,11 +256,15 @@ class Operators:
         cls,
         gradient: Sequence[scipy.sparse.spmatrix],
         *,
+        divergence: Sequence[scipy.sparse.spmatrix] | None = None,
         smoothing: scipy.sparse.spmatrix | None = None,
         moment_inverse: Float[Tensor, "points space space"] | None = None,
         neumann_lift: Float[Tensor, "points space"] | None = None,
     ) -> Operators:
-        """Take gradient matrices from elsewhere, one an axis: how stored networks bring their own."""
+        """Take gradient matrices from elsewhere, one an axis: how stored networks bring their own.
+
+        The divergence has the same weights, unless its own matrices of the same pattern are given.
+        """
         import scipy.sparse
 
         number, space = gradient[0].shape[0], len(gradient)
@@ -253,20 +279,29 @@ class Operators:
         graph = PointGraph.of(np.stack([rows[apart], pattern.indices[apart]]), number, space)
 
         at = graph.rows.numpy().copy(), graph.columns.numpy().copy()  # SciPy wants to write to them
-        weights = [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in gradient]
+
+        def weights_of(matrices: Sequence[scipy.sparse.spmatrix]) -> list[Tensor]:
+            return [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in matrices]
+
+        weights = weights_of(gradient)
         like = weights[0]
         inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
         lift = like.new_zeros(number, space) if neumann_lift is None else neumann_lift.to(like)
-        operators = cls._from_weights(graph, weights, inverse, lift)
+        operators = cls._from_weights(graph, weights, inverse, lift, divergence and weights_of(divergence))
         if smoothing is None:
             return operators
         return replace(operators, smoothing=SparseMatrix.from_scipy(smoothing).to(like.dtype))
 
     @classmethod
     def _from_weights(
-        cls, graph: PointGraph, weights: list[Float[Tensor, " entries"]], inverse: Tensor, lift: Tensor
+        cls,
+        graph: PointGraph,
+        weights: list[Float[Tensor, " entries"]],
+        inverse: Tensor,
+        lift: Tensor,
+        of_divergence: list[Float[Tensor, " entries"]] | None = None,
     ) -> Operators:
-        """Lay out one weight an entry and axis as the matrices of gradient and divergence.
+        """Lay out one weight an entry and axis as the matrices of gradient and divergence, which may have its own.
 
         The graph is symmetric, so the transpose of the gradient has the index tensors of the divergence and the other
         way round; only the values differ, by the weights of the edge in the other direction.
@@ -274,7 +309,10 @@ class Operators:
         reverse = [weight.index_select(0, graph.reverse) for weight in weights]
         tall, wide = graph.tall_indices, graph.wide_indices
         gradient = SparseMatrix(*tall, graph.tall(weights), *wide, graph.wide(reverse))
-        divergence = SparseMatrix(*wide, graph.wide(weights), *tall, graph.tall(reverse))
+        own = of_divergence or weights
+        if of_divergence is not None:
+            reverse = [weight.index_select(0, graph.reverse) for weight in own]
+        divergence = SparseMatrix(*wide, graph.wide(own), *tall, graph.tall(reverse))
         dtype = weights[0].dtype
         return cls(gradient, divergence, graph.smoothing(dtype), inverse.to(dtype), lift.to(dtype))
 
@@ -318,7 +356,8 @@ class Operators:
     ) -> Float[Tensor, "points *axes"]:
         """Divergence: the derivative's axis, directly after the points, is contracted.
 
-        On the Neumann boundary the field's own normal derivative counts as zero unless it is given.
+        On the Neumann boundary the field's own normal derivative counts as zero unless it is given; on a Robin
+        boundary nothing is assumed about it.
         """
         self._check(field)
         if field.ndim < 2 or field.shape[1] != self.space:
@@ -330,7 +369,8 @@ class Operators:
         divergence = flat.reshape(self.number_of_points, *field.shape[2:])
         if normal_derivative is None:
             return divergence
-        return divergence + (_beside(self.neumann_lift, field) * normal_derivative).sum(dim=1)
+        lift = self.neumann_lift if self.divergence_lift is None else self.divergence_lift
+        return divergence + (_beside(lift, field) * normal_derivative).sum(dim=1)
 
     def laplacian(
         self,
@@ -438,6 +478,7 @@ class Operators:
             move(self.moment_inverse),
             move(self.neumann_lift),
             None if self.robin_lift is None else move(self.robin_lift),
+            None if self.divergence_lift is None else move(self.divergence_lift),
             self.closed,
             self.composed_laplacian and self.composed_laplacian.map(move),
             self.composed_lift and self.composed_lift.map(move),
@@ -461,6 +502,7 @@ class Operators:
             moment_inverse=self.moment_inverse * factor,
             neumann_lift=self.neumann_lift * factor,
             robin_lift=None if self.robin_lift is None else self.robin_lift * factor,
+            divergence_lift=None if self.divergence_lift is None else self.divergence_lift * factor,
             composed_laplacian=self.composed_laplacian and self.composed_laplacian.scaled(factor**2),
             composed_lift=self.composed_lift and self.composed_lift.scaled(factor**2),
         )
@@ -492,7 +534,7 @@ class Operators:
             SparseMatrix.block_diagonal([each.smoothing for each in operators]),
             torch.cat([each.moment_inverse for each in operators]),
             torch.cat([each.neumann_lift for each in operators]),
-            cls._joined_robin_lifts(operators),
+            *cls._joined_lifts(operators),
             None,  # what a damped Laplacian needs, the parts have
             together([each.composed_laplacian for each in operators]),
             together([each.composed_lift for each in operators]),
@@ -502,11 +544,20 @@ class Operators:
         return whole
 
     @staticmethod
-    def _joined_robin_lifts(operators: Sequence[Operators]) -> Tensor | None:
+    def _joined_lifts(operators: Sequence[Operators]) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """Those of gradient and divergence on Robin boundaries, where any has one."""
         if all(each.robin_lift is None for each in operators):
-            return None
-        lifts = [each.neumann_lift.new_zeros(()) if each.robin_lift is None else each.robin_lift for each in operators]
-        return torch.cat([lift.expand_as(each.neumann_lift) for lift, each in zip(lifts, operators, strict=True)])
+            return None, None
+        pairs = [each.robin_lifts() for each in operators]
+        return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
+
+    def robin_lifts(self) -> tuple[Float[Tensor, "points space"], Float[Tensor, "points space"]]:
+        """`robin_lift` and `divergence_lift`, also without Robin boundary."""
+        lift = self.neumann_lift
+        return (
+            torch.zeros_like(lift) if self.robin_lift is None else self.robin_lift,
+            lift if self.divergence_lift is None else self.divergence_lift,
+        )
 
     def _check(self, field: Tensor) -> None:
         if field.shape[:1] != (self.number_of_points,):
@@ -549,6 +600,18 @@ def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Ten
     touched = (sums.detach().norm(dim=1, keepdim=True) > 1e-12).expand_as(sums)
     safe = torch.where(touched, sums, torch.ones_like(sums))
     return torch.where(touched, safe / safe.norm(dim=1, keepdim=True), torch.zeros_like(sums))
+
+
+def _without_normals(
+    inverse: Float[Tensor, "points space space"],
+    plain: Float[Tensor, "points space space"],
+    is_robin: Bool[Tensor, " points"],
+) -> Float[Tensor, "points space space"]:
+    """The inverse moments, at Robin points of the neighbours only, as far as these span the space."""
+    eigenvalues = torch.linalg.eigvalsh(plain.detach()[is_robin])
+    chosen = is_robin.clone()
+    chosen[is_robin] = eigenvalues[:, 0] > _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
+    return inverse.index_put((chosen,), torch.linalg.inv(plain[chosen]))
 
 
 def _invert(

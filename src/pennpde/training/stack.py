@@ -110,10 +110,10 @@ class CaseStack:
                 tensors["operators", unknown, name] = torch.stack(rows).to(device, dtype)
         if any(each[unknown].robin_lift is not None for each in operators for unknown in each):
             for unknown in cases[0].initial:
-                lifts = [_robin_lift(each[unknown]) for each in operators]
-                tensors["operators", unknown, "robin_lift"] = torch.stack([_fill(each, largest) for each in lifts]).to(
-                    device, dtype
-                )
+                pairs = [each[unknown].robin_lifts() for each in operators]
+                for place, name in enumerate(("robin_lift", "divergence_lift")):
+                    rows = [_fill(pair[place], largest) for pair in pairs]
+                    tensors["operators", unknown, name] = torch.stack(rows).to(device, dtype)
         if any(case.present is not None for case in cases):
             present = [_present(case) for case in cases]
             tensors["present",] = torch.stack([_fill(each, largest) for each in present]).to(device)
@@ -233,10 +233,6 @@ def _condition_rows(conditions: Sequence[Condition], number: int, times: Sequenc
 def _is_homogeneous(patterns: Mapping[tuple[str, str], Pattern], unknown: str) -> bool:
     of_unknown = [each for (_, name), each in patterns.items() if name == unknown]
     return all(each.flags.get("is_homogeneous", True) for each in of_unknown)
-
-
-def _robin_lift(operators: Operators) -> Tensor:
-    return torch.zeros_like(operators.neumann_lift) if operators.robin_lift is None else operators.robin_lift
 
 
 def _present(case: Case) -> Tensor:

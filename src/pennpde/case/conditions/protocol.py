@@ -96,6 +96,7 @@ class Slope:
         normals: outward unit normals where it is prescribed, zero elsewhere.
         normal_derivative: g.
         transfer: t; None: zero everywhere.
+        is_robin: where it depends on the value at all; None: nowhere.
         is_homogeneous: g is known to be zero everywhere. To find out would wait for a GPU.
     """
 
@@ -103,6 +104,7 @@ class Slope:
     normals: Float[Tensor, "points space"]
     normal_derivative: Float[Tensor, "points *axes"]
     transfer: Float[Tensor, " points"] | None = None
+    is_robin: Bool[Tensor, " points"] | None = None
     is_homogeneous: bool = False
 
     def under(self, other: Slope) -> Slope:
@@ -111,14 +113,11 @@ class Slope:
         normals = torch.where(mask[:, None], other.normals, self.normals)
         at_points = mask.reshape(-1, *[1] * (self.normal_derivative.ndim - 1))
         derivative = torch.where(at_points, other.normal_derivative, self.normal_derivative)
-        transfers = [each.transfer for each in (self, other)]
-        transfer = None
-        if any(each is not None for each in transfers):
-            nothing = derivative.new_zeros(mask.shape)
-            mine, theirs = (nothing if each is None else each for each in transfers)
-            transfer = torch.where(mask, theirs, mine)
+        transfer, is_robin = (
+            _chosen(mask, getattr(self, name), getattr(other, name)) for name in ("transfer", "is_robin")
+        )
         homogeneous = self.is_homogeneous and other.is_homogeneous
-        return Slope(self.mask | mask, normals, derivative, transfer, homogeneous)
+        return Slope(self.mask | mask, normals, derivative, transfer, is_robin, homogeneous)
 
 
 class Condition(ABC):
@@ -307,6 +306,14 @@ class Condition(ABC):
             if values.shape != torch.Size(tuple(shape)):
                 raise ValueError(f"{door.label()}.{name} has shape {list(values.shape)}; it must have {list(shape)}.")
         return self.map(lambda values: values.to(door.like.dtype) if values.is_floating_point() else values)
+
+
+def _chosen(mask: Tensor, mine: Tensor | None, theirs: Tensor | None) -> Tensor | None:
+    if mine is None and theirs is None:
+        return None
+    like = theirs if mine is None else mine
+    assert like is not None
+    return torch.where(mask, *(torch.zeros_like(like) if each is None else each for each in (theirs, mine)))
 
 
 Conditions = Mapping[str, Mapping[str, Condition]]

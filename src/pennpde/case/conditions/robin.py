@@ -78,7 +78,8 @@ class Robin(Condition):
         return cls((normals != 0).any(dim=1), normals, transfer, *_derivative(parts, like))
 
     def slope(self) -> Slope:
-        return Slope(self.mask, self.normals, self.normal_derivative, self.transfer, self.is_homogeneous)
+        derivative, homogeneous = self.normal_derivative, self.is_homogeneous
+        return Slope(self.mask, self.normals, derivative, self.transfer, self.mask, homogeneous)
 
     def scaled(self, scale: Scale) -> Robin:
         # a (one f + zero) + b one / length df/dn = c
