@@ -55,7 +55,7 @@ class Units:
 
     def scale(self, name: str) -> Scale:
         """The scale of an unknown, a parameter or a feature."""
-        return self.scales.get(name, Scale())
+        return self.scales.get(name, Scale(self.time if name == "time" else 1.0))
 
     def dimensionless(self, case: Case) -> Case:
         """The case in these units."""

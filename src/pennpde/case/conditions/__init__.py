@@ -15,7 +15,7 @@ from pennpde.case.conditions.dirichlet import Dirichlet
 from pennpde.case.conditions.given import Value, Varying
 from pennpde.case.conditions.neumann import Neumann
 from pennpde.case.conditions.periodic import Across, Periodic
-from pennpde.case.conditions.protocol import Condition, Conditions, Scale, Slope
+from pennpde.case.conditions.protocol import Condition, Conditions, Reference, Slope
 from pennpde.case.conditions.robin import Robin
 from pennpde.case.conditions.slip import Slip
 
@@ -32,7 +32,7 @@ __all__ = [
     "Neumann",
     "Periodic",
     "Robin",
-    "Scale",
+    "Reference",
     "Slip",
     "Slope",
     "Table",

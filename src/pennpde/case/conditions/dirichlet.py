@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door, together
-from pennpde.case.conditions.protocol import HELD, VALUE, Along, Condition, Scale, only
+from pennpde.case.conditions.protocol import HELD, VALUE, Along, Condition, Reference, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,8 @@ class Dirichlet(Condition):
             prescribed = prescribed.reshape(*prescribed.shape, *[1] * (values.ndim - prescribed.ndim))
         return torch.where(mask, prescribed.to(values.dtype), values)
 
-    def scaled(self, scale: Scale) -> Dirichlet:
-        values = only(self.mask, (self.values - scale.zero) / scale.one)
+    def scaled(self, reference: Reference) -> Dirichlet:
+        values = only(self.mask, (self.values - reference.zero) / reference.one)
         return Dirichlet(self.mask, values)
 
     def onto(self, along: Along) -> Dirichlet:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door, together
-from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, WHERE, Along, Condition, Scale, Slope, only
+from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, WHERE, Along, Condition, Reference, Slope, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +62,8 @@ class Neumann(Condition):
     def slope(self) -> Slope:
         return Slope(self.mask, self.normals, self.normal_derivative, is_homogeneous=self.is_homogeneous)
 
-    def scaled(self, scale: Scale) -> Neumann:
-        derivative = self.normal_derivative * (scale.length / scale.one)
+    def scaled(self, reference: Reference) -> Neumann:
+        derivative = self.normal_derivative * (reference.length / reference.one)
         return replace(self, normal_derivative=derivative, course=None)
 
     def onto(self, along: Along) -> Neumann:

@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.case.conditions.given import Door, Value
-from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Along, Condition, Scale
+from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Along, Condition, Reference
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError
 
@@ -113,8 +113,8 @@ class Periodic(Condition):
         shift = self.shift.reshape(*self.shift.shape, *[1] * (values.ndim - self.shift.ndim))
         return taken + shift.to(values.dtype)
 
-    def scaled(self, scale: Scale) -> Periodic:
-        return replace(self, shift=self.shift / scale.one)
+    def scaled(self, reference: Reference) -> Periodic:
+        return replace(self, shift=self.shift / reference.one)
 
     def onto(self, along: Along) -> Periodic:  # noqa: ARG002
         self.check_companion()

@@ -61,7 +61,7 @@ DIFFERENCE = Role(rank=None, is_difference=True)
 POINT = Role(is_point=True)
 
 
-class Scale(NamedTuple):
+class Reference(NamedTuple):
     """Units of one unknown: what counts as one, and as zero; and what counts as one length and one time."""
 
     one: float
@@ -147,7 +147,7 @@ class Condition(ABC):
         """The condition from what a user gave for one unknown: by patch, or an instance, which is checked."""
 
     @abstractmethod
-    def scaled(self, scale: Scale) -> Self:
+    def scaled(self, reference: Reference) -> Self:
         """In other units; but for the course, which the caller takes care of."""
 
     @abstractmethod
@@ -287,17 +287,17 @@ class Condition(ABC):
         """Axes of space of one of its tensors of the unknown."""
         return values.ndim - 1 - getattr(self, "is_series", False)
 
-    def in_units(self, scale: Scale) -> Self:
+    def in_units(self, reference: Reference) -> Self:
         """In other units, its course as well."""
-        made = self.scaled(scale)
+        made = self.scaled(reference)
         if self.course is None or self.varying is None:
             return made
         name, still = self.varying, replace(self, course=None)
 
         def change(values: Tensor) -> Tensor:
-            return getattr(replace(still, **{name: values}).scaled(scale), name)
+            return getattr(replace(still, **{name: values}).scaled(reference), name)
 
-        return replace(made, course=self.course.mapped(change).with_unit_of_time(scale.time))
+        return replace(made, course=self.course.mapped(change).with_unit_of_time(reference.time))
 
     def checked(self, door: Door, **shapes: Iterable[int]) -> Self:
         """Given as an instance: its tensors must have these shapes, and get the precision of the unknown."""

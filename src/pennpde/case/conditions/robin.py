@@ -19,7 +19,7 @@ from pennpde.case.conditions.protocol import (
     WHERE,
     Along,
     Condition,
-    Scale,
+    Reference,
     Slope,
     only,
 )
@@ -81,12 +81,12 @@ class Robin(Condition):
         derivative, homogeneous = self.normal_derivative, self.is_homogeneous
         return Slope(self.mask, self.normals, derivative, self.transfer, self.mask, homogeneous)
 
-    def scaled(self, scale: Scale) -> Robin:
+    def scaled(self, reference: Reference) -> Robin:
         # a (one f + zero) + b one / length df/dn = c
-        level = (self.transfer * scale.zero).reshape(-1, *[1] * (self.normal_derivative.ndim - 1))
-        derivative = (self.normal_derivative - level) * (scale.length / scale.one)
-        homogeneous = self.is_homogeneous and scale.zero == 0
-        return Robin(self.mask, self.normals, self.transfer * scale.length, derivative, homogeneous)
+        level = (self.transfer * reference.zero).reshape(-1, *[1] * (self.normal_derivative.ndim - 1))
+        derivative = (self.normal_derivative - level) * (reference.length / reference.one)
+        homogeneous = self.is_homogeneous and reference.zero == 0
+        return Robin(self.mask, self.normals, self.transfer * reference.length, derivative, homogeneous)
 
     def onto(self, along: Along) -> Robin:
         normals = along.normals(self.mask)

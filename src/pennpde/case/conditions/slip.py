@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pennpde.case.conditions.given import Door
-from pennpde.case.conditions.protocol import NORMAL, WHERE, Along, Condition, Scale
+from pennpde.case.conditions.protocol import NORMAL, WHERE, Along, Condition, Reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Slip(Condition):
         normals = self.normals.reshape(*self.normals.shape, *[1] * (values.ndim - 2)).to(values.dtype)
         return values - normals * (normals * values).sum(dim=1, keepdim=True)
 
-    def scaled(self, scale: Scale) -> Slip:  # noqa: ARG002
+    def scaled(self, reference: Reference) -> Slip:  # noqa: ARG002
         return self
 
     def onto(self, along: Along) -> Slip:
