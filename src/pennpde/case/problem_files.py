@@ -89,14 +89,14 @@ def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem
         name: _value(sections["initial"].get(name, _rest(name, sections, mesh)), mesh, f"[initial] {name} of {where}")
         for name in dict.fromkeys(unknowns)
     }
+    conditions: Any = {
+        kind: {name: _condition(kind, name, sections, mesh, where) for name in sections[kind]} for kind in _CONDITIONS
+    }
     try:
         return Case(
             mesh,
             initial=initial,
-            **{
-                kind: {name: _condition(kind, name, sections, mesh, where) for name in sections[kind]}
-                for kind in _CONDITIONS
-            },
+            conditions=conditions,
             parameters={
                 name: _number_or_vector(value, f"[parameters] {name} of {where}")
                 for name, value in sections["parameters"].items()

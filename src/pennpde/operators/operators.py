@@ -287,7 +287,7 @@ class Operators:
         like = weights[0]
         inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
         lift = like.new_zeros(number, space) if neumann_lift is None else neumann_lift.to(like)
-        operators = cls._from_weights(graph, weights, inverse, lift, divergence and weights_of(divergence))
+        operators = cls._from_weights(graph, weights, inverse, lift, weights_of(divergence) if divergence else None)
         if smoothing is None:
             return operators
         return replace(operators, smoothing=SparseMatrix.from_scipy(smoothing).to(like.dtype))
