@@ -166,6 +166,10 @@ class Case:
         found = [each.representative for each in self.conditions_of(name)]
         return next((each for each in found if each is not None), None)
 
+    def periods(self, name: str) -> Float[np.ndarray, "periods space"]:
+        """The shifts under which an unknown repeats itself, each with its opposite; none where it is not periodic."""
+        return self.periodic[name].periods(self.mesh) if name in self.periodic else np.zeros((0, self.space))
+
     @property
     def changes_with_time(self) -> bool:
         """Whether any condition does."""

@@ -147,7 +147,7 @@ def complete_transport(case: Case) -> Case:
     held = case.dirichlet["T"].mask.numpy()
     if not held.any():
         raise ValueError("T is prescribed nowhere; the network needs a patch with a prescribed temperature.")
-    distance = case.mesh.with_patches({"prescribed": held}).distance_to(["prescribed"])
+    distance = case.mesh.with_patches({"prescribed": held}).distance_to(["prescribed"], images=case.periods("T"))
     return replace(case, features={**case.features, "inlet_distance": distance.to(case.initial["T"])})
 
 

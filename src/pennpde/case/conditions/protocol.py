@@ -229,7 +229,7 @@ class Condition(ABC):
                         f"The condition {self.kind!r} of {name!r} prescribes a difference, but the encoder is not "
                         "linear: a difference does not pass through it. Use the default, Encoder.linear."
                     )
-                return values.new_zeros(())
+                return values[..., None]
             return encode(values)
 
         return replace(self, **{name: change(role, getattr(self, name)) for name, role in self.roles().items()})
