@@ -7,7 +7,7 @@ unknown, the parameters of the equation and, for training, the fields that shoul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -366,11 +366,9 @@ def _resolved(given: Mapping[str, Any], kinds: Mapping[str, type[Condition]]) ->
         conditions = {
             kind: {name: each.at(time) for name, each in by_unknown.items()} for kind, by_unknown in conditions.items()
         }
-    periodic = [each for each in conditions["periodic"].values() if isinstance(each, Periodic)]
     present = given["present"]
-    if len(periodic) == len(initial):
-        # A point and its copies count once in sums, such as those of a solver's step size.
-        present = ~torch.stack([each.copies for each in periodic]).all(dim=0)
+    if present is None:
+        present = counted_points(conditions, initial)
     return {
         "initial": initial,
         "parameters": parameters,
@@ -380,6 +378,14 @@ def _resolved(given: Mapping[str, Any], kinds: Mapping[str, type[Condition]]) ->
         "present": present,
         "conditions": conditions,
     }
+
+
+def counted_points(conditions: Conditions, unknowns: Collection[str]) -> Bool[Tensor, " points"] | None:
+    """Where sums count: a point and its periodic copies count once, if all unknowns agree on them; None: everywhere."""
+    periodic = [each for each in conditions["periodic"].values() if isinstance(each, Periodic)]
+    if len(periodic) < len(unknowns):
+        return None
+    return ~torch.stack([each.copies for each in periodic]).all(dim=0)
 
 
 def _resolved_conditions(
