@@ -225,3 +225,20 @@ def test_a_channel_of_block_mesh_is_read_with_its_pair_and_pressure_reference(tm
     torch.testing.assert_close(
         complete.initial["u"][free], torch.tensor([1.0, 0.0]).double().expand(int(free.sum()), 2), rtol=0, atol=1e-6
     )
+
+
+def test_conditions_of_a_time_that_was_written_are_those_that_were_read(tmp_path):
+    folder = periodic_case(tmp_path)
+    mixed = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform 0.25;"
+    walls = {"bottom": mixed, "top": "type uniformFixedValue; uniformValue table ((0 1) (2 3));"}
+    write_conditions(folder, "p", "uniform 0", walls)
+    case = read(folder)
+    openfoam.write_time(folder, 1.0, case.mesh, case.initial, Flow.foam_fields)
+    again = openfoam.read_case(folder, Flow.foam_fields, Flow.foam_parameters, time=1.0)
+    for kind, by_unknown in case.conditions.items():
+        assert again.conditions[kind].keys() == by_unknown.keys()
+        for name, condition in by_unknown.items():
+            one, other = condition.at(1.5), again.conditions[kind][name].at(1.5)
+            for part in condition.roles():
+                torch.testing.assert_close(getattr(one, part), getattr(other, part), rtol=0, atol=1e-12)
+    assert case.dirichlet["p"].at(1.0).values.amax() == 2.0
