@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foam_cases import write_brick, write_conditions
+from foam_cases import write_brick, write_conditions, write_dictionary
+from poisson import solve_poisson
 
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.models.flow import Flow
+from pennpde.network.hooks import FoamName
 from pennpde.openfoam import FoamFormatError, PolyMesh, UnsupportedConditionError
 
 SIDES = ("left", "right", "bottom", "top", "back", "front")
@@ -242,3 +244,50 @@ def test_conditions_of_a_time_that_was_written_are_those_that_were_read(tmp_path
             for part in condition.roles():
                 torch.testing.assert_close(getattr(one, part), getattr(other, part), rtol=0, atol=1e-12)
     assert case.dirichlet["p"].at(1.0).values.amax() == 2.0
+
+
+@pytest.mark.openfoam
+def test_laplacian_foam_finds_the_same_heat_with_a_mixed_side_and_a_table_over_time(tmp_path):
+    try:
+        installation = openfoam.find_installation(["laplacianFoam"])
+    except openfoam.InstallationError as error:
+        pytest.skip(str(error))
+    folder = write_brick(tmp_path / "case", (5, 3, 1), types=FLAT)
+    mixed = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform 0.25; value uniform 0;"
+    sides = {"bottom": "type zeroGradient;", "top": "type zeroGradient;", "right": mixed}
+    sides["left"] = "type uniformFixedValue; uniformValue table ((0 0) (2 2)); value uniform 0;"
+    write_conditions(folder, "T", "uniform 0", sides)
+    dictionaries = {
+        "constant/transportProperties": {"DT": "DT [0 2 -1 0 0 0 0] 1"},
+        "system/controlDict": {
+            "application": "laplacianFoam",
+            "startFrom": "startTime",
+            "startTime": 0,
+            "stopAt": "endTime",
+            "endTime": 1,
+            "deltaT": 1,
+            "writeControl": "timeStep",
+            "writeInterval": 1,
+            "writePrecision": 12,
+        },
+        "system/fvSchemes": {
+            "ddtSchemes": {"default": "steadyState"},
+            "gradSchemes": {"default": "Gauss linear"},
+            "divSchemes": {"default": "none"},
+            "laplacianSchemes": {"default": "Gauss linear corrected"},
+            "interpolationSchemes": {"default": "linear"},
+            "snGradSchemes": {"default": "corrected"},
+        },
+        "system/fvSolution": {
+            "solvers": {"T": {"solver": "PCG", "preconditioner": "DIC", "tolerance": 1e-12, "relTol": 0}},
+            "SIMPLE": {"nNonOrthogonalCorrectors": 0},
+        },
+    }
+    for name, entries in dictionaries.items():
+        write_dictionary(folder / name, entries)
+    openfoam.run(folder, "laplacianFoam", installation=installation)
+    theirs = openfoam.read_field(folder / "1" / "T").values(15)
+    case = openfoam.read_case(folder, {"T": FoamName("T", (0, 0, 0, 1, 0, 0, 0))}, time=0.0).at(1.0)
+    found = solve_poisson(case, torch.zeros(case.number_of_points, dtype=torch.float64)).numpy()
+    ours = found[case.mesh.connectivity.reshape(-1, 4)].mean(axis=1)
+    np.testing.assert_allclose(ours, theirs, atol=1e-9)  # linear: exact in both, up to OpenFOAM's solver

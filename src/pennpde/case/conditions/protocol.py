@@ -108,7 +108,7 @@ class Slope:
     is_homogeneous: bool = False
 
     def under(self, other: Slope) -> Slope:
-        """Both together: where the other one prescribes something, it counts alone, with its own normals."""
+        """Both together: where the other one prescribes something, only that counts, with its own normals."""
         mask = other.mask
         normals = torch.where(mask[:, None], other.normals, self.normals)
         at_points = mask.reshape(-1, *[1] * (self.normal_derivative.ndim - 1))
