@@ -68,3 +68,42 @@ def test_the_example_on_your_mesh_runs_with_any_network_of_its_equation(tmp_path
     outcome = load("predict_on_your_mesh").main(tmp_path, store(tmp_path / "network", "advection-diffusion"))
     assert (outcome.fields["T"][outcome.case.dirichlet["T"].mask] == 0.8).all()
     assert outcome.times == (0.25, 0.5, 0.75, 1.0)
+
+
+def test_a_cooled_plate_reaches_its_analytic_state():
+    assert load("robin_condition").main() < 1e-6
+
+
+def test_a_pressure_drop_drives_a_periodic_channel(capsys):
+    assert load("periodic_channel").main() < 0.01
+    assert "over the seam: 0.0" in capsys.readouterr().out
+
+
+def test_an_inlet_that_changes_is_exact_at_every_output_time():
+    assert load("time_dependent_inlet").main() == 0.0
+
+
+def test_your_own_condition_holds():
+    assert load("your_own_condition").main() < 1e-12
+
+
+def test_your_own_condition_is_turned_batched_stacked_and_scaled():
+    import torch
+
+    import pennpde as penn
+    from pennpde.case.units import Scale, Units
+    from pennpde.testing import assert_equivariant
+    from pennpde.training.stack import CaseStack
+
+    example = load("your_own_condition")
+    torch.manual_seed(0)
+    network = penn.PENN(example.Diffusion(width=4), width=4, time_step=0.01).double()
+    cases = [example.blown_box(6), example.blown_box(4, 0.5)]
+    assert_equivariant(network, cases[0], motions=1)
+    alone = [network(case)["u"] for case in cases]
+    torch.testing.assert_close(network(penn.batch(cases))["u"], torch.cat(alone), rtol=0, atol=1e-12)
+    stack = CaseStack.of(cases, torch.float64)
+    stacked = network(stack.batch(torch.tensor([1, 0]))[0])["u"]
+    torch.testing.assert_close(stacked[: len(alone[1])], alone[1], rtol=0, atol=1e-12)
+    scaled = Units(1.0, 1.0, {"u": Scale(2.0)}).dimensionless(cases[0]).conditions["porous"]["u"]
+    torch.testing.assert_close(2 * scaled.through, cases[0].conditions["porous"]["u"].through)

@@ -4,9 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pennpde.case import Across as Across
     from pennpde.case import Case as Case
+    from pennpde.case import Condition as Condition
     from pennpde.case import Dirichlet as Dirichlet
     from pennpde.case import Neumann as Neumann
+    from pennpde.case import Periodic as Periodic
+    from pennpde.case import Robin as Robin
+    from pennpde.case import Slip as Slip
+    from pennpde.case import Table as Table
     from pennpde.case import batch as batch
     from pennpde.checkpoints import Config as Config
     from pennpde.checkpoints import load_pretrained as load_pretrained
@@ -31,8 +37,10 @@ __all__ = [
     "PENN",
     "SCALAR",
     "VECTOR",
+    "Across",
     "BarzilaiBorwein",
     "Case",
+    "Condition",
     "Config",
     "Dirichlet",
     "Divergence",
@@ -42,6 +50,10 @@ __all__ = [
     "Mesh",
     "Neumann",
     "Operators",
+    "Periodic",
+    "Robin",
+    "Slip",
+    "Table",
     "batch",
     "dot",
     "fit",
@@ -58,6 +70,12 @@ _MODULE_OF = {
     "Case": "case",
     "Dirichlet": "case",
     "Neumann": "case",
+    "Across": "case",
+    "Condition": "case",
+    "Periodic": "case",
+    "Robin": "case",
+    "Slip": "case",
+    "Table": "case",
     "batch": "case",
     "Divergence": "network.layers",
     "Gradient": "network.layers",

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
-from pennpde.case import Case, Dirichlet
+from pennpde.case import Case
 from pennpde.metrics import (
     Estimate,
     dirichlet_squared_error,
@@ -208,14 +208,15 @@ def _measure(
         seconds.append(time.perf_counter() - begin)
     # Compared in double precision on the CPU: float32 cannot tell 1e-4 from a standard error below it.
     found = {name: values.detach().double().cpu() for name, values in fields.items()}
+    judged = case.over(getattr(model, "output_times", ()))
     record = CaseRecord(
         name=case.name,
         points=case.number_of_points,
         seconds=min(seconds),
         preparation=preparation,
         domain=domain_errors(found, case),
-        dirichlet=_dirichlet_errors(found, case, dtype),
-        neumann=_neumann_errors(found, case),
+        dirichlet=_dirichlet_errors(found, judged, dtype),
+        neumann=_neumann_errors(found, judged),
         relative={name: float(relative_l2(found[name], target.double())) for name, target in case.targets.items()},
     )
     return record, found
@@ -226,7 +227,7 @@ def _dirichlet_errors(fields: Mapping[str, Tensor], case: Case, dtype: torch.dty
     for name, condition in case.dirichlet.items():
         if name in fields and bool(condition.mask.any()):
             # What the model can know: 0.1 in float32 is not 0.1 in float64.
-            known = Dirichlet(condition.mask, condition.values.to(dtype).double())
+            known = replace(condition, values=condition.values.to(dtype).double())
             found[name] = Estimate.of(dirichlet_squared_error(fields[name], known))
     return found
 

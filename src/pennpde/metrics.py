@@ -50,7 +50,7 @@ def dirichlet_squared_error(
 ) -> Float[Tensor, " prescribed"]:
     """The squared error at the points whose value is prescribed; none of them, an empty tensor."""
     difference = prediction - condition.apply(prediction)
-    return _over_components(difference.square(), condition.values.ndim - 1)[condition.mask]
+    return _over_components(difference.square(), condition.rank(condition.values))[condition.mask]
 
 
 def neumann_squared_error(
@@ -64,7 +64,7 @@ def neumann_squared_error(
     normals = condition.normals.to(gradient)
     normals = normals.reshape(*normals.shape, *[1] * (gradient.ndim - 2))
     prescribed = condition.normal_derivative.to(gradient)
-    rank = prescribed.ndim - 1
+    rank = condition.rank(prescribed)
     prescribed = prescribed.reshape(*prescribed.shape, *[1] * (gradient.ndim - 1 - prescribed.ndim))
     difference = (normals * gradient).sum(dim=1) - prescribed
     return _over_components(difference.square(), rank)[condition.mask]

@@ -78,7 +78,7 @@ def assert_dirichlet(model: Model, case: Case) -> None:
     """Assert that every prescribed value comes out bit for bit, rounded to the precision of the output."""
     fields = _predict(model, case)
     checked = 0
-    for name, condition in case.dirichlet.items():
+    for name, condition in case.over(getattr(model, "output_times", ())).dirichlet.items():
         if name not in fields or not bool(condition.mask.any()):
             continue
         values = fields[name].cpu()

@@ -9,7 +9,7 @@ import torch
 from meshes import box
 from problems import rectangle
 
-from pennpde.case import Case, problem_files
+from pennpde.case import Across, Case, Table, problem_files
 from pennpde.case.problem_files import problem_from, read_problem
 from pennpde.mesh import Mesh
 
@@ -202,3 +202,60 @@ def test_a_file_of_megabytes_is_taken_for_the_mesh(tmp_path):
 def test_the_sections_may_come_from_anywhere():
     case = problem_from({"initial": {"T": 0.5}}, MESH)
     assert (case.initial["T"] == 0.5).all()
+
+
+CONDITIONS = """
+[patches]
+inlet = "x == 0"
+outlet = "x == 3"
+side = "y == 0 or y == 1"
+[initial]
+T = 0.0
+"""
+
+
+def problem(tmp_path, text: str):
+    return read(tmp_path, CONDITIONS + text, rectangle((6, 2), (3.0, 1.0)))
+
+
+def test_robin_periodic_and_tables_are_those_of_python(tmp_path):
+    mesh = rectangle((6, 2), (3.0, 1.0))
+    case = problem(tmp_path, "[robin.T]\noutlet = { a = 2, b = 0.5, c = { table = [[0, 1.0], [2, 3.0]] } }")
+    expected = Case(mesh, initial={"T": 0.0}, robin={"T": {"outlet": (2.0, 0.5, Table([(0.0, 1.0), (2.0, 3.0)]))}})
+    for time in (0.0, 0.7):
+        one, other = (each.at(time).robin["T"] for each in (case, expected))
+        assert torch.equal(one.normal_derivative, other.normal_derivative)
+        assert torch.equal(one.transfer, other.transfer)
+    case = problem(tmp_path, '[periodic.T]\ninlet = { across = "outlet", jump = -1.5 }')
+    expected = Case(mesh, initial={"T": 0.0}, periodic={"T": {"inlet": Across("outlet", -1.5)}})
+    assert torch.equal(case.periodic["T"].points, expected.periodic["T"].points)
+    assert torch.equal(case.periodic["T"].shift, expected.periodic["T"].shift)
+    assert problem(tmp_path, '[periodic.T]\ninlet = "outlet"').periodic["T"].is_seamless
+    table = '[dirichlet.u]\ninlet = { table = [[0.0, [1.0, 0.0]], [1.0, [3.0, 1.0]]], outside = "clamp" }'
+    case = problem(tmp_path, table)
+    assert case.initial["u"].shape == (21, 2)  # the table tells that it is a vector
+    values = case.at(0.5).dirichlet["u"].values[case.dirichlet["u"].mask]
+    assert torch.equal(values, torch.tensor([[2.0, 0.5]]).double().expand_as(values))
+    assert case.at(9.0).dirichlet["u"].values.amax() == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[robin.T]\noutlet = 1.0", r"\[robin.T\] outlet of .* is written as \{ a = 1.0"),
+        ("[robin.T]\noutlet = { a = 1, b = 1 }", r"\[robin.T\] outlet .* is written as"),
+        ("[robin.T]\noutlet = { a = 0, b = 0, c = 1 }", "a = b = 0"),
+        ("[robin]\nT = 1.0", r"give the values by patch: \[robin.T\]"),
+        ("[periodic.T]\ninlet = 3", r"\[periodic.T\] inlet .* give the opposite patch"),
+        ('[periodic.T]\ninlet = { across = "outlet", drop = 3 }', "give the opposite patch"),
+        ('[periodic.T]\ninlet = "side"', "have 3 and 14 points"),
+        ("[dirichlet.T]\ninlet = { table = [[0, 1], [0, 2]] }", r"\[dirichlet.T\] inlet .* must increase"),
+        ("[dirichlet.T]\ninlet = { table = [0, 1] }", r"has the row 0 in its table; a row is \[time, value\]"),
+        ("[dirichlet.T]\ninlet = { table = [[[0], 1]] }", "a time is a number"),
+        ("[dirichlet.T]\ninlet = { tabel = [[0, 1]] }", "write { table ="),
+        ('[dirichlet.T]\ninlet = { table = [[0, 1]], outside = "repeat" }', '"error" or "clamp"'),
+    ],
+)
+def test_mistakes_in_new_kinds_are_named(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        problem(tmp_path, text)

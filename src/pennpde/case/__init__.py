@@ -1,7 +1,8 @@
 """A boundary value problem: mesh, start, conditions, parameters.
 
 case           the problem itself, for one mesh or a batch
-conditions     Dirichlet, Neumann, slip: one class each
+conditions     Dirichlet, Neumann, Robin, slip, periodic: one class each; values that change with time
+resolving      what users give becomes tensors over all points
 batching       several cases as one
 units          reference scales: a case in units in which a network sees it, and back
 companion      a case on another mesh of the same domain
@@ -12,6 +13,18 @@ selections     patches by expressions in a problem file
 
 from pennpde.case.batching import batch, unbatch
 from pennpde.case.case import Case
-from pennpde.case.conditions import Dirichlet, Neumann, Slip
+from pennpde.case.conditions import Across, Condition, Dirichlet, Neumann, Periodic, Robin, Slip, Table
 
-__all__ = ["Case", "Dirichlet", "Neumann", "Slip", "batch", "unbatch"]
+__all__ = [
+    "Across",
+    "Case",
+    "Condition",
+    "Dirichlet",
+    "Neumann",
+    "Periodic",
+    "Robin",
+    "Slip",
+    "Table",
+    "batch",
+    "unbatch",
+]

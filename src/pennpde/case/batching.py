@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pennpde.case.case import Case
-from pennpde.case.conditions import Dirichlet, Neumann, Slip
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 
@@ -22,41 +21,54 @@ def batch(cases: Sequence[Case]) -> Case:
         return cases[0]
     first = cases[0]
     for case in cases[1:]:
-        for part in ("initial", "parameters", "features", "targets", "slip"):
-            if getattr(case, part).keys() != getattr(first, part).keys():
+        for part, mine, theirs in _parts(first, case):
+            if mine.keys() != theirs.keys():
                 raise ValueError(
-                    f"Cases of one batch have the same {part}; {first.name!r} has {sorted(getattr(first, part))}, "
-                    f"{case.name!r} has {sorted(getattr(case, part))}."
+                    f"Cases of one batch have the same {part}; {first.name!r} has {sorted(mine)}, "
+                    f"{case.name!r} has {sorted(theirs)}."
                 )
 
     def joined(part: str) -> dict[str, Tensor]:
         return {name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)}
 
-    def conditions(part: str, kind: type, attributes: tuple[str, ...]) -> dict[str, Any]:
-        return {
-            name: kind(*(torch.cat([getattr(getattr(case, part)[name], a) for case in cases]) for a in attributes))
-            for name in getattr(first, part)
-        }
-
     def per_case(name: str) -> Tensor:
         parts = [c.parameters[name] if len(c.sizes) > 1 else c.parameters[name][None] for c in cases]
         return torch.cat(parts)
 
+    points = [case.number_of_points for case in cases]
     return Case(
         mesh=Mesh.concatenate([case.mesh for case in cases]),
         initial=joined("initial"),
-        dirichlet=conditions("dirichlet", Dirichlet, ("mask", "values")),
-        neumann=conditions("neumann", Neumann, ("mask", "normals", "normal_derivative")),
-        slip=conditions("slip", Slip, ("mask", "normals")),
+        conditions={
+            kind: {
+                name: type(each).joined([case.conditions[kind][name] for case in cases], points)
+                for name, each in by_unknown.items()
+            }
+            for kind, by_unknown in first.conditions.items()
+        },
         parameters={name: per_case(name) for name in first.parameters},
         features=joined("features"),
         targets=joined("targets"),
         name=" + ".join(case.name for case in cases),
+        present=None if all(case.present is None for case in cases) else torch.cat([_present(case) for case in cases]),
         sizes=tuple(size for case in cases for size in case.sizes),
         cached_operators={
             name: Operators.block_diagonal([case.operators[name] for case in cases]) for name in first.initial
         },
     )
+
+
+def _parts(first: Case, case: Case) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    for part in ("initial", "parameters", "features", "targets"):
+        yield part, getattr(first, part), getattr(case, part)
+    for kind in {**first.conditions, **case.conditions}:
+        yield kind, first.conditions.get(kind, {}), case.conditions.get(kind, {})
+
+
+def _present(case: Case) -> Tensor:
+    if case.present is not None:
+        return case.present
+    return torch.ones(case.number_of_points, dtype=torch.bool, device=case.device)
 
 
 def unbatch(fields: Mapping[str, Tensor], case: Case) -> list[dict[str, Tensor]]:

@@ -8,25 +8,38 @@ unknown, the parameters of the equation and, for training, the fields that shoul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from pennpde.case.conditions import Dirichlet, Neumann, Slip
+from pennpde.case.conditions import (
+    KINDS,
+    Across,
+    Condition,
+    Conditions,
+    Dirichlet,
+    Neumann,
+    Periodic,
+    Robin,
+    Slip,
+    Slope,
+    Value,
+    Varying,
+)
+from pennpde.case.resolving import resolved
 from pennpde.mesh import Mesh
 from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
 
-Value = float | Sequence[float] | np.ndarray | Tensor
-"""A number, a vector of space, or one of these for each point."""
+_NAMES = tuple(kind.kind for kind in KINDS)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Case:
     """One boundary value problem, or a batch of them side by side.
 
@@ -34,67 +47,164 @@ class Case:
         mesh: The mesh with its named patches.
         initial: The unknowns at the start, by name. A number is a scalar field, `space` numbers are a vector field, an
             array over the points is itself.
-        dirichlet: By unknown, then by patch, the prescribed values. Where two patches share a point, **the later one
+        dirichlet: By unknown, then by patch, the prescribed values: numbers, vectors or arrays over the points, or how
+            they change with time, as a function of time or a `Table`. Where two patches share a point, **the later one
             in the given order wins**.
-        neumann: By unknown, then by patch, the prescribed normal derivatives; where two patches share a point, the
-            later value and the mean normal hold. A number in place of the patches stands for all of the boundary that
-            has no Dirichlet or slip condition of this unknown.
+        neumann: By unknown, then by patch, the prescribed normal derivatives, likewise; where two patches share a
+            point, the later value and the mean normal hold. A number in place of the patches stands for all of the
+            boundary that has no other condition of this unknown.
         slip: By unknown, the patches without normal component.
-        parameters: Numbers of the equation, or vectors of space, by name.
+        parameters: Numbers of the equation, or vectors of space, by name. One that is called "time" is the time at
+            which the conditions hold.
         features: Further known fields over the points, by name.
         targets: The fields that should come out. Named as an unknown they may have a trailing axis of output times.
         name: What the case is called in records and messages.
         sizes: Number of points of each case of a batch; leave it to `batch`.
-        present: Not at points that only fill a case up to a size (`stack`), which sums leave out; None: everywhere.
+        present: Not at points that only fill a case up to a size (`stack`) or are a copy of another one (periodic),
+            which sums leave out; None: everywhere.
+        cached_operators: Operators that are known already.
+        robin: By unknown, then by patch, (a, b, c) of a f + b df/dn = c.
+        periodic: By unknown, for the first patch of each periodic pair the second, `Across("outlet", jump=-1.0)` where
+            the unknown is larger there.
+        conditions: Conditions of further kinds, by class, then by unknown. Afterwards all conditions, by kind and
+            unknown.
     """
 
     mesh: Mesh
-    initial: Mapping[str, Any]
-    dirichlet: Mapping[str, Any] = field(default_factory=dict)
-    neumann: Mapping[str, Any] = field(default_factory=dict)
-    slip: Mapping[str, Any] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    features: Mapping[str, Any] = field(default_factory=dict)
-    targets: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""
-    sizes: tuple[int, ...] = ()
-    present: Bool[Tensor, " points"] | None = None
-    cached_operators: Mapping[str, Operators] | None = field(default=None, repr=False)
+    initial: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor]
+    features: Mapping[str, Tensor]
+    targets: Mapping[str, Tensor]
+    name: str
+    sizes: tuple[int, ...]
+    present: Bool[Tensor, " points"] | None
+    cached_operators: Mapping[str, Operators] | None
+    conditions: Conditions
 
-    def __post_init__(self) -> None:
-        if self.sizes:
-            return  # made by `replace`, `to`, `moved` or `batch` of what was checked before
-        number = self.mesh.number_of_points
-        initial = {name: _field(value, self.mesh, f"initial[{name!r}]") for name, value in self.initial.items()}
-        if not initial:
-            raise ValueError('A case has at least one unknown; give it an initial field, as in initial={"T": 0.0}.')
-        for kind in ("dirichlet", "neumann", "slip"):
-            if unknown := getattr(self, kind).keys() - initial.keys():
-                raise KeyError(
-                    f"{kind} names {sorted(unknown)}, but the unknowns of the case are {sorted(initial)}: give each "
-                    "unknown an initial field."
-                )
-        slip = {name: self._resolve_slip(name, given, initial[name]) for name, given in self.slip.items()}
-        dirichlet = {
-            name: self._resolve_dirichlet(name, self.dirichlet.get(name, {}), initial[name]) for name in initial
-        }
-        neumann = {name: self._resolve_neumann(name, self.neumann.get(name, {}), initial[name]) for name in initial}
-        settled = {
+    def __init__(
+        self,
+        mesh: Mesh,
+        initial: Mapping[str, Value],
+        dirichlet: Mapping[str, Dirichlet | Mapping[str, Varying]] | None = None,
+        neumann: Mapping[str, Neumann | Mapping[str, Varying] | Varying] | None = None,
+        slip: Mapping[str, Slip | str | Sequence[str]] | None = None,
+        parameters: Mapping[str, Value] | None = None,
+        features: Mapping[str, Value] | None = None,
+        targets: Mapping[str, Value] | None = None,
+        name: str = "",
+        sizes: tuple[int, ...] = (),
+        present: Bool[Tensor, " points"] | None = None,
+        cached_operators: Mapping[str, Operators] | None = None,
+        *,
+        robin: Mapping[str, Robin | Mapping[str, Sequence[Varying] | Mapping[str, Varying]]] | None = None,
+        periodic: Mapping[str, Periodic | Mapping[str, str | Across]] | None = None,
+        conditions: Mapping[type[Condition], Mapping[str, Any]] | Conditions | None = None,
+    ) -> None:
+        named = {"dirichlet": dirichlet, "neumann": neumann, "slip": slip, "robin": robin, "periodic": periodic}
+        given: dict[str, Mapping[str, Any]] = {}
+        kinds: dict[str, type[Condition]] = {}
+        for kind, by_unknown in (conditions or {}).items():
+            if not isinstance(kind, str):
+                kinds[kind.kind] = kind
+            given[kind if isinstance(kind, str) else kind.kind] = by_unknown
+        given |= {kind: by_unknown for kind, by_unknown in named.items() if by_unknown is not None}
+        settled: dict[str, Any] = {
+            "mesh": mesh,
             "initial": initial,
-            "dirichlet": dirichlet,
-            "neumann": neumann,
-            "slip": slip,
-            "parameters": {name: _parameter(name, value, self.mesh) for name, value in self.parameters.items()},
-            "features": {
-                name: _field(value, self.mesh, f"features[{name!r}]") for name, value in self.features.items()
-            },
-            "targets": {
-                name: _target(name, value, self.mesh, initial.get(name)) for name, value in self.targets.items()
-            },
-            "sizes": (number,),
+            "parameters": parameters or {},
+            "features": features or {},
+            "targets": targets or {},
+            "name": name,
+            "sizes": sizes,
+            "present": present,
+            "cached_operators": cached_operators,
+            # Further kinds act first: a prescribed value keeps the last word.
+            "conditions": {kind: of_kind for kind, of_kind in given.items() if kind not in _NAMES}
+            | {kind: given.get(kind, {}) for kind in _NAMES},
         }
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
+        if not sizes:  # otherwise made by `replace`, `to`, `moved` or `batch` of what was checked before
+            settled |= resolved(settled, kinds)
+        for field_name, value in settled.items():
+            object.__setattr__(self, field_name, value)
+
+    @property
+    def dirichlet(self) -> Mapping[str, Dirichlet]:
+        """Prescribed values: every unknown has such a condition, maybe an empty one."""
+        return cast(Mapping[str, Dirichlet], self.conditions["dirichlet"])
+
+    @property
+    def neumann(self) -> Mapping[str, Neumann]:
+        """Prescribed normal derivatives: every unknown has such a condition, maybe an empty one."""
+        return cast(Mapping[str, Neumann], self.conditions["neumann"])
+
+    @property
+    def slip(self) -> Mapping[str, Slip]:
+        return cast(Mapping[str, Slip], self.conditions["slip"])
+
+    @property
+    def robin(self) -> Mapping[str, Robin]:
+        return cast(Mapping[str, Robin], self.conditions["robin"])
+
+    @property
+    def periodic(self) -> Mapping[str, Periodic]:
+        return cast(Mapping[str, Periodic], self.conditions["periodic"])
+
+    def conditions_of(self, name: str) -> list[Condition]:
+        """All conditions of an unknown, in the order in which they act."""
+        return [by_unknown[name] for by_unknown in self.conditions.values() if name in by_unknown]
+
+    def slope(self, name: str) -> Slope:
+        """The prescribed normal derivative of an unknown, all kinds together."""
+        slopes = [slope for each in self.conditions_of(name) if (slope := each.slope()) is not None]
+        together = slopes[0]
+        for slope in slopes[1:]:
+            together = together.under(slope)
+        return together
+
+    def representative(self, name: str) -> Int[Tensor, " points"] | None:
+        """For each point the one that stands for it and its copies, where the unknown is periodic."""
+        found = [each.representative for each in self.conditions_of(name)]
+        return next((each for each in found if each is not None), None)
+
+    def periods(self, name: str) -> Float[np.ndarray, "periods space"]:
+        """The shifts under which an unknown repeats itself, each with its opposite; none where it is not periodic."""
+        return self.periodic[name].periods(self.mesh) if name in self.periodic else np.zeros((0, self.space))
+
+    @property
+    def changes_with_time(self) -> bool:
+        """Whether any condition does."""
+        return any(each.course is not None for of_kind in self.conditions.values() for each in of_kind.values())
+
+    def at(self, time: float) -> Case:
+        """The case at a time: its conditions as they are then, and the time as its parameter "time"."""
+        known = next(iter(self.initial.values())).new_full((len(self.sizes),) if len(self.sizes) > 1 else (), time)
+        return self.with_conditions(lambda _, each: each.at(time), parameters={**self.parameters, "time": known})
+
+    def over(self, times: Sequence[float]) -> Case:
+        """The case for judging fields at several times, their trailing axis: conditions that change have it, too.
+
+        Fields at one time have no such axis, and neither have the conditions.
+        """
+        return self.with_conditions(lambda _, each: each.over(times)) if self.changes_with_time else self
+
+    def fulfilled(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Fields with what is prescribed exactly in place, bit for bit."""
+
+        def fulfil(name: str, values: Tensor) -> Tensor:
+            for condition in self.conditions_of(name):
+                if condition.is_exact:
+                    values = condition.apply(values)
+            return values
+
+        return {name: fulfil(name, values) for name, values in fields.items()}
+
+    def with_conditions(self, change: Callable[[str, Any], Condition], **changes: Any) -> Case:
+        """The case with every condition changed, given its unknown; and with other changes, as for `replace`."""
+        conditions = {
+            kind: {name: change(name, each) for name, each in by_unknown.items()}
+            for kind, by_unknown in self.conditions.items()
+        }
+        return replace(self, conditions=conditions, **changes)
 
     @property
     def operators(self) -> Mapping[str, Operators]:
@@ -115,13 +225,25 @@ class Case:
         points = self.mesh.points
         graph = PointGraph.of(self.mesh.edges, self.number_of_points, self.space)
         made: dict[str, Operators] = {}
-        for name, neumann in self.neumann.items():
-            same = [other for other in made if torch.equal(self.neumann[other].normals, neumann.normals)]
+        known: dict[str, tuple[Tensor | None, ...]] = {}
+        for name in self.initial:
+            slope = self.slope(name)
+            known[name] = slope.normals, slope.transfer, slope.is_robin, self.representative(name)
+            same = [other for other in made if _alike(known[other], known[name])]
             if same:
                 made[name] = made[same[0]]
                 continue
-            normals = neumann.normals.to("cpu", points.dtype)
-            made[name] = Operators.from_normals(points, graph, normals, dtype=like.dtype).to(device=like.device)
+            normals, transfer, is_robin, representative = (each if each is None else each.cpu() for each in known[name])
+            assert normals is not None
+            made[name] = Operators.from_normals(
+                points,
+                graph,
+                normals.to(points.dtype),
+                transfer=transfer,
+                is_robin=is_robin,
+                representative=representative,
+                dtype=like.dtype,
+            ).to(device=like.device)
         return made
 
     @property
@@ -202,21 +324,10 @@ class Case:
         turn = torch.as_tensor(rotation).to(self.mesh.points)
         ranks = {name: values.ndim - 1 for name, values in self.initial.items()}
         batched = len(self.sizes) > 1
-        return replace(
-            self,
+        return self.with_conditions(
+            lambda name, each: each.moved(turn, ranks[name]),
             mesh=self.mesh.moved(turn, translation),
             initial={name: turned(values, turn, ranks[name]) for name, values in self.initial.items()},
-            dirichlet={
-                name: Dirichlet(each.mask, turned(each.values, turn, ranks[name]))
-                for name, each in self.dirichlet.items()
-            },
-            neumann={
-                name: Neumann(
-                    each.mask, turned(each.normals, turn, 1), turned(each.normal_derivative, turn, ranks[name])
-                )
-                for name, each in self.neumann.items()
-            },
-            slip={name: Slip(each.mask, turned(each.normals, turn, 1)) for name, each in self.slip.items()},
             parameters={
                 name: value @ turn.T.to(value) if value.ndim - batched == 1 else value
                 for name, value in self.parameters.items()
@@ -234,152 +345,16 @@ class Case:
 
         settled: dict[str, Any] = {
             "initial": each(self.initial),
-            "dirichlet": {name: Dirichlet(move(c.mask), move(c.values)) for name, c in self.dirichlet.items()},
-            "neumann": {
-                name: Neumann(move(c.mask), move(c.normals), move(c.normal_derivative))
-                for name, c in self.neumann.items()
-            },
-            "slip": {name: Slip(move(c.mask), move(c.normals)) for name, c in self.slip.items()},
             "parameters": each(self.parameters),
             "features": each(self.features),
             "targets": each(self.targets),
             "present": None if self.present is None else move(self.present),
         }
-        return replace(self, **(settled | changes))
-
-    def _resolve_dirichlet(self, name: str, given: Any, like: Tensor) -> Dirichlet:
-        if isinstance(given, Dirichlet):
-            _check_shape(f"dirichlet[{name!r}].mask", given.mask, like.shape[:1])
-            _check_shape(f"dirichlet[{name!r}].values", given.values, like.shape)
-            return Dirichlet(given.mask, given.values.to(like.dtype))
-        mask = torch.zeros(like.shape[0], dtype=torch.bool)
-        values = torch.zeros_like(like)
-        for patch, value in _by_patch("dirichlet", name, given).items():
-            points = torch.from_numpy(self.mesh.patch(patch).points)
-            prescribed = _field(value, self.mesh, f"dirichlet[{name!r}][{patch!r}]", like)
-            mask[points] = True
-            values[points] = prescribed[points]
-        return Dirichlet(mask, values)
-
-    def _resolve_neumann(self, name: str, given: Any, like: Tensor) -> Neumann:
-        if isinstance(given, Neumann):
-            _check_shape(f"neumann[{name!r}].mask", given.mask, like.shape[:1])
-            _check_shape(f"neumann[{name!r}].normals", given.normals, self.mesh.points.shape)
-            _check_shape(f"neumann[{name!r}].normal_derivative", given.normal_derivative, like.shape)
-            return Neumann(given.mask, given.normals.to(like.dtype), given.normal_derivative.to(like.dtype))
-        if not isinstance(given, Mapping):
-            return self._neumann_on(name, self._free_facets(name), {None: given}, like)
-        facets = [self.mesh.patch(patch).facets for patch in given]
-        for patch, of_patch in zip(given, facets, strict=True):
-            if not len(of_patch):
-                raise ValueError(
-                    f"neumann[{name!r}] names the patch {patch!r}, which has points but no whole facet, and so no "
-                    "normal. Give the patch all points of its facets."
-                )
-        return self._neumann_on(name, np.unique(np.concatenate([*facets, np.empty(0, np.int64)])), given, like)
-
-    def _neumann_on(self, name: str, facets: np.ndarray, values: Mapping[Any, Any], like: Tensor) -> Neumann:
-        normals = self.mesh.normals_of_facets(facets)
-        mask = (normals != 0).any(dim=1)
-        derivative = torch.zeros_like(like)
-        for patch, value in values.items():
-            where = f"neumann[{name!r}]" if patch is None else f"neumann[{name!r}][{patch!r}]"
-            points = mask if patch is None else torch.from_numpy(self.mesh.patch(patch).points)
-            derivative[points] = _field(value, self.mesh, where, like)[points]
-        derivative[~mask] = 0.0
-        return Neumann(mask, normals, derivative)
-
-    def _free_facets(self, name: str) -> np.ndarray:
-        """The exterior facets on which the unknown has no other condition."""
-        taken = np.zeros(len(self.mesh.facets), dtype=bool)
-        for given in (self.dirichlet.get(name, {}), self.slip.get(name, ())):
-            if isinstance(given, Dirichlet | Slip):
-                taken |= self.mesh.facets.within(given.mask.numpy())
-            else:
-                for patch in _names(given):
-                    taken[self.mesh.patch(patch).facets] = True
-        return np.flatnonzero(~taken)
-
-    def _resolve_slip(self, name: str, given: Any, like: Tensor) -> Slip:
-        if like.ndim < 2:
-            raise ValueError(f"slip names {name!r}, which is a scalar: only a vector has a normal component.")
-        if isinstance(given, Slip):
-            _check_shape(f"slip[{name!r}].mask", given.mask, like.shape[:1])
-            _check_shape(f"slip[{name!r}].normals", given.normals, self.mesh.points.shape)
-            return Slip(given.mask, given.normals.to(like.dtype))
-        normals = self.mesh.point_normals(_names(given))
-        return Slip((normals != 0).any(dim=1), normals)
+        return self.with_conditions(lambda _, condition: condition.map(move), **(settled | changes))
 
 
-def _by_patch(kind: str, name: str, given: Any) -> Mapping[str, Any]:
-    if isinstance(given, Mapping):
-        return given
-    raise ValueError(f"{kind}[{name!r}] is {given!r}; give the values by patch, as {{'inlet': {given!r}}}.")
-
-
-def _names(given: str | Sequence[str]) -> Sequence[str]:
-    return [given] if isinstance(given, str) else list(given)
-
-
-def _check_shape(where: str, given: Tensor, shape: Sequence[int]) -> None:
-    if given.shape != torch.Size(shape):
-        raise ValueError(f"{where} has shape {list(given.shape)}; it must have {list(shape)}.")
-
-
-def _tensor(value: Any, mesh: Mesh, where: str) -> Tensor:
-    """A finite tensor in the precision of the mesh."""
-    try:
-        tensor = torch.as_tensor(value, dtype=mesh.points.dtype)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{where} is {value!r}, which does not make numbers: {error}") from None
-    if not torch.isfinite(tensor).all():
-        first = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
-        at = f", at index {list(first)}" if first else ""
-        raise ValueError(f"{where} holds a value that is not finite{at}: {float(tensor[first])}.")
-    return tensor
-
-
-def _field(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> Tensor:
-    """A field over all points from a number, a vector or an array, shaped as `like` where that is given."""
-    number, space = mesh.number_of_points, mesh.space
-    tensor = _tensor(value, mesh, where)
-    if tensor.shape[:1] == (number,) and all(size == space for size in tensor.shape[1:]):
-        full = tensor
-    elif tensor.ndim == 0:
-        full = tensor.expand(number)
-    elif tensor.shape == (space,):
-        full = tensor.expand(number, space)
-    else:
-        raise ValueError(
-            f"{where} has shape {list(tensor.shape)}; it may be a number, a vector of {space}, or one of these for "
-            f"each of the {number} points."
-        )
-    if like is None or full.shape == like.shape:
-        return full.clone()
-    if full.ndim == 1:  # one number for all components: zero velocity on a wall is written as 0
-        return full.reshape(-1, *[1] * (like.ndim - 1)).expand(like.shape).clone()
-    raise ValueError(f"{where} has shape {list(full.shape)}, but the unknown has {list(like.shape)}.")
-
-
-def _parameter(name: str, value: Any, mesh: Mesh) -> Tensor:
-    tensor = _tensor(value, mesh, f"parameters[{name!r}]")
-    if tensor.shape not in ((), (mesh.space,)):
-        raise ValueError(
-            f"parameters[{name!r}] has shape {list(tensor.shape)}; a parameter is a number or a vector of "
-            f"{mesh.space}. A field over the points belongs into features."
-        )
-    return tensor
-
-
-def _target(name: str, value: Any, mesh: Mesh, unknown: Tensor | None) -> Tensor:
-    """A target: of an unknown with or without an axis of times, of anything else a field."""
-    where = f"targets[{name!r}]"
-    if unknown is None:
-        return _field(value, mesh, where)
-    tensor = _tensor(value, mesh, where)
-    if tensor.shape[: unknown.ndim] != unknown.shape or tensor.ndim > unknown.ndim + 1:
-        raise ValueError(
-            f"{where} has shape {list(tensor.shape)}; the unknown has {list(unknown.shape)}, and its target that or "
-            "one axis of times more."
-        )
-    return tensor
+def _alike(one: Sequence[Tensor | None], other: Sequence[Tensor | None]) -> bool:
+    """Whether two unknowns have the same operators."""
+    return all(
+        a is b or (a is not None and b is not None and torch.equal(a, b)) for a, b in zip(one, other, strict=True)
+    )

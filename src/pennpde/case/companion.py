@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from pennpde.case import Case, Dirichlet, Neumann, Slip
+from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.mesh.corners import patches_at_points
 from pennpde.mesh.interpolation import interpolation
@@ -29,7 +29,11 @@ _PAIRS_AT_ONCE = 2_000_000
 def ends_of_conditions(case: Case) -> Int64[np.ndarray, " ends"]:
     """Points of the boundary at which a condition of an unknown begins or ends: a companion has to keep them."""
     facets = case.mesh.facets
-    labels = [facets.within(mask.cpu().numpy()) for mask in _masks(case)]
+    labels = []
+    for by_unknown in case.conditions.values():
+        for condition in by_unknown.values():
+            condition.check_companion()
+            labels.append(facets.within(condition.mask.cpu().numpy()))
     return ends_of(Ring.of(case.mesh), np.array(labels).T) if labels else np.zeros(0, np.int64)
 
 
@@ -47,20 +51,24 @@ def on_companion(case: Case, companion: Mesh) -> Case:
         field = interpolation(case.mesh, companion.points.numpy()) if field is None else field
         return _applied(field, values)
 
-    dirichlet = {name: along.dirichlet(each) for name, each in case.dirichlet.items()}
+    conditions = {
+        kind: {name: each.onto(along) for name, each in by_unknown.items()}
+        for kind, by_unknown in case.conditions.items()
+    }
     initial = {}
     for name, start in case.initial.items():
         free = start[~case.dirichlet[name].mask]
         # Not by interpolation, which rounds: a start that is the same everywhere is a first guess and no field.
         even = len(free) > 0 and bool((free == free[0]).all())
         values = free[:1].expand(companion.number_of_points, *free.shape[1:]).clone() if even else moved(start)
-        initial[name] = dirichlet[name].apply(values)
+        for by_unknown in conditions.values():
+            if name in by_unknown and by_unknown[name].is_exact:
+                values = by_unknown[name].apply(values)
+        initial[name] = values
     return Case(
         companion,
         initial=initial,
-        dirichlet=dirichlet,
-        neumann={name: along.neumann(each) for name, each in case.neumann.items()},
-        slip={name: along.slip(each) for name, each in case.slip.items()},
+        conditions=conditions,
         parameters=case.parameters,
         features={name: moved(values) for name, values in case.features.items()},
         name=case.name,
@@ -107,40 +115,33 @@ class _Along:
         matrix = csr_array((weights.ravel(), (np.repeat(boundary, 2), ends.ravel())), shape=shape)
         return _Along(mesh, companion, matrix, ends, facets)
 
-    def dirichlet(self, condition: Dirichlet) -> Dirichlet:
-        held = condition.mask.cpu().numpy()
-        mask = np.zeros(self.companion.number_of_points, bool)
-        mask[self.companion.boundary_points] = held[self.ends].all(axis=1)
-        values = _applied(self.matrix, condition.values)
-        values[torch.from_numpy(~mask)] = 0.0
-        # What holds at single points, on no facet, does so at the points that are nearest.
-        on_facets = self.mesh.facets.take(np.flatnonzero(self.mesh.facets.within(held))).connectivity
-        alone = np.setdiff1d(np.flatnonzero(held), on_facets)
+    def held(self, mask: Bool[Tensor, " points"]) -> Bool[Tensor, " other_points"]:
+        within = mask.cpu().numpy()
+        held = np.zeros(self.companion.number_of_points, bool)
+        held[self.companion.boundary_points] = within[self.ends].all(axis=1)
+        held[self._next_to(self._alone(within))] = True
+        return torch.from_numpy(held)
+
+    def values(self, values: Tensor, mask: Bool[Tensor, " points"]) -> Float[Tensor, "other_points *axes"]:
+        there = _applied(self.matrix, values)
+        alone = self._alone(mask.cpu().numpy())
         if len(alone):
-            positions = self.mesh.points.numpy()[alone]
-            nearest = np.asarray(KDTree(self.companion.points.numpy()).query(positions)[1])
-            mask[nearest] = True
-            values[torch.from_numpy(nearest)] = condition.values[torch.from_numpy(alone)]
-        return Dirichlet(torch.from_numpy(mask), values)
+            there[torch.from_numpy(self._next_to(alone))] = values[torch.from_numpy(alone)]
+        return there
 
-    def neumann(self, condition: Neumann) -> Neumann:
-        normals = self._normals(condition.mask)
-        mask = (normals != 0).any(dim=1)
-        derivative = _applied(self.matrix, condition.normal_derivative)
-        derivative[~mask] = 0.0
-        return Neumann(mask, normals, derivative)
-
-    def slip(self, condition: Slip) -> Slip:
-        normals = self._normals(condition.mask)
-        return Slip((normals != 0).any(dim=1), normals)
-
-    def _normals(self, mask: Bool[Tensor, " points"]) -> Float[Tensor, "companion_points space"]:
+    def normals(self, mask: Bool[Tensor, " points"]) -> Float[Tensor, "other_points space"]:
         within = self.mesh.facets.within(mask.cpu().numpy())
         return self.companion.normals_of_facets(np.flatnonzero(within[self.facets]))
 
+    def _alone(self, held: Bool[np.ndarray, " points"]) -> Int64[np.ndarray, " alone"]:
+        """Points on no facet that is held whole."""
+        on_facets = self.mesh.facets.take(np.flatnonzero(self.mesh.facets.within(held))).connectivity
+        return np.setdiff1d(np.flatnonzero(held), on_facets)
 
-def _masks(case: Case) -> list[Bool[Tensor, " points"]]:
-    return [each.mask for kind in (case.dirichlet, case.neumann, case.slip) for each in kind.values()]
+    def _next_to(self, points: Int64[np.ndarray, " some"]) -> Int64[np.ndarray, " some"]:
+        if not len(points):
+            return points
+        return np.asarray(KDTree(self.companion.points.numpy()).query(self.mesh.points.numpy()[points])[1])
 
 
 def _nearest(

@@ -25,6 +25,15 @@ p = 0.0
 
 [parameters]
 viscosity = 1e-3
+
+[dirichlet.T]                                # changes with time: rows of time and value, linear in between;
+hot = { table = [[0.0, 0.0], [0.5, 1.0]], outside = "clamp" }   # outside of them an error unless clamped
+
+[robin.T]                                    # a T + b dT/dn = c
+top = { a = 2.0, b = 1.0, c = 3.0 }
+
+[periodic.T]                                 # pairs of patches, "outlet" or with what T is larger by there
+inlet = { across = "outlet", jump = -1.0 }
 """
 
 from __future__ import annotations
@@ -37,11 +46,13 @@ from typing import Any
 
 import numpy as np
 
-from pennpde.case import Case
+from pennpde.case import Across, Case, Table
+from pennpde.case.conditions import KINDS
 from pennpde.case.selections import parse_selection
 from pennpde.mesh import Mesh
 
-_SECTIONS = ("patches", "dirichlet", "neumann", "slip", "initial", "parameters")
+_CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))
+_SECTIONS = ("patches", *_CONDITIONS, "initial", "parameters")
 _KINDS = ("box", "half_space", "array")
 _MOST_BYTES = 1_000_000
 _LARGEST = 1e100
@@ -71,20 +82,21 @@ def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem
         if not isinstance(section, Mapping):
             raise ValueError(f"[{name}] of {where} is {shown(section)}; it must be a table.")
     mesh = _with_patches(mesh, sections["patches"], where)
-    unknowns = [name for kind in ("initial", "dirichlet", "neumann", "slip") for name in sections[kind]]
+    unknowns = [name for kind in ("initial", *_CONDITIONS) for name in sections[kind]]
     if not unknowns:
         raise ValueError(f"{where} names no unknown: give [initial], [dirichlet.NAME] or [neumann.NAME].")
     initial = {
         name: _value(sections["initial"].get(name, _rest(name, sections, mesh)), mesh, f"[initial] {name} of {where}")
         for name in dict.fromkeys(unknowns)
     }
+    conditions: Any = {
+        kind: {name: _condition(kind, name, sections, mesh, where) for name in sections[kind]} for kind in _CONDITIONS
+    }
     try:
         return Case(
             mesh,
             initial=initial,
-            dirichlet={name: _by_patch("dirichlet", name, sections, mesh, where) for name in sections["dirichlet"]},
-            neumann={name: _neumann(name, sections, mesh, where) for name in sections["neumann"]},
-            slip={name: _names(sections["slip"][name], f"[slip] {name} of {where}") for name in sections["slip"]},
+            conditions=conditions,
             parameters={
                 name: _number_or_vector(value, f"[parameters] {name} of {where}")
                 for name, value in sections["parameters"].items()
@@ -203,18 +215,52 @@ def _value(given: Any, mesh: Mesh, label: str) -> Any:
     return _number_or_vector(given, label)
 
 
-def _by_patch(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> dict[str, Any]:
+def _condition(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> Any:
+    """What a section says about one unknown, as `Case` takes it."""
     given = sections[kind][name]
-    if not isinstance(given, Mapping):
-        raise ValueError(f"[{kind}] {name} of {where} is {shown(given)}; give the values by patch: [{kind}.{name}].")
-    return {patch: _value(value, mesh, f"[{kind}.{name}] {patch} of {where}") for patch, value in given.items()}
-
-
-def _neumann(name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> Any:
-    given = sections["neumann"][name]
+    if kind == "slip":
+        return _names(given, f"[slip] {name} of {where}")
     if isinstance(given, Mapping):
-        return _by_patch("neumann", name, sections, mesh, where)
-    return _number_or_vector(given, f"[neumann] {name} of {where}")
+        read = {"robin": _robin, "periodic": _across}.get(kind, _varying)
+        return {patch: read(value, mesh, f"[{kind}.{name}] {patch} of {where}") for patch, value in given.items()}
+    if kind == "neumann":
+        return _number_or_vector(given, f"[neumann] {name} of {where}")
+    raise ValueError(f"[{kind}] {name} of {where} is {shown(given)}; give the values by patch: [{kind}.{name}].")
+
+
+def _varying(given: Any, mesh: Mesh, label: str) -> Any:
+    """A value, or a table of times and values."""
+    if not isinstance(given, Mapping):
+        return _value(given, mesh, label)
+    if "table" not in given or given.keys() - {"table", "outside"} or not isinstance(given["table"], list):
+        raise ValueError(f'{label} is {shown(given)}; write {{ table = [[time, value], ...], outside = "clamp" }}.')
+    rows = []
+    for row in given["table"]:
+        if not isinstance(row, list) or len(row) != 2:
+            raise ValueError(f"{label} has the row {shown(row)} in its table; a row is [time, value].")
+        time = _number_or_vector(row[0], f"{label}, time")
+        if isinstance(time, list):
+            raise ValueError(f"{label} has the time {shown(row[0])} in its table; a time is a number.")
+        rows.append((time, _value(row[1], mesh, f"{label} at time {time:g}")))
+    try:
+        return Table(rows, given.get("outside", "error"))
+    except ValueError as error:
+        raise ValueError(f"{label}: {error}") from None
+
+
+def _robin(given: Any, mesh: Mesh, label: str) -> Any:
+    if not isinstance(given, Mapping) or given.keys() != {"a", "b", "c"}:
+        raise ValueError(f"{label} is {shown(given)}; a f + b df/dn = c is written as {{ a = 1.0, b = 1.0, c = 0.0 }}.")
+    return {key: _varying(value, mesh, f"{label}, {key}") for key, value in given.items()}
+
+
+def _across(given: Any, mesh: Mesh, label: str) -> Any:  # noqa: ARG001
+    if isinstance(given, str):
+        return given
+    known = isinstance(given, Mapping) and "across" in given and not given.keys() - {"across", "jump"}
+    if not known or not isinstance(given["across"], str):
+        raise ValueError(f'{label} is {shown(given)}; give the opposite patch, or {{ across = "patch", jump = 1.0 }}.')
+    return Across(given["across"], _number_or_vector(given.get("jump", 0.0), f"{label}, jump"))
 
 
 def _names(given: Any, label: str) -> list[str]:
@@ -227,5 +273,11 @@ def _rest(name: str, sections: Mapping[str, Any], mesh: Mesh) -> Any:
     """An unknown without initial field starts at zero; its conditions tell whether it is a vector."""
     conditions = sections["dirichlet"].get(name, {})
     values = conditions.values() if isinstance(conditions, Mapping) else ()
-    vector = name in sections["slip"] or any(isinstance(value, list) for value in values)
+    vector = name in sections["slip"] or any(_is_vector(value) for value in values)
     return [0.0] * mesh.space if vector else 0.0
+
+
+def _is_vector(value: Any) -> bool:
+    if isinstance(value, Mapping) and isinstance(value.get("table"), list):
+        return any(isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) for row in value["table"])
+    return isinstance(value, list)

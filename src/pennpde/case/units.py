@@ -7,14 +7,13 @@ one, and back, exactly. Nothing here depends on which equation that is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pennpde.case.case import Case
-from pennpde.case.conditions import Dirichlet, Neumann
+from pennpde.case.conditions import Reference
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Units:
 
     def scale(self, name: str) -> Scale:
         """The scale of an unknown, a parameter or a feature."""
-        return self.scales.get(name, Scale())
+        return self.scales.get(name, Scale(self.time if name == "time" else 1.0))
 
     def dimensionless(self, case: Case) -> Case:
         """The case in these units."""
@@ -64,18 +63,14 @@ class Units:
             scale = self.scale(name)
             return (values - scale.zero) / scale.one
 
-        return replace(
-            case,
+        def reference(name: str) -> Reference:
+            scale = self.scale(name)
+            return Reference(scale.one, scale.zero, self.length, self.time)
+
+        return case.with_conditions(
+            lambda name, each: each.in_units(reference(name)),
             mesh=case.mesh.with_points(case.mesh.points / self.length),
             initial={name: scaled(name, values) for name, values in case.initial.items()},
-            dirichlet={
-                name: Dirichlet(each.mask, _only(each.mask, scaled(name, each.values)))
-                for name, each in case.dirichlet.items()
-            },
-            neumann={
-                name: Neumann(each.mask, each.normals, each.normal_derivative * (self.length / self.scale(name).one))
-                for name, each in case.neumann.items()
-            },
             parameters={name: value / self.scale(name).one for name, value in case.parameters.items()},
             features={name: values / self.scale(name).one for name, values in case.features.items()},
             targets={
@@ -92,8 +87,3 @@ class Units:
 def _check_positive(name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
         raise ValueError(f"The reference {name} is {value}; it must be a positive number.")
-
-
-def _only(mask: Bool[Tensor, " points"], values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
-    """The values at these points, zero elsewhere."""
-    return values.where(mask.reshape(-1, *[1] * (values.ndim - 1)), 0.0)

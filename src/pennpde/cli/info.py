@@ -224,12 +224,8 @@ def _mesh(mesh: "Mesh", path: Path) -> dict[str, Any]:
 
 def _conditions(case: "Case", name: str) -> dict[str, int]:
     """How many points have which condition."""
-    counts = {
-        "dirichlet": int(case.dirichlet[name].mask.sum()),
-        "neumann": int(case.neumann[name].mask.sum()),
-        "slip": int(case.slip[name].mask.sum()) if name in case.slip else 0,
-    }
-    return {kind: count for kind, count in counts.items() if count}
+    counts = {each.kind: int(each.mask.sum()) for each in case.conditions_of(name)}
+    return {kind: counts[kind] for kind in sorted(counts) if counts[kind]}
 
 
 def _all_fields(case: "Case") -> dict[str, "Tensor"]:

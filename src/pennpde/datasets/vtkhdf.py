@@ -22,11 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pennpde.case import Case, Dirichlet, Neumann, Slip
+from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
+from pennpde.case.conditions import KINDS
+from pennpde.case.resolving import counted_points
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
 
 FORMAT_VERSION = 1
+_FURTHER_VERSION = 2
+"""Of files with conditions that version 1 does not know."""
 SUFFIX = ".vtkhdf"
 SINGLE = 24
 """Significant bits of single precision."""
@@ -36,6 +40,10 @@ _CONDITIONS, _DIRICHLET, _DERIVATIVE = "conditions:", "dirichlet:", "normal deri
 _NEUMANN_NORMAL, _SLIP_NORMAL = "neumann normal:", "slip normal:"
 _HAS_DIRICHLET, _HAS_NEUMANN, _HAS_SLIP = 1, 2, 4
 _ONE_CHUNK = 1 << 18
+
+
+_FIRST_KINDS = ("dirichlet", "neumann", "slip")
+"""What files of the first version hold; other kinds are stored tensor by tensor."""
 
 
 class CaseFileError(ValueError):
@@ -63,6 +71,11 @@ def pack(
     """
     if len(case.sizes) != 1:
         raise ValueError(f"A file holds one case, but this is a batch of {len(case.sizes)}; write them one by one.")
+    if case.changes_with_time:
+        raise ValueError(
+            f"The conditions of {case.name!r} change with time, which a file does not hold. Write the case at the "
+            "times that are wanted, case.at(time)."
+        )
     series = _Series.of(case, times)
     # h5py must not write on its own to the disk, where it could be interrupted: see `write_atomically`.
     content = io.BytesIO()
@@ -86,6 +99,12 @@ def pack(
             "patches": list(case.mesh.patches),
             "notes": dict(notes or {}),
         }
+        if further := _further(case):
+            flags = {
+                kind: {name: {flag: getattr(each, flag) for flag in each.flags()} for name, each in by_unknown.items()}
+                for kind, by_unknown in further.items()
+            }
+            record |= {"version": _FURTHER_VERSION, "conditions": flags}
         # An attribute of fixed length: h5py gives others a heap of 4 kB.
         own.attrs["case"] = np.bytes_(json.dumps(record, allow_nan=False).encode())
     return content.getvalue()
@@ -176,10 +195,10 @@ def _checked_record(attribute: Any, source: str) -> dict[str, Any]:
     record = json.loads(np.asarray(attribute).item())
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
         raise CaseFileError(f"{source}: the attribute 'case' of /pennpde is no record of a case.")
-    if record["version"] > FORMAT_VERSION:
+    if record["version"] > _FURTHER_VERSION:
         raise CaseFileError(
-            f"{source} has format {record['version']}, but this pennpde reads up to {FORMAT_VERSION}; install a newer "
-            "pennpde."
+            f"{source} has format {record['version']}, but this pennpde reads up to {_FURTHER_VERSION}; install a "
+            "newer pennpde."
         )
     return record
 
@@ -301,6 +320,14 @@ class _Writer:
         for prefix, values in arrays.items():
             if values.any():  # what is left out is zero
                 self.point_field(prefix + name, _finite(values, prefix + name))
+        for kind, by_unknown in _further(case).items():
+            if name in by_unknown:
+                for part in by_unknown[name].roles():
+                    values: Tensor = getattr(by_unknown[name], part)
+                    whole = (
+                        values.cpu().numpy() if values.dtype != torch.bool else values.cpu().numpy().astype(np.uint8)
+                    )
+                    self.point_field(f"{kind} {part}:{name}", whole)
 
     def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
         """The time steps, all on the same mesh."""
@@ -380,6 +407,7 @@ class _Reader:
                 targets[name] = self.field(name, axes)[0]
             if targets[name].shape[1:] != axes:
                 raise CaseFileError(f"{self.source}: target {name!r} is {list(targets[name].shape[1:])}, not {axes}.")
+        conditions = self.further_conditions(record["unknowns"])
         case = Case(
             mesh,
             initial,
@@ -391,6 +419,8 @@ class _Reader:
             {name: targets[name] for name in shapes},
             str(record["name"]),
             sizes=(self.points,),
+            present=counted_points(conditions, initial),
+            conditions=conditions,
         )
         return CaseFile(case, times, record["notes"])
 
@@ -460,6 +490,23 @@ class _Reader:
             raise CaseFileError(f"{self.source}: field {name!r} holds values that are not finite; generate it again.")
         return torch.from_numpy(np.ascontiguousarray(values))
 
+    def further_conditions(self, unknowns: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Condition]]:
+        """Conditions of kinds that version 1 does not have; none of any kind where the file has none."""
+        kinds = {kind.kind: kind for kind in KINDS if kind.kind not in _FIRST_KINDS}
+        made: dict[str, dict[str, Condition]] = {kind: {} for kind in kinds}
+        for kind, by_unknown in self.record.get("conditions", {}).items():
+            if kind not in kinds:
+                raise CaseFileError(f"{self.source} has conditions of the kind {kind!r}; known are {sorted(kinds)}.")
+            for name, flags in by_unknown.items():
+                shapes = {None: tuple(unknowns[name]), 0: (), 1: (self.space,)}
+                tensors: dict[str, Any] = {}
+                for part, role in kinds[kind].roles().items():
+                    values = self.field(f"{kind} {part}:{name}", shapes[role.rank])[0]
+                    stored = self.array(f"PointData/{kind} {part}:{name}").dtype
+                    tensors[part] = values.bool() if stored == np.uint8 else values.long() if role.is_point else values
+                made[kind][name] = kinds[kind](**tensors, **flags)
+        return made
+
     def field_or_zero(self, name: str, axes: Sequence[int]) -> Tensor:
         if f"VTKHDF/PointData/{name}" in self.arrays:
             return self.field(name, axes)[0]
@@ -467,6 +514,10 @@ class _Reader:
 
     def array(self, name: str) -> np.ndarray:
         return self.arrays[f"VTKHDF/{name}"]
+
+
+def _further(case: Case) -> dict[str, Mapping[str, Condition]]:
+    return {kind: each for kind, each in case.conditions.items() if kind not in _FIRST_KINDS and each}
 
 
 def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:

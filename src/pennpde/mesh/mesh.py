@@ -361,18 +361,27 @@ class Mesh:
 
     # Distances and sizes
 
-    def distance_to(self, patch_names: str | Iterable[str]) -> Float[Tensor, " points"]:
-        """The distance from each point to the nearest place on these patches, on a facet or at a point without one."""
+    def distance_to(
+        self, patch_names: str | Iterable[str], images: Float[np.ndarray, "images space"] | None = None
+    ) -> Float[Tensor, " points"]:
+        """The distance from each point to the nearest place on these patches, on a facet or at a point without one.
+
+        Args:
+            patch_names: of the patches.
+            images: shifts under which the mesh repeats itself: the nearest place may be on a shifted copy of a patch.
+        """
         chosen = self._chosen(patch_names)
         if not chosen:
             raise ValueError(f"The distance to no patch at all; name some of {', '.join(self.patches) or 'none'}.")
         facets = self.facets.take(np.unique(np.concatenate([patch.facets for patch in chosen])))
         points = np.setdiff1d(np.concatenate([patch.points for patch in chosen]), facets.connectivity)
         nearest = np.full(self.number_of_points, np.inf)
-        if len(facets):
-            nearest = distances(self._positions, parts_of(self._positions, facets))
-        if len(points):
-            nearest = np.minimum(nearest, distances(self._positions, self._positions[points][:, None]))
+        for shift in [np.zeros(self.space), *([] if images is None else images)]:
+            positions = self._positions + shift if shift.any() else self._positions
+            if len(facets):
+                nearest = np.minimum(nearest, distances(positions, parts_of(self._positions, facets)))
+            if len(points):
+                nearest = np.minimum(nearest, distances(positions, self._positions[points][:, None]))
         return torch.from_numpy(nearest)
 
     @property

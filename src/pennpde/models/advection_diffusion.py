@@ -87,7 +87,7 @@ class AdvectionDiffusion(Equation):
         velocity, diffusivity = case.parameter("velocity", levels), case.parameter("diffusivity", levels)
         speed = torch.linalg.vector_norm(velocity, dim=1, keepdim=True)  # its derivative at rest is zero, not infinite
         # The velocity enters as invariants: its size, and how it points away from the inlet.
-        along = (velocity[:, :, None] * case.operators["T"].grad(levels)).sum(dim=1)
+        along = (velocity[:, :, None] * case.operators["T"].plain.grad(levels)).sum(dim=1)
         numbers = torch.cat([diffusivity, speed], dim=1).expand(levels.shape[0], 2)
         by_advection, by_diffusion, by_upwind, by_source, *forcing = self.coefficients(
             torch.cat([levels, numbers, along], dim=1)
@@ -184,7 +184,8 @@ def inlet_distance(case: Case) -> Float[Tensor, " points"]:
                 f"Case {case.name!r} prescribes T nowhere. The network knows a place by its distance from such points: "
                 'give T a Dirichlet condition, or the feature "inlet_distance".'
             )
-        found.append(case.mesh.with_patches({"prescribed": held.numpy()}).distance_to("prescribed")[block])
+        walls = case.mesh.with_patches({"prescribed": held.numpy()})
+        found.append(walls.distance_to("prescribed", images=case.periods("T"))[block])
     return torch.cat(found).to(case.initial["T"])
 
 

@@ -128,7 +128,7 @@ class Flow(Equation):
                 prescribed[name] = tuple(
                     derive(nothing, derivative) for derive in (operators[name].grad, operators[name].laplacian)
                 )
-        return Surroundings(code, self.length * operators["p"].grad(code), operators, prescribed)
+        return Surroundings(code, self.length * operators["p"].plain.grad(code), operators, prescribed)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         place: Surroundings = case.constants
@@ -205,7 +205,7 @@ def complete_flow(case: Case) -> Case:
         walls = case.mesh.with_patches({"no-slip wall": still})
         if not len(walls.patch("no-slip wall").facets):
             raise ValueError("The flow has no walls: the velocity is prescribed as zero at single points only.")
-        distance = walls.distance_to(["no-slip wall"])
+        distance = walls.distance_to(["no-slip wall"], images=case.periods("u"))
         case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
     velocity, pressure = case.initial["u"], case.initial["p"]
     # The same everywhere is a first guess, as OpenFOAM's cases have it, and no flow.

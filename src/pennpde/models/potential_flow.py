@@ -46,7 +46,8 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
     """Velocity u = ∇φ with ∇²φ = 0, as much inflow as the case prescribes, and prescribed values where it has them.
 
     φ has the normal derivative u·n where the velocity is prescribed (zero on walls), is zero where the pressure is
-    prescribed, and has no normal derivative elsewhere. Linear finite elements (bilinear on quads, trilinear on
+    prescribed, and has no normal derivative elsewhere. Between periodic patches the flow is periodic, and on average
+    that of the case's initial velocity. Linear finite elements (bilinear on quads, trilinear on
     hexahedra); the gradient goes to the points by a projection with a lumped mass matrix.
     """
     mesh = case.mesh
@@ -54,11 +55,44 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
     elements = _elements(mesh)
     load = _inflow(mesh, dirichlet.mask.cpu().numpy(), dirichlet.values.detach().cpu().double().numpy())
     fixed = case.dirichlet[pressure].mask.cpu().numpy() if pressure in case.dirichlet else np.zeros(len(load), bool)
-    potential = _solve(_stiffness(elements), load, fixed)
+    stiffness = _stiffness(elements)
+    if velocity in case.periodic:
+        potential = _solve_periodic(stiffness, load, fixed, case, velocity)
+    else:
+        potential = _solve(stiffness, load, fixed)
     gradient = torch.from_numpy(_gradient(elements, potential, mesh.space)).to(case.initial[velocity])
-    if velocity in case.slip:
-        gradient = case.slip[velocity].apply(gradient)
-    return dirichlet.apply(gradient)
+    for condition in case.conditions_of(velocity):
+        gradient = condition.apply(gradient)
+    return gradient
+
+
+def _solve_periodic(
+    stiffness: csr_array,
+    load: Float[np.ndarray, " points"],
+    fixed: Bool[np.ndarray, " points"],
+    case: Case,
+    velocity: str,
+) -> Float[np.ndarray, " points"]:
+    """φ = U·x + a periodic part, with the mean U of the initial velocity at the points where it is free."""
+    representative = case.periodic[velocity].points.cpu().numpy()
+    free = case.initial[velocity][~case.dirichlet[velocity].mask].detach().cpu().double()
+    mean = free.mean(dim=0).numpy() if len(free) else np.zeros(case.space)
+    drift = case.mesh.points.detach().cpu().double().numpy() @ mean
+    number = len(load)
+    joining = csr_array((np.ones(number), (np.arange(number), representative)), shape=(number, number))
+    alone = np.setdiff1d(np.arange(number), representative)
+    # Copies have an equation of their own that says nothing; the points that stand for them have both.
+    joined = csr_array(joining.T @ stiffness @ joining) + csr_array(
+        (np.ones(len(alone)), (alone, alone)), shape=(number, number)
+    )
+    held = np.zeros(number, bool)
+    held[representative[fixed]] = True
+    held[alone] = True
+    balance = load - stiffness @ drift
+    right = joining.T @ balance
+    right[np.abs(right) < 1e-12 * np.abs(balance).max()] = 0.0  # a uniform flow leaves nothing but rounding
+    potential = _solve(csr_array(joined), right, held)
+    return potential[representative] + drift
 
 
 def _inflow(

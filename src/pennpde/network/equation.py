@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Condition
 from pennpde.case.units import Units
 from pennpde.network.hooks import Check, FoamName, Look
 from pennpde.network.layers import Encoder, apply_dirichlet
@@ -32,6 +32,8 @@ class EncodedCase:
     """Unknowns whose Dirichlet values are set in physical space, with the encoder to get there (ablation A)."""
     neumann: State = field(default_factory=dict)
     """Encoded normal derivatives, for linear encoders; an unknown whose normal derivatives are all zero is absent."""
+    held: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    """Encoded conditions that act on the state before the Dirichlet layer does, in order."""
     constants: Any = None
     """What `Equation.prepare` made of the case once, before the first iteration."""
 
@@ -51,16 +53,16 @@ class EncodedCase:
         return self.case.parameter(name, like)
 
     def normal_derivative(self, name: str) -> Float[Tensor, "points *axes width"] | None:
-        """The encoded Neumann values, for `Operators.grad`; None where they are all zero."""
+        """The encoded Neumann (and Robin) values, for `Operators.grad`; None where they are all zero."""
         return self.neumann.get(name)
 
     def project(self, state: State) -> dict[str, Tensor]:
-        """The Dirichlet layer on every unknown of the state: put the boundary values back."""
+        """The conditions on every unknown of the state; last the Dirichlet layer: put the boundary values back."""
         return {name: self._project(name, values) for name, values in state.items()}
 
     def _project(self, name: str, values: Tensor) -> Tensor:
-        if name in self.case.slip:
-            values = self.case.slip[name].apply(values)
+        for condition in self.held.get(name, ()):
+            values = condition.apply(values)
         if name in self.physical:
             encoder = self.physical[name]
             return encoder(self.case.dirichlet[name].apply(encoder.decode(values)))

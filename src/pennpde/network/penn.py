@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Condition, Dirichlet
 from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
@@ -104,6 +104,11 @@ class PENN(nn.Module):
         """What the equation wants added to Laplacians; whoever composes operators for the network adds it."""
         return self.equation.laplacian_damping
 
+    @property
+    def output_times(self) -> tuple[float, ...]:
+        """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
+        return tuple((step + 1) * self.time_step for step in range(self.steps))
+
     def prepare(self, case: Case) -> None:
         """Work out what depends on the mesh alone; it is kept with the case's operators."""
         for name in self.equation.unknowns:
@@ -119,11 +124,14 @@ class PENN(nn.Module):
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())
         case = case.to(parameter.dtype, parameter.device)
-        encoded = self._encode(case)
+        changes = case.changes_with_time
+        encoded = self._encode(case.over(self.output_times[:1]))
         state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
         solutions, frames = [], []
 
-        for _ in range(self.steps):
+        for step, time in enumerate(self.output_times):
+            if changes and step > 0:  # implicit steps: what holds at their end
+                encoded = self._encode(case.over([time]))
             iterate = partial(self.iterate, encoded, state)
             solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
             state = solution.state
@@ -135,10 +143,12 @@ class PENN(nn.Module):
         }
         # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
         fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        if changes:
+            case = case.over(self.output_times)
         round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
         if self.fulfils_dirichlet:
             # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
-            fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+            fields = case.fulfilled(fields)
         return Prediction(fields, tuple(solutions), round_off)
 
     def iterate(self, encoded: EncodedCase, start: State, state: State, memory: Memory) -> tuple[State, Memory, State]:
@@ -155,13 +165,19 @@ class PENN(nn.Module):
             boundary = {name: self.encoders[name](case.dirichlet[name].values) for name in self.equation.unknowns}
         elif self.dirichlet_in_solver == "physical":
             physical = {name: self._encoder(name) for name in self.equation.unknowns}
-        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case))
+        held = {name: self._encode_held(name, case) for name in self.equation.unknowns}
+        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case), held)
         return replace(encoded, constants=self.equation.prepare(encoded))
+
+    def _encode_held(self, name: str, case: Case) -> tuple[Condition, ...]:
+        encoder = self._encoder(name)
+        acting = [each for each in case.conditions_of(name) if each.acts and not isinstance(each, Dirichlet)]
+        return tuple(each.encoded(encoder, encoder.is_linear, name) for each in acting)
 
     def _encode_neumann(self, case: Case) -> dict[str, Tensor]:
         encoded = {}
         for name in self.equation.unknowns:
-            condition, encoder = case.neumann[name], self._encoder(name)
+            condition, encoder = case.slope(name), self._encoder(name)
             if condition.is_homogeneous:
                 continue
             values = condition.normal_derivative

@@ -13,7 +13,7 @@ running             finding and running OpenFOAM's programs
 from pennpde.openfoam.block_mesh import Block as Block
 from pennpde.openfoam.block_mesh import Side as Side
 from pennpde.openfoam.block_mesh import block_mesh_dictionary as block_mesh_dictionary
-from pennpde.openfoam.cases import UnsupportedConditionError as UnsupportedConditionError
+from pennpde.openfoam.body import UnsupportedConditionError as UnsupportedConditionError
 from pennpde.openfoam.cases import read_case as read_case
 from pennpde.openfoam.cases import write_time as write_time
 from pennpde.openfoam.dictionaries import Dimensions as Dimensions

@@ -21,6 +21,8 @@ class FacePatch:
     Attributes:
         type: OpenFOAM's, such as patch, wall or empty.
         groups: further names by which fields may give its condition.
+        neighbour: the other patch of a cyclic pair.
+        transform: how a cyclic patch leads to it, where the mesh says so.
     """
 
     name: str
@@ -28,6 +30,8 @@ class FacePatch:
     start: int
     count: int
     groups: tuple[str, ...] = ()
+    neighbour: str | None = None
+    transform: str | None = None
 
     @property
     def faces(self) -> slice:
@@ -144,6 +148,46 @@ class PolyMesh:
             total[chosen] += 0.5 * np.cross(first, second)
         return total
 
+    @cached_property
+    def face_centres(self) -> Float[np.ndarray, "faces 3"]:
+        """The centre of area of each face, cut into triangles around the mean of its points."""
+        sizes = np.diff(self.face_offsets)
+        face = np.repeat(np.arange(self.number_of_faces), sizes)
+        corners = self.points[self.face_points]
+        middle = np.add.reduceat(corners, self.face_offsets[:-1]) / sizes[:, None]
+        following = np.arange(1, len(corners) + 1)
+        following[self.face_offsets[1:] - 1] = self.face_offsets[:-1]
+        vectors = np.cross(corners - middle[face], corners[following] - middle[face])
+        whole = np.add.reduceat(vectors, self.face_offsets[:-1])
+        areas = (vectors * whole[face]).sum(axis=1)
+        thirds = (corners + corners[following] + middle[face]) / 3
+        sums = np.add.reduceat(areas[:, None] * thirds, self.face_offsets[:-1])
+        total = np.add.reduceat(areas, self.face_offsets[:-1])
+        return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1.0)[:, None], middle)
+
+    @cached_property
+    def cell_centres(self) -> Float[np.ndarray, "cells 3"]:
+        """The centre of volume of each cell, cut into pyramids over its faces, as OpenFOAM does it."""
+        cells = np.concatenate([self.owner, self.neighbour])
+        faces = np.concatenate([np.arange(self.number_of_faces), np.arange(len(self.neighbour))])
+        outward = np.where(np.arange(len(cells)) < self.number_of_faces, 1.0, -1.0)
+        number = np.bincount(cells, minlength=self.number_of_cells)
+
+        def summed(values: np.ndarray) -> np.ndarray:
+            return np.stack([np.bincount(cells, each, self.number_of_cells) for each in values.T], axis=1)
+
+        middle = summed(self.face_centres[faces]) / number[:, None]
+        volumes = outward * (self.face_vectors[faces] * (self.face_centres[faces] - middle[cells])).sum(axis=1) / 3
+        centres = 0.75 * self.face_centres[faces] + 0.25 * middle[cells]
+        return summed(volumes[:, None] * centres) / summed(volumes[:, None])
+
+    def distances_to_cells(self, patch: FacePatch) -> Float[np.ndarray, " faces"]:
+        """From the faces of a patch to the centres of their cells, along the normal."""
+        vectors = self.face_vectors[patch.faces]
+        normals = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        away = self.face_centres[patch.faces] - self.cell_centres[self.owner[patch.faces]]
+        return (away * normals).sum(axis=1)
+
     def faces_of_type(self, kind: str) -> Bool[np.ndarray, " faces"]:
         """True on the faces of all patches of this type."""
         chosen = np.zeros(self.number_of_faces, bool)
@@ -220,7 +264,10 @@ def _read_boundary(path: Path) -> dict[str, FacePatch]:
         kind, start, number = entries.get("type"), entries.get("startFace"), entries.get("nFaces")
         if not (isinstance(kind, str) and isinstance(start, int) and isinstance(number, int)):
             raise parser.error(f"patch {name!r} needs type, nFaces and startFace; it has {', '.join(entries)}.")
-        patches[name] = FacePatch(name, kind, start, number, _words(entries.get("inGroups")))
+        neighbour, transform = (
+            str(entries[key]) if key in entries else None for key in ("neighbourPatch", "transform")
+        )
+        patches[name] = FacePatch(name, kind, start, number, _words(entries.get("inGroups")), neighbour, transform)
     parser.expect(")")
     return patches
 

@@ -49,7 +49,10 @@ def with_pressure_reference(case: Case, folder: Path | str, pressure: str) -> Ca
     old = case.dirichlet[pressure]
     mask, values = old.mask.clone(), old.values.clone()
     mask[point], values[point] = True, value
-    return replace(case, dirichlet={**case.dirichlet, pressure: Dirichlet(mask, values)})
+    condition = Dirichlet(mask, values)
+    if pressure in case.periodic:  # at all copies of the point
+        condition = case.periodic[pressure].closing(condition, pressure)
+    return replace(case, dirichlet={**case.dirichlet, pressure: condition})
 
 
 def _place(case: Case, settings: Mapping[str, Any], path: Path) -> np.ndarray:

@@ -1,7 +1,9 @@
 """Differential operators on the points of a mesh that know Neumann conditions (NIsoGCN).
 
 operators  gradient, divergence, Laplacian, Hessian
+moments    the fit at each point
 graph      neighbours of each point
+periodic   neighbours across pairs of periodic patches
 damping    the Laplacian as one matrix, with damping of modes that alternate from point to point
 sparse     sparse products as differentiable, compilable operations
 """

@@ -16,6 +16,8 @@ from jaxtyping import Float
 if TYPE_CHECKING:
     import scipy.sparse
 
+    from pennpde.operators.periodic import ClosedNeighbours
+
 
 @dataclass(frozen=True)
 class Damping:
@@ -45,6 +47,8 @@ def damped_laplacian(
     divergence: scipy.sparse.csr_matrix,
     moment_inverse: Float[np.ndarray, "points space space"],
     damping: Damping,
+    closed: ClosedNeighbours | None = None,
+    taken: scipy.sparse.csr_matrix | None = None,
 ) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
     """The matrix on a field, and the one on its gradient that went into it.
 
@@ -55,24 +59,30 @@ def damped_laplacian(
         divergence: rows points, columns (point, axis).
         moment_inverse: of the fit at each point.
         damping: how much of the roughness is added.
+        closed: the neighbours, where there are periodic pairs.
+        taken: what a Robin condition takes from the gradient, as a matrix of its shape.
     """
     import scipy.sparse
 
-    laplacian = scipy.sparse.csr_matrix(divergence @ gradient)
+    slope = gradient if taken is None else gradient - taken
+    laplacian = scipy.sparse.csr_matrix(divergence @ slope)
     if not damping.strength:
         return laplacian, divergence
-    differences, explained = roughness(gradient, moment_inverse)
-    rough = scipy.sparse.csr_matrix(differences - explained @ gradient)
+    differences, explained = roughness(gradient, moment_inverse, closed)
+    rough = scipy.sparse.csr_matrix(differences - explained @ slope)
     # One point whose own value feeds itself is a mode that grows, and no solve survives it.
-    decay = rough.diagonal()
-    share = np.divide(laplacian.diagonal(), decay, out=np.ones_like(decay), where=decay < 0)
+    own = (lambda matrix: matrix.diagonal()) if closed is None else closed.own
+    decay = own(rough)
+    share = np.divide(own(laplacian), decay, out=np.ones_like(decay), where=decay < 0)
     strength = scipy.sparse.diags(damping.strength + np.maximum(damping.smallest_decay - share, 0.0))
     laplacian = scipy.sparse.csr_matrix(laplacian + strength @ rough)
     return laplacian, scipy.sparse.csr_matrix(divergence - strength @ explained)
 
 
 def roughness(
-    gradient: scipy.sparse.csr_matrix, moment_inverse: Float[np.ndarray, "points space space"]
+    gradient: scipy.sparse.csr_matrix,
+    moment_inverse: Float[np.ndarray, "points space space"],
+    closed: ClosedNeighbours | None = None,
 ) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
     """What fitted gradients do not explain of the differences between neighbours, as a second derivative.
 
@@ -80,11 +90,17 @@ def roughness(
 
     with g the fitted gradient: zero for linear fields, of the order of h for smooth ones, and the Laplacian of what
     alternates from point to point, which a gradient does not see. Returned are the matrix of the differences, on f,
-    and that of what is explained, on g.
+    and that of what is explained, on g. With periodic pairs the neighbours have to be given: several images of one
+    point share an entry of the gradient.
     """
     import scipy.sparse
 
     number, space = moment_inverse.shape[:2]
+    if closed is not None:
+        inward = closed.offsets / (closed.offsets**2).sum(axis=1, keepdims=True)
+        omega = 2 * np.einsum("ei,eij,ej->e", inward, moment_inverse[closed.rows], inward)
+        explained = _explained(closed.rows, closed.columns, omega, closed.offsets, number)
+        return scipy.sparse.csr_matrix(closed.differences(omega)), explained
     weights = [gradient[axis::space].tocoo() for axis in range(space)]
     rows, columns = weights[0].row, weights[0].col
     away = rows != columns
@@ -98,6 +114,15 @@ def roughness(
 
     plain = scipy.sparse.csr_matrix((omega, (rows, columns)), shape=(number, number))
     total = scipy.sparse.diags(np.asarray(plain.sum(axis=1)).ravel())
+    return scipy.sparse.csr_matrix(plain - total), _explained(rows, columns, omega, offsets, number)
+
+
+def _explained(
+    rows: np.ndarray, columns: np.ndarray, omega: np.ndarray, offsets: np.ndarray, number: int
+) -> scipy.sparse.csr_matrix:
+    import scipy.sparse
+
+    space = offsets.shape[1]
     share = 0.5 * omega[:, None] * offsets
     axes = np.arange(space)
     there = (np.repeat(rows, space), (columns[:, None] * space + axes).ravel())
@@ -105,4 +130,4 @@ def roughness(
     explained = sum(
         scipy.sparse.csr_matrix((share.ravel(), where), shape=(number, number * space)) for where in (there, here)
     )
-    return scipy.sparse.csr_matrix(plain - total), scipy.sparse.csr_matrix(explained)
+    return scipy.sparse.csr_matrix(explained)

@@ -61,6 +61,11 @@ class PointGraph:
         rows = np.repeat(np.arange(number, dtype=np.int32), counts)
         return cls(space, starts, *map(torch.from_numpy, (rows, columns, diagonal, across.data)))
 
+    def edges(self) -> np.ndarray:
+        """Ordered pairs (i, j) of different points, as `of` takes them."""
+        apart = self.rows != self.columns
+        return torch.stack([self.rows[apart], self.columns[apart]]).numpy().astype(np.int64)
+
     def tall(self, per_axis: Sequence[Shaped[Tensor, " entries"]]) -> Shaped[Tensor, " all_entries"]:
         """Values in the order of the gradient's matrix, in which row (i, k) holds the entries of axis k."""
         merged = per_axis[0].new_empty(self.space * len(self.rows))

@@ -6,13 +6,20 @@ derivative with weight w. The fit is one small moment matrix a point::
     M_i = sum_j r_ij r_ij^T / |r_ij|^2 + w n_i n_i^T          r_ij = x_j - x_i
     (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
 
+On a Robin boundary, a f + b df/dn = c, the normal derivative depends on the point's own value: g_i = c/b - (a/b) f_i.
+The first part is prescribed, as g is; the second is a diagonal term of the gradient. There the divergence is fitted to
+the neighbours only: with the normal in its fit, a sixth of the flux through the boundary would count, and modes would
+grow that should decay. Over pairs of periodic patches the
+graph is closed (`periodic`).
+
 Axes: points first, the axis of the derivative directly after them, feature channels last: `grad(u)[p, j, i]` is the
 derivative of u_i by x_j. All operators are equivariant under rotation, reflection and translation.
 
 How exact they are (h is the distance of points; each line is a test):
 
 - grad and div are exact on linear fields, on any mesh and up to the boundary; on a Neumann boundary given the matching
-  normal derivative (for div that of the vector, which otherwise counts as zero there).
+  normal derivative (for div that of the vector, which otherwise counts as zero there), on a Robin boundary given the
+  matching c/b. Over periodic pairs they are exact on fields whose copies differ as those of a linear field do.
 - Inside a regular or smoothly bent mesh, grad, div, laplacian and hessian are of second order.
 - At the boundary, and inside a mesh whose points are jittered at random, grad and div are of first order. A prescribed
   normal derivative makes the error on the boundary smaller, not its order higher.
@@ -33,12 +40,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping, damped_laplacian
 from pennpde.operators.graph import PointGraph
+from pennpde.operators.moments import differentiable_normals, inverse_moments, without_normals
+from pennpde.operators.periodic import ClosedNeighbours
 from pennpde.operators.sparse import SparseMatrix
 
 if TYPE_CHECKING:
@@ -46,10 +55,6 @@ if TYPE_CHECKING:
 
 NEUMANN_WEIGHT = 10.0
 """w of the paper: about ten points lie virtually outside a flat boundary in space."""
-
-# Moment matrices are sums of unit dyads, so their largest eigenvalue is of the order of the number of neighbours. Below
-# this share of it the smallest is round-off: the neighbours do not span the space.
-_SINGULAR = 1e-10
 
 _UNDAMPED = Damping()
 
@@ -65,6 +70,12 @@ class Operators:
     moment_inverse: Float[Tensor, "points space space"]
     neumann_lift: Float[Tensor, "points space"]
     """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
+    robin_lift: Float[Tensor, "points space"] | None = None
+    """(a/b) w M^-1 n: what one unit of a point's own value takes from its gradient; None without Robin boundary."""
+    divergence_lift: Float[Tensor, "points space"] | None = None
+    """What one unit of a vector's prescribed normal derivative adds to its divergence; None: `neumann_lift`."""
+    closed: ClosedNeighbours | None = None
+    """The neighbours across periodic pairs, which a damped Laplacian needs; None without such pairs."""
     composed_laplacian: SparseMatrix | None = None
     """divergence x gradient as one matrix, where `composed()` made it."""
     composed_lift: SparseMatrix | None = None
@@ -102,7 +113,7 @@ class Operators:
         points = mesh.points
         names = [neumann] if isinstance(neumann, str) else list(neumann or ())
         if names and points.requires_grad:
-            normals = _differentiable_normals(mesh, names)
+            normals = differentiable_normals(mesh, names)
         else:
             normals = mesh.point_normals(names) if names else torch.zeros_like(points)
         operators = cls.from_normals(
@@ -118,6 +129,9 @@ class Operators:
         normals: Float[Tensor, "points space"],
         *,
         neumann_weight: float = NEUMANN_WEIGHT,
+        transfer: Float[Tensor, " points"] | None = None,
+        is_robin: Bool[Tensor, " points"] | None = None,
+        representative: Int[Tensor, " points"] | None = None,
         singular: Literal["error", "pseudoinverse"] = "error",
         dtype: torch.dtype | None = None,
     ) -> Operators:
@@ -129,9 +143,19 @@ class Operators:
                 that differ in their Neumann boundary alone may share.
             normals: The outward unit normal where the normal derivative is prescribed, zero elsewhere.
             neumann_weight: As for `on`.
+            transfer: a/b where a Robin condition a f + b df/dn = c is prescribed (c/b is its normal derivative), zero
+                elsewhere.
+            is_robin: Where that is.
+            representative: For each point, the one of its copies on periodic patches that stands for all of them;
+                points that have no copies stand for themselves. Gradients do not reach the positions then.
             singular: As for `on`.
             dtype: As for `on`.
         """
+        if representative is not None:
+            pairs = edges.edges() if isinstance(edges, PointGraph) else edges
+            closed = ClosedNeighbours.of(points.detach().numpy(), pairs, representative.numpy())
+            operators = cls._from_closed(closed, normals, neumann_weight, singular, points, is_robin)
+            return operators._with_robin(transfer, is_robin).to(dtype)
         number, space = points.shape
         graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
         rows, columns = graph.rows, graph.columns
@@ -154,30 +178,86 @@ class Operators:
             for m in range(k, space)
         }
         every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
-        moments = moments + torch.stack(every, dim=1).reshape(number, space, space)
-        inverse = _invert(moments, singular, points, graph)
+        plain = torch.stack(every, dim=1).reshape(number, space, space)
+        moments = moments + plain
+        inverse = inverse_moments(moments, singular, points, np.diff(graph.starts) - 1)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
 
         del offsets, squares
-        weights = []
-        for k in range(space):
-            weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
-            for m in range(1, space):
-                weight.addcmul_(inverse[:, k, m].index_select(0, rows), directions[m])
-            total = points.new_zeros(number).index_add(0, rows, weight)
-            weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
-        del directions
-        return cls._from_weights(graph, weights, inverse, lift)
+
+        def weights_of(inverse: Float[Tensor, "points space space"]) -> list[Float[Tensor, " entries"]]:
+            weights = []
+            for k in range(space):
+                weight = inverse[:, k, 0].index_select(0, rows) * directions[0]
+                for m in range(1, space):
+                    weight.addcmul_(inverse[:, k, m].index_select(0, rows), directions[m])
+                total = points.new_zeros(number).index_add(0, rows, weight)
+                weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
+            return weights
+
+        of_divergence = None if is_robin is None else weights_of(without_normals(inverse, plain, is_robin))
+        operators = cls._from_weights(graph, weights_of(inverse), inverse, lift, of_divergence)
+        return operators._with_robin(transfer, is_robin)
+
+    @classmethod
+    def _from_closed(
+        cls,
+        closed: ClosedNeighbours,
+        normals: Float[Tensor, "points space"],
+        neumann_weight: float,
+        singular: Literal["error", "pseudoinverse"],
+        points: Float[Tensor, "points space"],
+        is_robin: Bool[Tensor, " points"] | None,
+    ) -> Operators:
+        number, space = points.shape
+        directions = closed.offsets / (closed.offsets**2).sum(axis=1, keepdims=True)
+        dyads = (closed.offsets[:, :, None] * directions[:, None, :]).reshape(-1, space * space)
+        summed = np.stack([np.bincount(closed.rows, each, number) for each in dyads.T], axis=1)
+        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
+        plain = torch.from_numpy(summed.reshape(number, space, space)).to(normals)
+        inverse = inverse_moments(moments + plain, singular, points.detach(), closed.counts())
+
+        def matrices_of(inverse: Float[Tensor, "points space space"]) -> list[scipy.sparse.csr_matrix]:
+            weights = np.einsum("eij,ej->ei", inverse.numpy()[closed.rows], directions)
+            return [closed.differences(weight) for weight in weights.T]
+
+        operators = cls.from_matrices(
+            matrices_of(inverse),
+            divergence=None if is_robin is None else matrices_of(without_normals(inverse, plain, is_robin)),
+            moment_inverse=inverse,
+            neumann_lift=neumann_weight * (inverse * normals[:, None, :]).sum(dim=2),
+        )
+        return replace(operators, closed=closed)
+
+    def _with_robin(
+        self, transfer: Float[Tensor, " points"] | None, is_robin: Bool[Tensor, " points"] | None
+    ) -> Operators:
+        if transfer is None or is_robin is None:
+            return self
+        lift = self.neumann_lift
+        of_divergence = torch.where(is_robin[:, None], torch.zeros_like(lift), lift)
+        return replace(self, robin_lift=lift * transfer.to(lift)[:, None], divergence_lift=of_divergence)
+
+    @property
+    def plain(self) -> Operators:
+        """The operators for fields that do not obey the unknown's Robin condition, such as its own gradient."""
+        if self.robin_lift is None:
+            return self
+        return replace(self, robin_lift=None, composed_laplacian=None, composed_lift=None)
 
     @classmethod
     def from_matrices(
         cls,
         gradient: Sequence[scipy.sparse.spmatrix],
         *,
+        divergence: Sequence[scipy.sparse.spmatrix] | None = None,
         moment_inverse: Float[Tensor, "points space space"] | None = None,
         neumann_lift: Float[Tensor, "points space"] | None = None,
     ) -> Operators:
-        """Take gradient matrices from elsewhere, one an axis: how stored networks bring their own."""
+        """Take gradient matrices from elsewhere, one an axis: how stored networks bring their own.
+
+        The divergence has the same weights, unless its own matrices of the same pattern are given.
+        """
         import scipy.sparse
 
         number, space = gradient[0].shape[0], len(gradient)
@@ -192,17 +272,26 @@ class Operators:
         graph = PointGraph.of(np.stack([rows[apart], pattern.indices[apart]]), number, space)
 
         at = graph.rows.numpy().copy(), graph.columns.numpy().copy()  # SciPy wants to write to them
-        weights = [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in gradient]
+
+        def weights_of(matrices: Sequence[scipy.sparse.spmatrix]) -> list[Tensor]:
+            return [torch.from_numpy(np.asarray(scipy.sparse.csr_matrix(matrix)[at]).ravel()) for matrix in matrices]
+
+        weights = weights_of(gradient)
         like = weights[0]
         inverse = like.new_zeros(number, space, space) if moment_inverse is None else moment_inverse.to(like)
         lift = like.new_zeros(number, space) if neumann_lift is None else neumann_lift.to(like)
-        return cls._from_weights(graph, weights, inverse, lift)
+        return cls._from_weights(graph, weights, inverse, lift, weights_of(divergence) if divergence else None)
 
     @classmethod
     def _from_weights(
-        cls, graph: PointGraph, weights: list[Float[Tensor, " entries"]], inverse: Tensor, lift: Tensor
+        cls,
+        graph: PointGraph,
+        weights: list[Float[Tensor, " entries"]],
+        inverse: Tensor,
+        lift: Tensor,
+        of_divergence: list[Float[Tensor, " entries"]] | None = None,
     ) -> Operators:
-        """Lay out one weight an entry and axis as the matrices of gradient and divergence.
+        """Lay out one weight an entry and axis as the matrices of gradient and divergence, which may have its own.
 
         The graph is symmetric, so the transpose of the gradient has the index tensors of the divergence and the other
         way round; only the values differ, by the weights of the edge in the other direction.
@@ -210,7 +299,10 @@ class Operators:
         reverse = [weight.index_select(0, graph.reverse) for weight in weights]
         tall, wide = graph.tall_indices, graph.wide_indices
         gradient = SparseMatrix(*tall, graph.tall(weights), *wide, graph.wide(reverse))
-        divergence = SparseMatrix(*wide, graph.wide(weights), *tall, graph.tall(reverse))
+        own = of_divergence or weights
+        if of_divergence is not None:
+            reverse = [weight.index_select(0, graph.reverse) for weight in own]
+        divergence = SparseMatrix(*wide, graph.wide(own), *tall, graph.tall(reverse))
         dtype = weights[0].dtype
         return cls(gradient, divergence, inverse.to(dtype), lift.to(dtype))
 
@@ -231,14 +323,21 @@ class Operators:
         field: Float[Tensor, "points *axes"],
         normal_derivative: Float[Tensor, "points *axes"] | None = None,
     ) -> Float[Tensor, "points space *axes"]:
-        """Gradient of a field of any rank; `normal_derivative` is the Neumann value, zero where none is given."""
-        self._check(field)
-        flat = self.gradient @ field.reshape(self.number_of_points, -1)
-        gradient = flat.reshape(self.number_of_points, self.space, *field.shape[1:])
+        """Gradient of a field of any rank; `normal_derivative` is the Neumann value, zero where none is given.
+
+        On a Robin boundary, a f + b df/dn = c, it is c/b: what depends on the field is in the operators.
+        """
+        gradient = self._grad(field)
+        if self.robin_lift is not None:
+            gradient = gradient - _beside(self.robin_lift, gradient) * field[:, None]
         if normal_derivative is None:
             return gradient
-        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 1))
-        return gradient + lift * normal_derivative[:, None]
+        return gradient + _beside(self.neumann_lift, gradient) * normal_derivative[:, None]
+
+    def _grad(self, field: Float[Tensor, "points *axes"]) -> Float[Tensor, "points space *axes"]:
+        self._check(field)
+        flat = self.gradient @ field.reshape(self.number_of_points, -1)
+        return flat.reshape(self.number_of_points, self.space, *field.shape[1:])
 
     def div(
         self,
@@ -247,7 +346,8 @@ class Operators:
     ) -> Float[Tensor, "points *axes"]:
         """Divergence: the derivative's axis, directly after the points, is contracted.
 
-        On the Neumann boundary the field's own normal derivative counts as zero unless it is given.
+        On the Neumann boundary the field's own normal derivative counts as zero unless it is given; on a Robin
+        boundary nothing is assumed about it.
         """
         self._check(field)
         if field.ndim < 2 or field.shape[1] != self.space:
@@ -259,8 +359,8 @@ class Operators:
         divergence = flat.reshape(self.number_of_points, *field.shape[2:])
         if normal_derivative is None:
             return divergence
-        lift = self.neumann_lift.reshape(*self.neumann_lift.shape, *[1] * (field.ndim - 2))
-        return divergence + (lift * normal_derivative).sum(dim=1)
+        lift = self.neumann_lift if self.divergence_lift is None else self.divergence_lift
+        return divergence + (_beside(lift, field) * normal_derivative).sum(dim=1)
 
     def laplacian(
         self,
@@ -284,7 +384,7 @@ class Operators:
         normal_derivative: Float[Tensor, "points *axes"] | None = None,
     ) -> Float[Tensor, "points space space *axes"]:
         """grad(grad(field))."""
-        return self.grad(self.grad(field, normal_derivative))
+        return self._grad(self.grad(field, normal_derivative))
 
     def composed(self, damping: float | Damping = 0.0) -> Operators:
         """The same operators with the Laplacian multiplied out.
@@ -323,13 +423,22 @@ class Operators:
     def _multiplied_out(self, damping: Damping) -> Operators:
         import scipy.sparse
 
-        laplacian, of_gradient = damped_laplacian(
-            self.gradient.to_scipy(), self.divergence.to_scipy(), self.moment_inverse.double().cpu().numpy(), damping
-        )
         number, space = self.number_of_points, self.space
-        lift = self.neumann_lift.double().cpu().numpy().ravel()
         every = np.arange(number * space)
-        lifted = scipy.sparse.csr_matrix((lift, (every, every // space)), shape=(number * space, number))
+
+        def lifting(lift: Tensor) -> scipy.sparse.csr_matrix:
+            values = lift.double().cpu().numpy().ravel()
+            return scipy.sparse.csr_matrix((values, (every, every // space)), shape=(number * space, number))
+
+        laplacian, of_gradient = damped_laplacian(
+            self.gradient.to_scipy(),
+            self.divergence.to_scipy(),
+            self.moment_inverse.double().cpu().numpy(),
+            damping,
+            self.closed,
+            None if self.robin_lift is None else lifting(self.robin_lift),
+        )
+        lifted = lifting(self.neumann_lift)
         matrices = (
             SparseMatrix.from_scipy(scipy.sparse.csr_matrix(matrix)).to(self.dtype, self.gradient.values.device)
             for matrix in (laplacian, of_gradient @ lifted)
@@ -352,6 +461,9 @@ class Operators:
             self.divergence.map(move),
             move(self.moment_inverse),
             move(self.neumann_lift),
+            None if self.robin_lift is None else move(self.robin_lift),
+            None if self.divergence_lift is None else move(self.divergence_lift),
+            self.closed,
             self.composed_laplacian and self.composed_laplacian.map(move),
             self.composed_lift and self.composed_lift.map(move),
             self.composed_damping,
@@ -373,6 +485,8 @@ class Operators:
             divergence=self.divergence.scaled(factor),
             moment_inverse=self.moment_inverse * factor,
             neumann_lift=self.neumann_lift * factor,
+            robin_lift=None if self.robin_lift is None else self.robin_lift * factor,
+            divergence_lift=None if self.divergence_lift is None else self.divergence_lift * factor,
             composed_laplacian=self.composed_laplacian and self.composed_laplacian.scaled(factor**2),
             composed_lift=self.composed_lift and self.composed_lift.scaled(factor**2),
         )
@@ -403,12 +517,30 @@ class Operators:
             divergence,
             torch.cat([each.moment_inverse for each in operators]),
             torch.cat([each.neumann_lift for each in operators]),
+            *cls._joined_lifts(operators),
+            None,  # what a damped Laplacian needs, the parts have
             together([each.composed_laplacian for each in operators]),
             together([each.composed_lift for each in operators]),
             operators[0].composed_damping,
         )
         object.__setattr__(whole, "_parts", tuple(operators))
         return whole
+
+    @staticmethod
+    def _joined_lifts(operators: Sequence[Operators]) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """Those of gradient and divergence on Robin boundaries, where any has one."""
+        if all(each.robin_lift is None for each in operators):
+            return None, None
+        pairs = [each.robin_lifts() for each in operators]
+        return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
+
+    def robin_lifts(self) -> tuple[Float[Tensor, "points space"], Float[Tensor, "points space"]]:
+        """`robin_lift` and `divergence_lift`, also without Robin boundary."""
+        lift = self.neumann_lift
+        return (
+            torch.zeros_like(lift) if self.robin_lift is None else self.robin_lift,
+            lift if self.divergence_lift is None else self.divergence_lift,
+        )
 
     def _check(self, field: Tensor) -> None:
         if field.shape[:1] != (self.number_of_points,):
@@ -425,48 +557,6 @@ class Operators:
             )
 
 
-def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:
-    """`mesh.point_normals`, through which gradients reach the positions."""
-    points, every = mesh.points, [mesh.patch(name).facets for name in patch_names]
-    facets = mesh.facets.take(np.unique(np.concatenate(every)))
-    sizes = torch.from_numpy(facets.sizes)
-    corners, facet = torch.from_numpy(facets.connectivity), torch.repeat_interleave(sizes)
-    if mesh.space == 2:
-        start, end = corners.reshape(-1, 2).T
-        edge = points[end] - points[start]
-        areas = torch.stack([edge[:, 1], -edge[:, 0]], dim=1)
-    else:
-        here = points[corners] - points[corners[torch.from_numpy(facets.offsets[:-1])]][facet]
-        after = torch.arange(1, len(corners) + 1)
-        after[torch.from_numpy(facets.offsets[1:]) - 1] = torch.from_numpy(facets.offsets[:-1])
-        areas = points.new_zeros(len(sizes), 3).index_add(0, facet, torch.linalg.cross(here, here[after]))
-    shares = areas / areas.norm(dim=1, keepdim=True) / sizes[:, None]
-    sums = torch.zeros_like(points).index_add(0, corners, shares[facet])
-    # A norm has no derivative at zero, which is what the sum is inside and where the sides of a thin plate cancel.
-    touched = (sums.detach().norm(dim=1, keepdim=True) > 1e-12).expand_as(sums)
-    safe = torch.where(touched, sums, torch.ones_like(sums))
-    return torch.where(touched, safe / safe.norm(dim=1, keepdim=True), torch.zeros_like(sums))
-
-
-def _invert(
-    moments: Float[Tensor, "points space space"],
-    singular: Literal["error", "pseudoinverse"],
-    points: Tensor,
-    graph: PointGraph,
-) -> Float[Tensor, "points space space"]:
-    eigenvalues = torch.linalg.eigvalsh(moments.detach())
-    broken = eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
-    if not broken.any():
-        return torch.linalg.inv(moments)
-    if singular == "pseudoinverse":
-        whole = torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)
-        # A pseudoinverse jumps where the rank changes: no gradients reach the positions at such a point.
-        partial = torch.linalg.pinv(moments.detach()[broken], rtol=_SINGULAR, hermitian=True)
-        return torch.linalg.inv(whole).index_put((broken,), partial)
-    point = int(broken.nonzero()[0])
-    neighbours = int(graph.starts[point + 1] - graph.starts[point]) - 1
-    raise ValueError(
-        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours} neighbours do "
-        f"not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
-        'singular="pseudoinverse" to take the gradient in the directions that they do span.'
-    )
+def _beside(lift: Float[Tensor, "points space"], gradient: Float[Tensor, "points space *axes"]) -> Tensor:
+    """A lift, shaped to multiply a gradient."""
+    return lift.reshape(*lift.shape, *[1] * (gradient.ndim - 2))

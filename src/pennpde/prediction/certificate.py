@@ -118,7 +118,7 @@ def certify(
 
     Args:
         prediction: From `PENN.solve`.
-        case: What the fields are judged by.
+        case: What the fields are judged by; with conditions that change with time, `case.over(times)`.
         ranges: What the network was trained on (`ranges.spanned`), to warn outside of it.
         equation: What it checks on the fields and knows about the case; None: only what holds for any equation.
         fields: What is handed out, where that is not the prediction itself but the same in other units: those of
@@ -194,7 +194,7 @@ def behaviour_range(model: PENN, cases: Iterable[Case]) -> dict[str, tuple[float
     seen: dict[str, list[float]] = {}
     for case in cases:
         with torch.inference_mode():
-            certificate = certify(model.solve(case), case, None, model.equation)
+            certificate = certify(model.solve(case), case.over(model.output_times), None, model.equation)
         for name, value in certificate.behaviour.items():
             seen.setdefault(name, []).append(value if math.isfinite(value) else math.inf)
     # Not the largest: the network may have failed on one of them. And smaller is never worse.
@@ -208,7 +208,7 @@ def _largest_deviation(values: Tensor, condition: Dirichlet) -> float:
 
 
 def _normal_derivative_error(values: Tensor, case: Case, name: str, operators: Operators) -> tuple[float, float]:
-    condition = case.neumann[name]
+    condition = case.neumann[name].last()
     error = metrics.neumann_squared_error(operators.grad(values), condition)
     sizes = case.mesh.point_volumes[condition.mask] ** (1 / case.space)
     flat = values.reshape(len(values), -1)

@@ -125,6 +125,8 @@ def predict(
         fields = {name: values.to(case.initial[name]) for name, values in prediction.fields.items()}
     done = time.perf_counter()
     fields = {name: values.clone() for name, values in fields.items()}  # free of inference mode
+    times = tuple(time * (1.0 if units is None else units.time) for time in model.output_times)
+    judged = case.over(times)
     if units is not None:
         fields = units.physical(fields)
     if companion is not None:
@@ -132,12 +134,13 @@ def predict(
         fields |= {name: slip.apply(fields[name]) for name, slip in case.slip.items()}
     if model.fulfils_dirichlet:
         # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
-        fields = {name: case.dirichlet[name].apply(values) for name, values in fields.items()}
+        fields = judged.fulfilled(fields)
     interpolated = time.perf_counter()
     if companion is None:
-        certificate = certify(prediction, case, ranges, equation, fields=fields, compared=scaled)
+        certificate = certify(prediction, judged, ranges, equation, fields=fields, compared=scaled)
     else:
-        certificate = certify_interpolated(prediction, scaled, case, ranges, equation, fields=fields)
+        seen_over = scaled.over(model.output_times)
+        certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
@@ -150,9 +153,7 @@ def predict(
         fields=fields,
         certificate=replace(certificate, notes=notes),
         seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
-        times=tuple(
-            (step + 1) * model.time_step * (1.0 if units is None else units.time) for step in range(model.steps)
-        ),
+        times=times,
         units=units,
         numbers=equation.describe(scaled),
         companion=None if companion is None else seen,

@@ -44,9 +44,14 @@ class Stacked:
 
     @classmethod
     def of(
-        cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device, laplacian_damping: float | Damping = 0.0
+        cls,
+        cases: Sequence[Case],
+        dtype: torch.dtype,
+        device: torch.device,
+        laplacian_damping: float | Damping = 0.0,
+        times: Sequence[float] = (),
     ) -> Stacked:
-        return cls(CaseStack.of(cases, dtype, device, laplacian_damping))
+        return cls(CaseStack.of(cases, dtype, device, laplacian_damping, times))
 
     def draw(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
         return self.stack.batch(chosen)
@@ -89,7 +94,7 @@ def prepared(
         if reason and wanted:
             raise ValueError(f"stacked=True, but the network does not take cases filled up to one shape: {reason}.")
     if reason is None:
-        return Stacked.of(cases, dtype, device, _damping(model))
+        return Stacked.of(cases, dtype, device, _damping(model), _times(model))
     tell(f"cases go block by block: {reason}")
     return Blocks.of(cases, dtype, device)
 
@@ -108,7 +113,7 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
         with torch.no_grad():
             together, _ = Blocks.of(probe, dtype, device).draw(numbers)
             alone = copied(together)
-            filled, weights = Stacked.of(probe, dtype, device, _damping(model)).draw(numbers)
+            filled, weights = Stacked.of(probe, dtype, device, _damping(model), _times(model)).draw(numbers)
             stacked = copied(filled)
     except Exception as error:  # whatever a user's network raises, block by block may still work
         return f"{type(error).__name__}: {error}".rstrip(".")
@@ -128,6 +133,11 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
 def _damping(model: nn.Module) -> float | Damping:
     """What the network wants added to Laplacians; a network of yours that says nothing takes them as they are."""
     return getattr(model, "laplacian_damping", 0.0)
+
+
+def _times(model: nn.Module) -> Sequence[float]:
+    """When a network asks for conditions that change with time; a user's may not say."""
+    return getattr(model, "output_times", ())
 
 
 def check_cases(cases: Sequence[Case], what: str, like: Case) -> None:

@@ -1,0 +1,65 @@
+"""Prescribed values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from pennpde.case.conditions.course import Course
+from pennpde.case.conditions.given import Door, together
+from pennpde.case.conditions.protocol import HELD, VALUE, Along, Condition, Reference, only
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet(Condition):
+    """Prescribed values of one unknown. A point is prescribed whole, all components together."""
+
+    kind: ClassVar = "dirichlet"
+    on_every_unknown: ClassVar = True
+    is_exact: ClassVar = True
+    varying: ClassVar = "values"
+
+    mask: Bool[Tensor, " points"] = field(metadata=HELD.tag)
+    values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
+    """Zero where nothing is prescribed: a NaN there would poison the gradients of the boundary encoder. Those at the
+    start, where they change with time."""
+    course: Course | None = None
+    is_series: bool = False
+    """Whether the last axis is one of times (`over`)."""
+
+    @classmethod
+    def resolve(cls, given: Any, door: Door) -> Dirichlet:
+        like = door.like
+        if isinstance(given, Dirichlet):
+            return given.checked(door, mask=like.shape[:1], values=like.shape)
+        mask = torch.zeros(like.shape[0], dtype=torch.bool)
+        parts = []
+        for patch, value in door.by_patch(given).items():
+            points = door.points(patch)
+            mask[points] = True
+            parts.append((points, door.course(value, door.label(patch))))
+        return cls(mask, *together(parts, like))
+
+    def apply(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
+        """The field with the prescribed values in place, bit for bit."""
+        mask = self.mask.reshape(-1, *[1] * (values.ndim - 1))
+        prescribed = self.values
+        if prescribed.ndim < values.ndim:  # a trailing axis of times: the condition holds at each
+            prescribed = prescribed.reshape(*prescribed.shape, *[1] * (values.ndim - prescribed.ndim))
+        return torch.where(mask, prescribed.to(values.dtype), values)
+
+    def scaled(self, reference: Reference) -> Dirichlet:
+        values = only(self.mask, (self.values - reference.zero) / reference.one)
+        return Dirichlet(self.mask, values)
+
+    def onto(self, along: Along) -> Dirichlet:
+        mask = along.held(self.mask)
+
+        def there(values: Tensor) -> Tensor:
+            return only(mask, along.values(values, self.mask))
+
+        return Dirichlet(mask, there(self.values), self.course and self.course.mapped(there))

@@ -1,0 +1,341 @@
+"""The conditions of one field of an OpenFOAM case, as `Case` takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from pennpde.case import Table
+from pennpde.openfoam.body import Body, Piece, UnsupportedConditionError
+from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, number_of, shown
+from pennpde.openfoam.fields import FoamField, read_field, time_folders
+from pennpde.openfoam.poly_mesh import FacePatch
+
+_ZERO_GRADIENT = ("zeroGradient", "inletOutlet")
+_SYMMETRY = ("slip", "symmetry", "symmetryPlane")
+_PRESCRIBED = ("fixedValue", "noSlip", "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
+_KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *_SYMMETRY, "cyclic", "empty")
+_CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Conditions of one unknown by patch, the values over all points of the mesh in space."""
+
+    dirichlet: dict[str, np.ndarray | Table] = field(default_factory=dict)
+    neumann: dict[str, np.ndarray | Table] = field(default_factory=dict)
+    robin: dict[str, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    """a, b and c of a f + b df/dn = c."""
+    slip: list[str] = field(default_factory=list)
+    periodic: dict[str, str] = field(default_factory=dict)
+
+    def in_plane(self, foam_name: str) -> Conditions:
+        def flat(patch: str, values: np.ndarray) -> np.ndarray:
+            if values.ndim == 1:
+                return values
+            if np.abs(values[:, 2]).max() > 1e-12 * max(1.0, np.abs(values).max()):
+                raise UnsupportedConditionError(
+                    f"Patch {patch!r}, field {foam_name!r}: the value has a component across the plane of the case."
+                )
+            return values[:, :2]
+
+        return self._with(flat)
+
+    def at(self, part: Int64[np.ndarray, " points"]) -> Conditions:
+        return self._with(lambda _, values: values[part])
+
+    def _with(self, change: Callable[[str, np.ndarray], np.ndarray]) -> Conditions:
+        def changed(patch: str, given: np.ndarray | Table) -> np.ndarray | Table:
+            if isinstance(given, Table):
+                return replace(given, rows=[(time, change(patch, values)) for time, values in given.rows])
+            return change(patch, given)
+
+        return replace(
+            self,
+            dirichlet={patch: changed(patch, given) for patch, given in self.dirichlet.items()},
+            neumann={patch: changed(patch, given) for patch, given in self.neumann.items()},
+            robin={patch: tuple(change(patch, each) for each in given) for patch, given in self.robin.items()},
+        )
+
+
+class FieldReader:
+    """One field of a case, over all pieces."""
+
+    def __init__(self, body: Body, name: str, time: float | None) -> None:
+        self.body, self.name = body, name
+        self.fields = [read_field(first_field(piece.folder, name, time), body.folder) for piece in body.pieces]
+        shapes = {np.shape(field.internal.value) for field in self.fields if isinstance(field.internal, Uniform)}
+        shapes |= {f.internal.values.shape[1:] for f in self.fields if isinstance(f.internal, NonUniform)}
+        if len(shapes) != 1 or (shape := shapes.pop()) not in ((), (3,)):
+            raise FoamFormatError(f"Field {name!r} must be a scalar or a vector in all of {body.folder}.")
+        self.axes = shape
+
+    def initial(self) -> Float[np.ndarray, "points *axes"]:
+        """Point values: of each point the mean of its cells."""
+        mesh = self.body.mesh
+        values = np.concatenate(
+            [
+                field.values(piece.mesh.number_of_cells)
+                for field, piece in zip(self.fields, self.body.pieces, strict=True)
+            ]
+        )
+        cell = np.repeat(np.arange(mesh.number_of_cells), np.diff(mesh.offsets))
+        return _means(mesh.connectivity, values[cell], np.ones(len(cell)), mesh.number_of_points)
+
+    def conditions(self) -> Conditions:
+        found = Conditions()
+        for patch in self.body.patches.values():
+            kind = self._type(patch)
+            if kind in ("empty", "cyclic") or patch.type in ("empty", "cyclic"):
+                if kind != patch.type:
+                    raise self._unsupported(patch, kind, f"on a patch of type {patch.type!r} ")
+                if kind == "cyclic":
+                    found.periodic.update(self._pair(patch, found.periodic))
+            elif kind == "fixedValue":
+                found.dirichlet[patch.name] = self._values(patch, "value")
+            elif kind == "noSlip":
+                if not self.axes:
+                    raise self._unsupported(patch, kind, "of a scalar ")
+                found.dirichlet[patch.name] = self._constant(0.0)
+            elif kind == "uniformFixedValue":
+                found.dirichlet[patch.name] = self._over_time(patch, "uniformValue")
+            elif kind == "fixedGradient":
+                found.neumann[patch.name] = self._values(patch, "gradient")
+            elif kind == "uniformFixedGradient":
+                found.neumann[patch.name] = self._over_time(patch, "uniformGradient")
+            elif kind == "mixed":
+                self._mixed(patch, found)
+            elif kind in _SYMMETRY and self.axes:
+                found.slip.append(patch.name)
+            else:
+                found.neumann[patch.name] = self._constant(0.0)
+        # Later patches win where they meet, so that a corner of an inlet rests as the wall does.
+        resting = [name for name, given in found.dirichlet.items() if self._rests(name, given)]
+        order = [name for name in found.dirichlet if name not in resting] + resting
+        return replace(found, dirichlet={name: found.dirichlet[name] for name in order})
+
+    def _rests(self, patch: str, given: np.ndarray | Table) -> bool:
+        values = [each for _, each in given.rows] if isinstance(given, Table) else [given]
+        return not any(each[self.body.mesh.patch(patch).points].any() for each in values)
+
+    def _pair(self, patch: FacePatch, known: Mapping[str, str]) -> dict[str, str]:
+        """The pair that a cyclic patch is the first of; nothing where its partner was."""
+        partner = patch.neighbour
+        if partner is None or partner not in self.body.patches:
+            raise FoamFormatError(
+                f"Patch {patch.name!r} is cyclic; its neighbourPatch is {partner!r}, which is not there."
+            )
+        if patch.transform == "rotational":
+            raise UnsupportedConditionError(
+                f"Patch {patch.name!r} is cyclic with a rotational transform; only translational pairs are supported."
+            )
+        return {} if known.get(partner) == patch.name else {patch.name: partner}
+
+    def _mixed(self, patch: FacePatch, found: Conditions) -> None:
+        """OpenFOAM's mixed: f = w refValue + (1 - w) (f_cell + d refGradient), d from the cell's centre to the face.
+
+        With the normal derivative (f - f_cell) / d this is w f + (1 - w) d df/dn = w refValue + (1 - w) d refGradient.
+        """
+        share = self._on_faces(patch, "valueFraction", ())
+        value, gradient = (self._on_faces(patch, key, self.axes) for key in ("refValue", "refGradient"))
+        every = np.concatenate(share)
+        what = f"Patch {patch.name!r}, field {self.name!r}: valueFraction"
+        if ((every < 0) | (every > 1)).any():
+            raise FoamFormatError(f"{what} must lie between 0 and 1, found {every.min():g} to {every.max():g}.")
+        if (every == 1).all():
+            found.dirichlet[patch.name] = self._to_points(patch, value)
+        elif (every == 0).all():
+            found.neumann[patch.name] = self._to_points(patch, gradient)
+        elif (every == 1).any():
+            raise UnsupportedConditionError(
+                f"{what} is 1 on some faces and less on others; split the patch, so that values are prescribed on all "
+                "of one part and none of the other."
+            )
+        else:
+            distances = [piece.mesh.distances_to_cells(own) for piece, own in self._pieces(patch)]
+            b = [(1 - w) * d for w, d in zip(share, distances, strict=True)]
+            c = [
+                _beside(w, v) * v + _beside(each, g) * g
+                for w, each, v, g in zip(share, b, value, gradient, strict=True)
+            ]
+            found.robin[patch.name] = tuple(self._to_points(patch, each) for each in (share, b, c))
+
+    def _over_time(self, patch: FacePatch, key: str) -> np.ndarray | Table:
+        """OpenFOAM's Function1 of time: a constant or a table."""
+        entry = next(self._entries(patch))
+        given = entry.get(key)
+        what = f"Patch {patch.name!r}, field {self.name!r}: {key}"
+        settings: Mapping[str, Any] = entry.get(f"{key}Coeffs", {})
+        if isinstance(given, Mapping):
+            settings, given = given, given.get("type")
+        kind, rows = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+        if kind == "constant":
+            return self._uniform(rows if rows is not None else settings.get("value"), what)
+        if kind == "table":
+            return self._table(rows if rows is not None else settings.get("values"), settings, what)
+        if isinstance(kind, str):
+            raise UnsupportedConditionError(f"{what} is given as {kind!r}; known are a value, constant and table.")
+        return self._uniform(given, what)
+
+    def _table(self, rows: Any, settings: Mapping[str, Any], what: str) -> Table:
+        outside = str(settings.get("outOfBounds", "clamp"))
+        if outside not in ("clamp", "error", "warn"):
+            raise UnsupportedConditionError(f"{what} has outOfBounds {outside!r}; known are clamp, error and warn.")
+        if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
+            raise FoamFormatError(f"{what} must be a table of (time value) rows, found {shown(rows)}.")
+        table = []
+        for time, value in rows:
+            moment = number_of(time)
+            if moment is None:
+                raise FoamFormatError(f"{what} has the time {shown(time)} in its table.")
+            table.append((moment, self._uniform(value, what)))
+        try:
+            return Table(table, "error" if outside == "error" else "clamp")
+        except ValueError as error:
+            raise FoamFormatError(f"{what}: {error}") from None
+
+    def _uniform(self, given: Any, what: str) -> np.ndarray:
+        given = given.value if isinstance(given, Uniform) else given
+        items = given if isinstance(given, list) else [given]
+        numbers = [number_of(item) for item in items]
+        shape = (len(items),) if isinstance(given, list) else ()
+        if shape != self.axes or any(number is None for number in numbers):
+            raise FoamFormatError(f"{what} has the value {shown(given)}, but the field has shape {self.axes}.")
+        return self._constant(np.array(numbers, float).reshape(self.axes))
+
+    def _type(self, patch: FacePatch) -> str:
+        kinds = {str(entry.get("type")) for entry in self._entries(patch)}
+        if len(kinds) != 1:
+            raise FoamFormatError(f"Patch {patch.name!r}, field {self.name!r}: processors disagree, {sorted(kinds)}.")
+        kind = kinds.pop()
+        if kind not in _KNOWN:
+            raise self._unsupported(patch, kind, "")
+        return kind
+
+    def _unsupported(self, patch: FacePatch, kind: str, where: str) -> UnsupportedConditionError:
+        return UnsupportedConditionError(
+            f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}has no counterpart here. "
+            f"Known are {', '.join(_KNOWN)}."
+        )
+
+    def _entries(self, patch: FacePatch) -> Iterator[Mapping[str, Any]]:
+        for each, piece in zip(self.fields, self.body.pieces, strict=True):
+            own = piece.mesh.patches.get(patch.name)
+            if own is not None and own.count:
+                yield _entry_of(each, patch, self.name)
+
+    def _constant(self, value: float | np.ndarray) -> np.ndarray:
+        return np.full((self.body.mesh.number_of_points, *self.axes), value)
+
+    def _pieces(self, patch: FacePatch) -> Iterator[tuple[Piece, FacePatch]]:
+        """The pieces that have faces of a patch, and the part of it that they have."""
+        for piece in self.body.pieces:
+            own = piece.mesh.patches.get(patch.name)
+            if own is not None and own.count:
+                yield piece, own
+
+    def _values(self, patch: FacePatch, key: str) -> Float[np.ndarray, "points *axes"]:
+        return self._to_points(patch, self._on_faces(patch, key, self.axes))
+
+    def _on_faces(self, patch: FacePatch, key: str, axes: tuple[int, ...]) -> list[Float[np.ndarray, "faces *axes"]]:
+        """Values on the faces of a patch, piece by piece."""
+        entries = self._entries(patch)
+        return [
+            self._face_values(own, key, entry.get(key), axes)
+            for (_, own), entry in zip(self._pieces(patch), entries, strict=True)
+        ]
+
+    def _to_points(self, patch: FacePatch, on_faces: Sequence[np.ndarray]) -> Float[np.ndarray, "points *axes"]:
+        """Point values on a patch: of each point the mean of its faces, weighted by area; zero elsewhere."""
+        points, values, weights = [], [], []
+        for (piece, own), faces in zip(self._pieces(patch), on_faces, strict=True):
+            area = np.linalg.norm(piece.mesh.face_vectors[own.faces], axis=1)
+            sizes = np.diff(piece.mesh.face_offsets)[own.faces]
+            low, high = piece.mesh.face_offsets[own.start], piece.mesh.face_offsets[own.start + own.count]
+            points.append(piece.points[piece.mesh.face_points[low:high]])
+            values.append(np.repeat(faces, sizes, axis=0))
+            weights.append(np.repeat(area, sizes))
+        number = self.body.mesh.number_of_points
+        return _means(np.concatenate(points), np.concatenate(values), np.concatenate(weights), number)
+
+    def _face_values(
+        self, patch: FacePatch, key: str, given: Any, axes: tuple[int, ...]
+    ) -> Float[np.ndarray, "faces *axes"]:
+        what = f"Patch {patch.name!r}, field {self.name!r}: {key}"
+        if isinstance(given, Uniform):
+            value = np.asarray(given.value, float)
+            if value.shape != axes:
+                raise FoamFormatError(f"{what} is {shown(given.value)}, but must have shape {axes}.")
+            return np.broadcast_to(value, (patch.count, *axes))
+        if isinstance(given, NonUniform):
+            if given.values.shape != (patch.count, *axes):
+                raise FoamFormatError(f"{what} has shape {given.values.shape}, but the patch has {patch.count} faces.")
+            return given.values
+        raise FoamFormatError(f"{what} must be 'uniform ...' or 'nonuniform List<...>', found {shown(given)}.")
+
+
+def _beside(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return numbers.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _means(index: np.ndarray, values: np.ndarray, weights: np.ndarray, number: int) -> np.ndarray:
+    total = np.bincount(index, weights, number)[:, None]
+    flat = values.reshape(len(values), -1)
+    # Deviations from one of the values: where all are the same, so is their mean, to the last bit.
+    origin = flat[:1]
+    sums = np.stack([np.bincount(index, weights * column, number) for column in (flat - origin).T], axis=1)
+    means = np.where(total > 0, origin + sums / np.where(total > 0, total, 1.0), 0.0)
+    return means.reshape(number, *values.shape[1:])
+
+
+def _entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any]:
+    """A patch's dictionary, in OpenFOAM's order: by its name, a group of it, a regular expression, its type."""
+    exact = {key: entry for key, entry in field.boundary.items() if not isinstance(key, Quoted)}
+    patterns = [key for key in field.boundary if isinstance(key, Quoted)]
+    for key in (patch.name, *reversed(patch.groups)):
+        if key in exact:
+            return exact[key]
+    if patch.type == "empty":  # as in OpenFOAM, no pattern reaches it
+        return {"type": "empty"}
+    for pattern in reversed(patterns):  # the last one that fits holds
+        if _fits(pattern, patch.name):
+            return field.boundary[pattern]
+    if patch.type in _CONSTRAINTS:
+        return {"type": patch.type}
+    raise FoamFormatError(
+        f"Patch {patch.name!r} has no condition for {name!r}; only {', '.join(field.boundary)} have one."
+    )
+
+
+def _fits(pattern: str, name: str) -> bool:
+    # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.
+    if len(pattern) > 200 or re.search(r"\([^()]*[*+{][^()]*\)[*+{]", pattern) or pattern.count("(") > 10:
+        raise FoamFormatError(f"The pattern {shown(pattern)} of patch names is refused: it might never end.")
+    try:
+        return re.fullmatch(pattern, name) is not None
+    except re.error as error:
+        raise FoamFormatError(f"The pattern {shown(pattern)} of patch names cannot be read: {error}.") from None
+
+
+def first_field(folder: Path, name: str, time: float | None) -> Path:
+    """The file of a field at a time, or at the earliest time that has it."""
+    times = time_folders(folder)
+    if time is not None:
+        times = [each for each in times if np.isclose(float(each.name), time, rtol=1e-6, atol=1e-12)]
+    for each in times:
+        if is_field(each / name):
+            return each / name
+    when = "at any time" if time is None else f"at time {time:g}"
+    known = ", ".join(each.name for each in time_folders(folder)) or "none"
+    raise FileNotFoundError(f"{folder} has no field {name!r} {when}; its times are {known}.")
+
+
+def is_field(path: Path) -> bool:
+    """Whether a field is there, packed or not."""
+    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()

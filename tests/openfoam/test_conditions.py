@@ -1,0 +1,293 @@
+"""Conditions of OpenFOAM cases: mixed, cyclic, values over time."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foam_cases import write_brick, write_conditions, write_dictionary
+from poisson import solve_poisson
+
+from pennpde import openfoam
+from pennpde.case import Case
+from pennpde.models.flow import Flow
+from pennpde.network.hooks import FoamName
+from pennpde.openfoam import FoamFormatError, PolyMesh, UnsupportedConditionError
+
+SIDES = ("left", "right", "bottom", "top", "back", "front")
+FLAT = {"front": "empty", "back": "empty"}
+
+
+def read(folder: Path) -> Case:
+    return openfoam.read_case(folder, Flow.foam_fields, Flow.foam_parameters)
+
+
+def foam_case(tmp_path: Path, pressure=None, velocity=None, shape=(4, 3, 1), types=None, **options) -> Case:
+    """A plane brick at rest, but for some conditions."""
+    folder = write_brick(tmp_path / "case", shape, types=FLAT | (types or {}), **options)
+    kept = [side for side in SIDES[:4] if (types or {}).get(side) != "cyclic"]
+    write_conditions(folder, "U", "uniform (0 0 0)", dict.fromkeys(kept, "type noSlip;") | (velocity or {}))
+    write_conditions(folder, "p", "uniform 0", dict.fromkeys(kept, "type zeroGradient;") | (pressure or {}))
+    return read(folder)
+
+
+def test_mixed_is_the_robin_condition_that_openfoam_discretises(tmp_path):
+    # Four cells along x: from face to cell it is 1/8. w f + (1 - w) d df/dn = w refValue + (1 - w) d refGradient.
+    text = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform 0.25;"
+    condition = foam_case(tmp_path, {"right": text}).robin["p"]
+    held = condition.mask
+    a, b = 0.25, 0.75 / 8
+    torch.testing.assert_close(condition.transfer[held], torch.full((4,), a / b).double())
+    torch.testing.assert_close(condition.normal_derivative[held], torch.full((4,), (a * 5 + b * 2) / b).double())
+    assert (condition.normals[held] == torch.tensor([1.0, 0.0]).double()).all()
+
+
+def test_mixed_of_a_vector_in_a_plane_case(tmp_path):
+    text = "type mixed; refValue uniform (1 2 0); refGradient uniform (0 0 0); valueFraction uniform 0.5;"
+    condition = foam_case(tmp_path, velocity={"right": text}).robin["u"]
+    found = condition.normal_derivative[condition.mask]
+    torch.testing.assert_close(found, torch.tensor([[8.0, 16.0]]).double().expand_as(found))
+
+
+def test_mixed_at_its_ends_prescribes_the_value_or_the_normal_derivative(tmp_path):
+    text = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform {};"
+    held = foam_case(tmp_path / "one", {"right": text.format(1)})
+    assert not held.robin
+    assert (held.dirichlet["p"].values[held.dirichlet["p"].mask] == 5).all()
+    free = foam_case(tmp_path / "none", {"right": text.format(0)})
+    assert not free.robin
+    assert free.neumann["p"].normal_derivative.amax() == 2
+
+
+@pytest.mark.parametrize(
+    ("fraction", "message"),
+    [
+        ("uniform 1.5", "'right', field 'p': valueFraction must lie between 0 and 1"),
+        ("nonuniform List<scalar> 3(0.5 1 0.5)", "split the patch"),
+        ("uniform (1 0 0)", "valueFraction is .* but must have shape"),
+        ("nonuniform List<scalar> 2(0.5 0.5)", "the patch has 3 faces"),
+    ],
+)
+def test_a_mixed_condition_that_makes_no_sense_is_refused(tmp_path, fraction, message):
+    text = f"type mixed; refValue uniform 5; refGradient uniform 2; valueFraction {fraction};"
+    with pytest.raises((FoamFormatError, UnsupportedConditionError), match=message):
+        foam_case(tmp_path, {"right": text})
+
+
+def test_centres_of_sheared_cells_are_where_they_are(tmp_path):
+    mesh = PolyMesh.read(write_brick(tmp_path / "case", (2, 2, 2), shear=0.5))
+    x, y = mesh.cell_centres[:, 0] - 0.5 * mesh.cell_centres[:, 1], mesh.cell_centres[:, 1]
+    np.testing.assert_allclose(sorted(set(np.round(x, 12))), [0.25, 0.75])
+    np.testing.assert_allclose(sorted(set(np.round(y, 12))), [0.25, 0.75])
+    top = mesh.patches["top"]
+    np.testing.assert_allclose(mesh.distances_to_cells(top), 0.25, atol=1e-12)
+
+
+def cyclic(folder: Path, transform: str = "") -> None:
+    """Tell the patches left and right about each other."""
+    path = folder / "constant" / "polyMesh" / "boundary"
+    text = path.read_text()
+    for here, there in (("left", "right"), ("right", "left")):
+        text = text.replace(f"{here} {{ type cyclic;", f"{here} {{ type cyclic; neighbourPatch {there}; {transform}")
+    path.write_text(text)
+
+
+def periodic_case(tmp_path: Path, transform: str = "", **options) -> Path:
+    types = FLAT | {"left": "cyclic", "right": "cyclic"}
+    folder = write_brick(tmp_path / "case", (4, 3, 1), types=types, **options)
+    cyclic(folder, transform)
+    walls = {"bottom": "type noSlip;", "top": "type noSlip;", "left": "type cyclic;", "right": "type cyclic;"}
+    write_conditions(folder, "U", "uniform (1 0 0)", walls)
+    write_conditions(folder, "p", "uniform 0", {"bottom": "type zeroGradient;", "top": "type zeroGradient;"})
+    return folder
+
+
+@pytest.mark.parametrize("shear", [0.0, 0.4])
+def test_cyclic_patches_are_periodic_for_every_field(tmp_path, shear):
+    case = read(periodic_case(tmp_path, shear=shear))
+    x = case.mesh.points
+    slope = torch.tensor([2.0, -1.0]).double()
+    for name in ("u", "p"):
+        assert case.periodic[name].mask.sum() == 8
+        np.testing.assert_allclose(np.abs(case.periods(name)), [[1.0, 0.0]] * 2, atol=1e-12)
+        gradient = case.operators[name].plain.grad(x @ slope, case.neumann[name].normals @ slope)
+        torch.testing.assert_close(gradient, slope.expand_as(gradient), rtol=0, atol=1e-12)
+    inside = case.mesh.patch("left").points[1:-1]
+    assert not case.neumann["p"].mask[inside].any()
+
+
+def test_cyclic_patches_that_are_turned_or_alone_are_refused(tmp_path):
+    with pytest.raises(UnsupportedConditionError, match="'left' is cyclic with a rotational transform"):
+        read(periodic_case(tmp_path / "turned", "transform rotational;"))
+    folder = periodic_case(tmp_path / "alone")
+    path = folder / "constant" / "polyMesh" / "boundary"
+    path.write_text(path.read_text().replace("neighbourPatch right", "neighbourPatch nowhere"))
+    with pytest.raises(FoamFormatError, match="its neighbourPatch is 'nowhere', which is not there"):
+        read(folder)
+    folder = periodic_case(tmp_path / "field")
+    write_conditions(folder, "p", "uniform 0", {'".*"': "type zeroGradient;", "left": "type zeroGradient;"})
+    with pytest.raises(
+        UnsupportedConditionError, match="'left', field 'p': the condition 'zeroGradient' on a patch of"
+    ):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "uniformValue table ((0 (0 0 0)) (2 (4 1 0)));",
+        "uniformValue table; uniformValueCoeffs { values ((0 (0 0 0)) (2 (4 1 0))); outOfBounds clamp; }",
+        "uniformValue { type table; values ((0 (0 0 0)) (2 (4 1 0))); outOfBounds clamp; }",
+    ],
+)
+def test_a_value_over_time_is_read_from_a_table_in_each_of_its_forms(tmp_path, text):
+    case = foam_case(tmp_path, velocity={"left": f"type uniformFixedValue; {text}"})
+    condition, x = case.dirichlet["u"], case.mesh.points
+    middle, corner = (int(((x[:, 0] == 0) & near).nonzero()[0]) for near in ((x[:, 1] - 0.4).abs() < 0.1, x[:, 1] == 0))
+    assert condition.at(1.0).values[middle].tolist() == [2.0, 0.5]
+    assert condition.at(2.0).values[middle].tolist() == [4.0, 1.0]
+    assert condition.at(9.0).values[middle].tolist() == [4.0, 1.0]  # OpenFOAM clamps unless told otherwise
+    assert condition.at(1.0).values[corner].tolist() == [0.0, 0.0]  # it rests with the wall
+
+
+def test_constants_are_constant(tmp_path):
+    for place, text in enumerate(("constant 3", "3", "{ type constant; value 3; }")):
+        condition = foam_case(
+            tmp_path / str(place), {"left": f"type uniformFixedValue; uniformValue {text};"}
+        ).dirichlet["p"]
+        assert condition.course is None
+        assert (condition.values[condition.mask] == 3).all()
+    text = "type uniformFixedGradient; uniformGradient table ((0 1) (1 3));"
+    gradient = foam_case(tmp_path / "gradient", {"left": text}).neumann["p"]
+    assert gradient.at(0.5).normal_derivative.amax() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("uniformValue table ((1 3) (0 2));", "'left', field 'p': uniformValue: The times of a table must increase"),
+        ("uniformValue table ((0 (1 2 3)));", "has the value .* but the field has shape"),
+        ("uniformValue table (0 1);", "must be a table of"),
+        ("uniformValue sine; amplitude 1;", "is given as 'sine'; known are a value, constant and table"),
+        ("uniformValue { type table; values ((0 1)); outOfBounds repeat; }", "outOfBounds 'repeat'"),
+        ("value uniform 3;", "has the value None"),
+    ],
+)
+def test_functions_of_time_that_are_not_known_are_refused(tmp_path, text, message):
+    with pytest.raises((FoamFormatError, UnsupportedConditionError), match=message):
+        foam_case(tmp_path, {"left": f"type uniformFixedValue; {text}"})
+
+
+BLOCK = """
+scale 1;
+vertices ((0 0 0) (2 0 0) (2 1 0) (0 1 0) (0 0 1) (2 0 1) (2 1 1) (0 1 1));
+blocks (hex (0 1 2 3 4 5 6 7) (CELLS 8 1) simpleGrading (1 4 1));
+boundary
+(
+    left { type cyclic; neighbourPatch right; faces ((0 3 7 4)); }
+    right { type cyclic; neighbourPatch left; faces ((1 2 6 5)); }
+    walls { type wall; faces ((0 1 5 4) (2 3 7 6)); }
+    frontAndBack { type empty; faces ((0 1 2 3) (4 5 6 7)); }
+);
+"""
+
+
+@pytest.mark.openfoam
+@pytest.mark.parametrize("cells", [1, 2, 5])
+def test_a_channel_of_block_mesh_is_read_with_its_pair_and_pressure_reference(tmp_path, cells):
+    try:
+        installation = openfoam.find_installation(["blockMesh"])
+    except openfoam.InstallationError as error:
+        pytest.skip(str(error))
+    folder = tmp_path / "channel"
+    (folder / "system").mkdir(parents=True)
+    header = openfoam.format_dictionary("blockMeshDict", {})
+    (folder / "system" / "blockMeshDict").write_text(header + BLOCK.replace("CELLS", str(cells)))
+    control = {"application": "icoFoam", "startTime": 0, "endTime": 1, "deltaT": 1, "writeInterval": 1}
+    (folder / "system" / "controlDict").write_text(openfoam.format_dictionary("controlDict", control))
+    settings = {"PISO": {"pRefCell": 0, "pRefValue": 3}}
+    (folder / "system" / "fvSolution").write_text(openfoam.format_dictionary("fvSolution", settings))
+    subprocess.run(["blockMesh"], cwd=folder, env=installation.environment(), check=True, capture_output=True)
+    (folder / "constant" / "transportProperties").write_text(
+        openfoam.format_dictionary("transportProperties", {"nu": "[0 2 -1 0 0 0 0] 0.1"})
+    )
+    write_conditions(folder, "U", "uniform (1 0 0)", {"walls": "type noSlip;"})
+    write_conditions(folder, "p", "uniform 0", {"walls": "type zeroGradient;"})
+    case = openfoam.read_problem(folder, Flow(4))
+    assert case.mesh.number_of_points == 9 * (cells + 1)
+    assert int(case.periodic["u"].mask.sum()) == 18
+    assert case.dirichlet["p"].mask.any()
+    assert (case.dirichlet["p"].values[case.dirichlet["p"].mask] == 3).all()
+    complete = Flow(4).complete(case)
+    torch.testing.assert_close(
+        complete.features["wall_distance"], torch.minimum(case.mesh.points[:, 1], 1 - case.mesh.points[:, 1])
+    )
+    free = ~case.dirichlet["u"].mask
+    torch.testing.assert_close(
+        complete.initial["u"][free], torch.tensor([1.0, 0.0]).double().expand(int(free.sum()), 2), rtol=0, atol=1e-6
+    )
+
+
+def test_conditions_of_a_time_that_was_written_are_those_that_were_read(tmp_path):
+    folder = periodic_case(tmp_path)
+    mixed = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform 0.25;"
+    walls = {"bottom": mixed, "top": "type uniformFixedValue; uniformValue table ((0 1) (2 3));"}
+    write_conditions(folder, "p", "uniform 0", walls)
+    case = read(folder)
+    openfoam.write_time(folder, 1.0, case.mesh, case.initial, Flow.foam_fields)
+    again = openfoam.read_case(folder, Flow.foam_fields, Flow.foam_parameters, time=1.0)
+    for kind, by_unknown in case.conditions.items():
+        assert again.conditions[kind].keys() == by_unknown.keys()
+        for name, condition in by_unknown.items():
+            one, other = condition.at(1.5), again.conditions[kind][name].at(1.5)
+            for part in condition.roles():
+                torch.testing.assert_close(getattr(one, part), getattr(other, part), rtol=0, atol=1e-12)
+    assert case.dirichlet["p"].at(1.0).values.amax() == 2.0
+
+
+@pytest.mark.openfoam
+def test_laplacian_foam_finds_the_same_heat_with_a_mixed_side_and_a_table_over_time(tmp_path):
+    try:
+        installation = openfoam.find_installation(["laplacianFoam"])
+    except openfoam.InstallationError as error:
+        pytest.skip(str(error))
+    folder = write_brick(tmp_path / "case", (5, 3, 1), types=FLAT)
+    mixed = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform 0.25; value uniform 0;"
+    sides = {"bottom": "type zeroGradient;", "top": "type zeroGradient;", "right": mixed}
+    sides["left"] = "type uniformFixedValue; uniformValue table ((0 0) (2 2)); value uniform 0;"
+    write_conditions(folder, "T", "uniform 0", sides)
+    dictionaries = {
+        "constant/transportProperties": {"DT": "DT [0 2 -1 0 0 0 0] 1"},
+        "system/controlDict": {
+            "application": "laplacianFoam",
+            "startFrom": "startTime",
+            "startTime": 0,
+            "stopAt": "endTime",
+            "endTime": 1,
+            "deltaT": 1,
+            "writeControl": "timeStep",
+            "writeInterval": 1,
+            "writePrecision": 12,
+        },
+        "system/fvSchemes": {
+            "ddtSchemes": {"default": "steadyState"},
+            "gradSchemes": {"default": "Gauss linear"},
+            "divSchemes": {"default": "none"},
+            "laplacianSchemes": {"default": "Gauss linear corrected"},
+            "interpolationSchemes": {"default": "linear"},
+            "snGradSchemes": {"default": "corrected"},
+        },
+        "system/fvSolution": {
+            "solvers": {"T": {"solver": "PCG", "preconditioner": "DIC", "tolerance": 1e-12, "relTol": 0}},
+            "SIMPLE": {"nNonOrthogonalCorrectors": 0},
+        },
+    }
+    for name, entries in dictionaries.items():
+        write_dictionary(folder / name, entries)
+    openfoam.run(folder, "laplacianFoam", installation=installation)
+    theirs = openfoam.read_field(folder / "1" / "T").values(15)
+    case = openfoam.read_case(folder, {"T": FoamName("T", (0, 0, 0, 1, 0, 0, 0))}, time=0.0).at(1.0)
+    found = solve_poisson(case, torch.zeros(case.number_of_points, dtype=torch.float64)).numpy()
+    ours = found[case.mesh.connectivity.reshape(-1, 4)].mean(axis=1)
+    np.testing.assert_allclose(ours, theirs, atol=1e-9)  # linear: exact in both, up to OpenFOAM's solver
