@@ -1,6 +1,7 @@
 """Experiments: a row of a TOML file is a dataset, a network and a training.
 
-`[common]` holds for all rows, `[rows.NAME]` changes some of it; tables are merged key by key::
+`[common]` holds for all rows, `[rows.NAME]` changes some of it; tables are merged key by key. A row that names another
+network than `[common]` gives all of its arguments itself::
 
     [common]
     dataset = "flow"
@@ -153,8 +154,9 @@ def run(
     training = experiment.training.with_changes(dict(changes or {}))
     experiment = replace(experiment, training=training)
     splits, dataset = _cases(experiment, data, also)
-    train, validation = splits["train"], splits["validation"]
     model = experiment.build()
+    adapted = getattr(model, "adapted", lambda case: case)
+    train, validation = ([adapted(case) for case in splits[split]] for split in ("train", "validation"))
     spanned = ranges.spanned(train, model.equation if isinstance(model, PENN) else None)
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
@@ -217,6 +219,8 @@ def _experiment(name: str, common: Mapping[str, Any], row: Mapping[str, Any], pa
     _refuse_unknown(common, known, f"{path} [common]")
     _refuse_unknown(row, known, where)
     merged = dict(common)
+    if row.get("network", common.get("network")) != common.get("network"):
+        merged.pop("arguments", None)  # they belong to the other network
     for key, value in row.items():
         merged[key] = {**merged.get(key, {}), **value} if isinstance(value, Mapping) else value
     if missing := [key for key in ("dataset", "network") if key not in merged]:

@@ -28,6 +28,11 @@ def batch(cases: Sequence[Case]) -> Case:
                     f"Cases of one batch have the same {part}; {first.name!r} has {sorted(getattr(first, part))}, "
                     f"{case.name!r} has {sorted(getattr(case, part))}."
                 )
+        if case.neumann_weight != first.neumann_weight:
+            raise ValueError(
+                f"Cases of one batch have the same neumann_weight; {first.name!r} has {first.neumann_weight:g}, "
+                f"{case.name!r} has {case.neumann_weight:g}."
+            )
 
     def joined(part: str) -> dict[str, Tensor]:
         return {name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)}
@@ -53,6 +58,7 @@ def batch(cases: Sequence[Case]) -> Case:
         targets=joined("targets"),
         name=" + ".join(case.name for case in cases),
         sizes=tuple(size for case in cases for size in case.sizes),
+        neumann_weight=first.neumann_weight,
         cached_operators={
             name: Operators.block_diagonal([case.operators[name] for case in cases]) for name in first.initial
         },

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pennpde.case.conditions import Dirichlet, Neumann, Slip
 from pennpde.mesh import Mesh
-from pennpde.operators import Operators
+from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.graph import PointGraph
 
 Value = float | Sequence[float] | np.ndarray | Tensor
@@ -45,6 +45,8 @@ class Case:
         name: What the case is called in records and messages.
         sizes: Number of points of each case of a batch; leave it to `batch`.
         present: Not at points that only fill a case up to a size (`stack`), which sums leave out; None: everywhere.
+        neumann_weight: The strength w of Neumann conditions against one neighbour, see `Operators.on`. A network that
+            was trained with another one than the paper's 10 sets it by itself (`PENN.adapted`).
     """
 
     mesh: Mesh
@@ -58,6 +60,7 @@ class Case:
     name: str = ""
     sizes: tuple[int, ...] = ()
     present: Bool[Tensor, " points"] | None = None
+    neumann_weight: float = NEUMANN_WEIGHT
     cached_operators: Mapping[str, Operators] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -120,8 +123,16 @@ class Case:
                 made[name] = made[same[0]]
                 continue
             normals = neumann.normals.to("cpu", points.dtype)
-            made[name] = Operators.from_normals(points, graph, normals, dtype=like.dtype).to(device=like.device)
+            made[name] = Operators.from_normals(
+                points, graph, normals, neumann_weight=self.neumann_weight, dtype=like.dtype
+            ).to(device=like.device)
         return made
+
+    def with_neumann_weight(self, weight: float) -> Case:
+        """The case with Neumann conditions of another strength; itself where that is the strength it has."""
+        if weight == self.neumann_weight:
+            return self
+        return replace(self, neumann_weight=weight, cached_operators=None)
 
     @property
     def space(self) -> int:

@@ -1,6 +1,7 @@
 """What reproduces the paper: tables, the networks its authors released, baselines, the comparison with OpenFOAM.
 
 tables          tables from records, next to the published values (numbers.json)
+flow            the flow network with the paper's equations as they are written
 budgets         how long a network was trained, in words
 released/       the authors' networks with their weights
 baselines/      MP-PDE and MeshGraphNet

@@ -47,6 +47,8 @@ class CaseStack:
     homogeneous: frozenset[str]
     """The unknowns whose normal derivatives are zero in all cases."""
     laplacian_damping: Damping
+    neumann_weight: float
+    """With which the operators were assembled."""
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -87,7 +89,16 @@ class CaseStack:
                 for c in cases
             ]
         )
-        return cls(largest, cases[0].space, tensors, matrices, weights.to(device, dtype), homogeneous, damping)
+        return cls(
+            largest,
+            cases[0].space,
+            tensors,
+            matrices,
+            weights.to(device, dtype),
+            homogeneous,
+            damping,
+            cases[0].neumann_weight,
+        )
 
     def batch(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
         """The chosen cases as one, and the weight of each point in a mean over cases."""
@@ -143,6 +154,7 @@ class CaseStack:
             targets=fields("targets"),
             sizes=(self.points_per_case,) * number,
             present=self.weights[chosen].flatten() > 0,
+            neumann_weight=self.neumann_weight,
             cached_operators={name: operators_of(name) for name in initial},
         )
         return case, self.weights[chosen].flatten() / number
