@@ -22,11 +22,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.network.layers import MLP, Divergence, EquivariantMLP, Gradient, Laplacian, Smoothing, dot, scale_by
 from pennpde.models.flow import DURATION
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
-from pennpde.operators import Operators
+from pennpde.network.layers import MLP, Divergence, EquivariantMLP, Gradient, Laplacian, Smoothing, dot, scale_by
 from pennpde.network.solver import BarzilaiBorwein, State
+from pennpde.operators import Operators
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +120,7 @@ def flow_as_written(
     **switches,
 ) -> PENN:
     """The paper's flow network; `switches` are PENN's."""
-    equation = FlowAsWritten(
-        width, pressure_iterations, relaxation=relaxation, first_pressure_step=first_pressure_step
-    )
-    solver = BarzilaiBorwein(
-        iterations, allow_negative_steps=allow_negative_steps, project_state=True, taken=("p",)
-    )
+    equation = FlowAsWritten(width, pressure_iterations, relaxation=relaxation, first_pressure_step=first_pressure_step)
+    solver = BarzilaiBorwein(iterations, allow_negative_steps=allow_negative_steps, project_state=True, taken=("p",))
     switches.setdefault("encoders", {"p": "mlp"})
     return PENN(equation, width, solver, time_step=DURATION, **switches)
