@@ -253,7 +253,7 @@ def flow_network(
         smallest_decay: See there.
         diffusion_start: See there.
         pressure_step: See there.
-        **switches: Those of `PENN`, for the ablations: `decoder`, `dirichlet_in_solver`, `neumann_weight`, `encoders` ...
+        **switches: Those of `PENN`: `decoder`, `dirichlet_in_solver`, `neumann_weight`, `encoders` ...
     """
 
     def made(number: int) -> Solver:

@@ -42,8 +42,8 @@ class PENN(nn.Module):
         solver: How a step is solved.
         steps: Output times, each solved from the encoded state of the one before.
         time_step: Time between outputs.
-        encoders: By unknown, an encoder other than the linear one; "mlp" stands for the paper's encoder of pressure, one
-            hidden layer with LeakyReLU.
+        encoders: By unknown, an encoder other than the linear one; "mlp" is the paper's for pressure, with one hidden
+            layer and LeakyReLU.
         decoder: "pseudoinverse"; "corrected", which adds to it what is learned from the other channels, but where a
             value is prescribed; or "mlp" for the ablations.
         dirichlet_in_solver: Whether iterations see the conditions in "encoded" space, in "physical" space, or not.

@@ -6,8 +6,8 @@
 
 N are NIsoGCN layers: a derivative, a mixing of channels, a coefficient network on the invariants of the input. Velocity
 has a linear encoder, pressure an MLP with LeakyReLU, both are decoded by their pseudoinverses. Places are known by the
-encoded wall distance, which enters as in the authors' drawing: through an equivariant MLP of velocity and geometry. Graph
-convolutions smooth the source of the pressure and the change of the velocity ("Implementation details").
+encoded wall distance, which enters as in the authors' code: through an equivariant MLP of velocity and geometry.
+Graph convolutions smooth the source of the pressure and the change of the velocity ("Implementation details").
 
 `models.flow` is the network of this package. It differs: docs/training.md says where, and why.
 """
