@@ -17,10 +17,21 @@ EXAMPLES = [
 def run(
     output: Output,
     model: Annotated[
-        str, typer.Argument(help="A network that comes with penn, or the folder of one of yours.", show_default=False)
+        str,
+        typer.Argument(
+            help="A network that comes with penn, the folder of one of yours, or a weight file of the paper's authors.",
+            show_default=False,
+        ),
     ],
     dataset: Annotated[Path, typer.Argument(help="Folder of a dataset.", show_default=False)],
     split: Annotated[str, typer.Option(help="Part of the dataset.")] = "test",
+    unrelated: Annotated[
+        bool,
+        typer.Option(
+            "--unrelated",
+            help="Leave out cases that are a mirror image, or a multiple, of a training or validation case.",
+        ),
+    ] = False,
     transformed: Annotated[
         bool, typer.Option("--transformed", help="Rotate or reflect, and shift, every case at random first.")
     ] = False,
@@ -37,24 +48,31 @@ def run(
     """Measure a network on a test set: errors as the paper defines them, conditions, time per case."""
     import torch
 
-    from pennpde.checkpoints import config_of, load_pretrained
+    from pennpde.checkpoints import config_of
     from pennpde.datasets import storage
+    from pennpde.datasets.relatives import unrelated_names
     from pennpde.evaluation import evaluate
     from pennpde.experiments import dataset_hash
 
-    network = load_pretrained(model, dtype=getattr(torch, precision), device=device)
+    network = _network(model, getattr(torch, precision), device)
     config = config_of(network)
     assert config is not None
     manifest = storage.read_manifest(dataset)
-    cases = storage.read(dataset, split, frames=False)[:limit]
+    cases = storage.read(dataset, split, frames=False)
+    if unrelated:
+        names = set(unrelated_names(manifest, split))
+        cases = [case for case in cases if case.name in names]
+        if not cases:
+            raise typer.BadParameter(f"--unrelated leaves no case: all of split {split!r} have relatives in training.")
+    cases = cases[:limit]
     about = {
-        "model": model,
+        "model": Path(model).name if Path(model).is_file() else model,
         "row": config.row,
         "title": config.title,
         "paper": config.paper,
         "seed": config.seed,
         "dataset": {"kind": manifest.dataset, "hash": dataset_hash(dataset), "folder": str(dataset)},
-        "split": split,
+        "split": f"{split}, unrelated to training" if unrelated else split,
         "training": config.training_in_short,
     }
     fields = {}
@@ -78,6 +96,17 @@ def run(
         *(f"Picture: {path}" for path in written),
     )
     return record
+
+
+def _network(name: str, dtype: Any, device: str) -> Any:
+    from pennpde.checkpoints import CONFIG, WEIGHTS, load_pretrained
+
+    path = Path(name)
+    if path.is_file() and path.name not in (CONFIG, WEIGHTS):
+        from pennpde.paper.released.weights import load
+
+        return load(path).to(device=device, dtype=dtype).eval()
+    return load_pretrained(name, dtype=dtype, device=device)
 
 
 def _lines(record: dict[str, Any]) -> list[str]:

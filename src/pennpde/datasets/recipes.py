@@ -120,6 +120,7 @@ class AdvectionDiffusionRecipe(Recipe):
         seed: of the splits and of the jitter.
         points: along each side of the coarse mesh.
         jitter: of its interior points, as a share of the cell size.
+        off_lattice: the second test set, with coefficients that no case of the paper's lattice has.
     """
 
     dataset: ClassVar[str] = "advection-diffusion"
@@ -128,6 +129,7 @@ class AdvectionDiffusionRecipe(Recipe):
     seed: int = 0
     points: int = advection_diffusion.POINTS
     jitter: float = 0.0
+    off_lattice: bool = False
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -135,13 +137,14 @@ class AdvectionDiffusionRecipe(Recipe):
             "profile": self.profile,
             "points": self.points,
             "jitter": self.jitter,
+            **({"off_lattice": True} if self.off_lattice else {}),
             "times": list(advection_diffusion.TIMES),
             "program": "scalarTransportFoam",
             "solver": advection_diffusion.solver_settings(advection_diffusion.PROFILES[self.profile]),
         }
 
     def splits(self) -> dict[str, list[str]]:
-        return advection_diffusion.splits(self.seed)
+        return advection_diffusion.splits_off_lattice() if self.off_lattice else advection_diffusion.splits(self.seed)
 
     def check(self, name: str) -> None:
         advection_diffusion.parse_name(name)

@@ -47,8 +47,8 @@ class FlowAsWritten(Equation):
     Args:
         width: Feature channels.
         pressure_iterations: Of the loop for the pressure.
-        relaxation: Share of the time step dt = 4 that the untrained network takes. The paper says nothing about dt in
-            the encoded equations; the authors' code leaves it to the weights, which start small.
+        relaxation: Share of the time step dt = 4 that the untrained network takes. The authors' code leaves the time
+            step to the weights.
         first_pressure_step: The step size of the pressure's first iteration, which has no history. The Laplacian is
             negative, so a step that goes down is negative as well; later ones come out of equation 16.
     """
