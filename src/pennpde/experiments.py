@@ -260,10 +260,30 @@ def _cases(
         splits = {split: _read(experiment, data, split) for split in ("train", "validation")}
         facts = {"kind": experiment.dataset, "hash": dataset_hash(data)}
     if also is not None:
+        _refuse_leaks(data, also)
         more = _read(experiment, also, "train")
         splits["train"] = splits["train"] + more
         facts["also"] = {"hash": dataset_hash(also), "train": len(more)}
     return splits, facts | {split: len(cases) for split, cases in splits.items()}
+
+
+def _refuse_leaks(data: str | Path | Mapping[str, Sequence[Case]], also: str | Path) -> None:
+    """What is added to the training cases must not be what the network is judged by, on whatever mesh."""
+    from pennpde.datasets import storage
+
+    added = storage.read_manifest(also).names("train")
+    if isinstance(data, Mapping):
+        splits = {split: [case.name for case in cases] for split, cases in data.items()}
+    else:
+        if dataset_hash(data) == dataset_hash(also):
+            raise ValueError(f"--also {also} is the dataset {data} once more; it would only count every case twice.")
+        splits = storage.read_manifest(data).splits
+    for split in ("test", "validation"):
+        if leaked := sorted(set(splits.get(split, ())) & set(added)):
+            raise ValueError(
+                f"{also} has {len(leaked)} cases of the {split} split of the dataset among its training cases, the "
+                f"first is {leaked[0]!r}: errors on them would say nothing. Leave them out."
+            )
 
 
 def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:

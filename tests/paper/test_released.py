@@ -10,9 +10,11 @@ from problems import heated_plate, rectangle
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from pennpde import checkpoints
 from pennpde.case import Case, batch, unbatch
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models import registry
 from pennpde.operators import Operators
 from pennpde.paper.released import weights as released
 from pennpde.paper.released.flow import VELOCITY_SCALE
@@ -590,3 +592,16 @@ def test_a_sample_is_a_case_with_its_targets(flow_sample: released.Sample, ad_sa
     assert plate_case.targets["T"].shape == (242, 4)
     assert plate_case.parameters["velocity"].tolist() == pytest.approx([0.5, 0.0, 0.0])
     assert float(plate_case.parameters["diffusivity"]) == pytest.approx(0.6)
+
+
+def test_released_weights_say_which_row_of_the_paper_they_are(reference: Path):
+    flow = released.load(reference / "weights" / "flow_penn_n16_rep4.npz")
+    config = checkpoints.config_of(flow)
+    assert config is not None
+    assert (config.network, config.row, config.paper) == ("released-flow", "authors_n16_r4", "penn_n16_r4")
+    rebuilt = registry.build(config.network, config.arguments)
+    rebuilt.load_state_dict(flow.state_dict())
+    heat = released.load(reference / "weights" / "advection_diffusion_wo_neural_nonlinear_solver.npz")
+    config = checkpoints.config_of(heat)
+    assert config is not None
+    assert (config.row, config.paper) == ("authors_C", "ablation_c")

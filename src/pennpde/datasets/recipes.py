@@ -200,6 +200,7 @@ class FlowRecipe(Recipe):
         seed: of the splits and of the jitter.
         frames: whether targets hold all 41 times.
         varied: whether each case has a mesh of its own kind and fineness instead of jittered quads.
+        off_lattice: the second test set, with design parameters that no case of the lattice has.
     """
 
     dataset: ClassVar[str] = "flow"
@@ -208,6 +209,7 @@ class FlowRecipe(Recipe):
     seed: int = 0
     frames: bool = False
     varied: bool = False
+    off_lattice: bool = False
 
     def settings(self) -> dict[str, Any]:
         solver = {
@@ -227,6 +229,7 @@ class FlowRecipe(Recipe):
             "seed": self.seed,
             "profile": self.profile,
             "frames": self.frames,
+            **({"off_lattice": True} if self.off_lattice else {}),
             **meshes,
             "times": self._times(),
             "significant_bits": FRAME_BITS if self.frames else FLOW_BITS,
@@ -235,7 +238,7 @@ class FlowRecipe(Recipe):
         }
 
     def splits(self) -> dict[str, list[str]]:
-        return flow.splits(self.seed)
+        return flow.splits_off_lattice() if self.off_lattice else flow.splits(self.seed)
 
     def check(self, name: str) -> None:
         flow.parse_name(name)

@@ -1,8 +1,8 @@
 """Cases of a dataset that are one problem in another guise, so that a network trained on one has seen the other.
 
 In type C of the flow dataset `c_0.20_0.70` is the mirror image of `c_0.70_0.20`, and the networks are equivariant under
-reflections. In advection-diffusion the field is proportional to the prescribed temperature, so cases with the same velocity
-and diffusivity are multiples of one another: all test cases of the paper's lattice are multiples of a training case.
+reflections. In advection-diffusion the field is proportional to the prescribed temperature, so cases with the same
+velocity and diffusivity are multiples of one another: all test cases of the lattice are multiples of a training case.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What can be had without any network: the start of a case, or training cases looked up and carried over.
 
-A family of shapes with one or two parameters on a lattice can be interpolated. A network that is to be worth its training
+A family of shapes with one or two parameters on a lattice can be interpolated. A network that is worth its training
 does better than that, or does what a look-up cannot: another shape, another mesh. These are the floors of the tables.
 
 start       the fields at the start, taken as the prediction
