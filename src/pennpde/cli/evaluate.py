@@ -50,7 +50,7 @@ def run(
 
     from pennpde.checkpoints import config_of
     from pennpde.datasets import storage
-    from pennpde.datasets.relatives import unrelated_names
+    from pennpde.datasets.relatives import second_test_set, unrelated_names
     from pennpde.evaluation import evaluate
     from pennpde.experiments import dataset_hash
 
@@ -72,7 +72,8 @@ def run(
         "paper": config.paper,
         "seed": config.seed,
         "dataset": {"kind": manifest.dataset, "hash": dataset_hash(dataset), "folder": str(dataset)},
-        "split": f"{split}, unrelated to training" if unrelated else split,
+        "split": split,
+        "test_set": second_test_set(manifest, unrelated=unrelated),
         "training": config.training_in_short,
     }
     fields = {}

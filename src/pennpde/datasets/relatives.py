@@ -26,3 +26,10 @@ def unrelated_names(manifest: Manifest, split: str, seen: Sequence[str] = ("trai
     """The cases of a split that have no relative in the splits that a training sees."""
     known = {problem(manifest.dataset, name) for other in seen for name in manifest.splits.get(other, ())}
     return [name for name in manifest.names(split) if problem(manifest.dataset, name) not in known]
+
+
+def second_test_set(manifest: Manifest, *, unrelated: bool = False) -> str:
+    """What a record calls cases other than those of the paper's test set; empty for these."""
+    if manifest.settings.get("off_lattice"):
+        return "parameters off the lattice"
+    return "without relatives in training" if unrelated else ""

@@ -186,6 +186,7 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
         split: of these.
     """
     from pennpde.datasets import storage
+    from pennpde.datasets.relatives import second_test_set
     from pennpde.evaluation import evaluate
     from pennpde.experiments import dataset_hash
 
@@ -199,8 +200,12 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
             "model": f"look-up: {name}",
             "row": f"floor_{name}",
             "title": TITLES[name],
+            "paper": "",
+            "seed": None,
             "dataset": {"kind": manifest.dataset, "hash": dataset_hash(data), "folder": str(data)},
             "split": split,
+            "test_set": second_test_set(manifest),
+            "training": {},
         }
         records.append(evaluate(look_up, cases, about=about).to_plain())
     return records
