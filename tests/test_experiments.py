@@ -299,3 +299,17 @@ def test_all_flow_rows_take_the_same_number_of_steps_or_see_as_many_cases():
         if name != "shipped"
     }
     assert set(seen.values()) == {160_000}
+
+
+def test_weights_of_the_authors_are_evaluated_and_cases_with_relatives_left_out(heat, reference):
+    weights = reference / "weights" / "advection_diffusion_penn.npz"
+    data = ROOT / "data" / "advection_diffusion_off_lattice"
+    finished = penn("evaluate", weights, data, "--limit", 2, "--json")
+    record = json.loads(finished.stdout)
+    assert record["row"] == "authors"
+    assert record["model"] == "advection_diffusion_penn.npz"
+    assert record["test_set"] == "parameters off the lattice"
+    assert record["pooled"]["domain"]["T"]["mse"] < 1e-2  # these two have the smallest velocity; the start has 0.2
+    finished = penn("evaluate", weights, ROOT / "data" / "advection_diffusion", "--unrelated")
+    assert finished.exit_code != 0
+    assert "leaves no case" in finished.output

@@ -62,6 +62,13 @@ def run(
     cross_terms: Annotated[
         bool, typer.Option("--cross-terms", help="Polynomials of the gradient set with products of coordinates.")
     ] = False,
+    off_lattice: Annotated[
+        bool,
+        typer.Option(
+            "--off-lattice",
+            help="Flow and advection-diffusion: the second test set, between the parameters of the first.",
+        ),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -91,6 +98,8 @@ def run(
         {"--frames": frames, "--varied": varied},
         {"--cross-terms": cross_terms},
     )
+    if off_lattice and dataset == "gradient":
+        raise typer.BadParameter("--off-lattice belongs to flow and advection-diffusion; gradient has no lattice.")
     from pennpde.datasets import recipes
     from pennpde.datasets.generate import generate
 
@@ -101,9 +110,9 @@ def run(
         recipe = recipes.GradientRecipe(seed, cross_terms=cross_terms)
         workers = 0 if workers is None else workers  # made in less time than processes take to start
     elif dataset == "advection-diffusion":
-        recipe = recipes.AdvectionDiffusionRecipe(kept, profile, seed, points or 11, jitter or 0.0)
+        recipe = recipes.AdvectionDiffusionRecipe(kept, profile, seed, points or 11, jitter or 0.0, off_lattice)
     else:
-        recipe = recipes.FlowRecipe(kept, profile, seed, frames, varied)
+        recipe = recipes.FlowRecipe(kept, profile, seed, frames, varied, off_lattice)
     with _progress_bar(output, dataset) as show:
         summary = generate(
             recipe, out, only=only or (), limit=limit, workers=workers, scheduler=scheduler, on_progress=show
