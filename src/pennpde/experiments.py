@@ -25,7 +25,6 @@ run the same with `python -m pennpde.experiments FILE --row penn --data data/flo
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import logging
 import platform
@@ -304,15 +303,10 @@ def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:
 
 
 def dataset_hash(folder: str | Path) -> str:
-    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    """See `storage.dataset_hash`."""
     from pennpde.datasets import storage
 
-    manifest = storage.read_manifest(folder)
-    content = {
-        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
-        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return storage.dataset_hash(folder)
 
 
 def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str, Any]) -> dict[str, Any]:

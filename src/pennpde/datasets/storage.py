@@ -123,6 +123,16 @@ def _check_complete(folder: Path, manifest: Manifest, split: str) -> None:
         )
 
 
+def dataset_hash(folder: Path | str) -> str:
+    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    manifest = read_manifest(folder)
+    content = {
+        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
+        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def checked_content(folder: Path | str, name: str, manifest: Manifest | None = None) -> bytes:
     """A case as a file of its own, as `CaseReader.content` gives it."""
     manifest = read_manifest(folder) if manifest is None else manifest

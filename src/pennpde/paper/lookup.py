@@ -188,7 +188,6 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
     from pennpde.datasets import storage
     from pennpde.datasets.relatives import second_test_set
     from pennpde.evaluation import evaluate
-    from pennpde.experiments import dataset_hash
 
     data = train_data if data is None else data
     manifest = storage.read_manifest(data)
@@ -202,7 +201,7 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
             "title": TITLES[name],
             "paper": "",
             "seed": None,
-            "dataset": {"kind": manifest.dataset, "hash": dataset_hash(data), "folder": str(data)},
+            "dataset": {"kind": manifest.dataset, "hash": storage.dataset_hash(data), "folder": str(data)},
             "split": split,
             "test_set": second_test_set(manifest),
             "training": {},
