@@ -10,6 +10,7 @@ whatever happens to a process that writes, a reader finds whole cases or an erro
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
