@@ -190,14 +190,27 @@ def test_two_seeds_start_and_end_apart_and_one_seed_together(toml, heat):
 
 def test_a_second_dataset_adds_its_training_cases_and_is_recorded(toml, heat, tmp_path):
     row = experiments.read_row(toml(), "penn")
-    trained = experiments.run(row, heat, tmp_path / "run", also=heat, device="cpu")
+    more = tmp_path / "more"
+    cases = [heated_plate(diffusivity=0.1 * k, cells=(3, 3), targets=True) for k in range(1, 4)]
+    storage.write(more, cases, dataset="advection-diffusion")
+    trained = experiments.run(row, heat, tmp_path / "run", also=more, device="cpu")
     assert trained.record["dataset"] == {
         "kind": "advection-diffusion",
         "hash": experiments.dataset_hash(heat),
-        "also": {"hash": experiments.dataset_hash(heat), "train": 4},
-        "train": 8,
+        "also": {"hash": experiments.dataset_hash(more), "train": 3},
+        "train": 7,
         "validation": 1,
     }
+
+
+def test_a_second_dataset_may_hold_neither_test_cases_nor_the_first_once_more(toml, heat, tmp_path):
+    row = experiments.read_row(toml(), "penn")
+    tested = storage.read(heat, "test")
+    storage.write(tmp_path / "leak", tested, dataset="advection-diffusion")
+    with pytest.raises(ValueError, match="has 2 cases of the test split"):
+        experiments.run(row, heat, tmp_path / "run", also=tmp_path / "leak", device="cpu")
+    with pytest.raises(ValueError, match="once more"):
+        experiments.run(row, heat, tmp_path / "run", also=heat, device="cpu")
 
 
 def test_a_dataset_of_another_kind_is_refused(toml, heat, tmp_path):
@@ -246,3 +259,43 @@ def test_evaluate_draws_the_best_the_middle_and_the_worst_case(heat, tmp_path):
 def test_every_network_of_the_registry_is_there():
     for name in registry.names():
         assert callable(registry.builder(name))
+
+
+def test_a_row_with_another_network_does_not_inherit_arguments(tmp_path):
+    path = tmp_path / "rows.toml"
+    path.write_text(
+        '[common]\ndataset = "flow"\nnetwork = "flow"\narguments = { pressure_iterations = 3 }\n'
+        '[rows.ours]\n[rows.theirs]\nnetwork = "released-flow"\narguments = { width = 8 }\n'
+    )
+    rows = experiments.read(path)
+    assert rows["ours"].arguments == {"pressure_iterations": 3}
+    assert rows["theirs"].arguments == {"width": 8}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_row_of_the_repository_can_be_built(file):
+    for experiment in experiments.read(file).values():
+        assert sum(parameter.numel() for parameter in experiment.build().parameters()) > 0
+
+
+def test_all_flow_rows_take_the_same_number_of_steps_or_see_as_many_cases():
+    seen = {
+        name: row.training.steps * row.training.batch_size
+        for name, row in experiments.read(ROOT / "experiments" / "flow.toml").items()
+        if name != "shipped"
+    }
+    assert set(seen.values()) == {160_000}
+
+
+def test_weights_of_the_authors_are_evaluated_and_cases_with_relatives_left_out(heat, reference):
+    weights = reference / "weights" / "advection_diffusion_penn.npz"
+    data = ROOT / "data" / "advection_diffusion_off_lattice"
+    finished = penn("evaluate", weights, data, "--limit", 2, "--json")
+    record = json.loads(finished.stdout)
+    assert record["row"] == "authors"
+    assert record["model"] == "advection_diffusion_penn.npz"
+    assert record["test_set"] == "parameters off the lattice"
+    assert record["pooled"]["domain"]["T"]["mse"] < 1e-2  # these two have the smallest velocity; the start has 0.2
+    finished = penn("evaluate", weights, ROOT / "data" / "advection_diffusion", "--unrelated")
+    assert finished.exit_code != 0
+    assert "leaves no case" in finished.output

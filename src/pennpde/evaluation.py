@@ -194,7 +194,10 @@ def _measure(
     model: Model, case: Case, dtype: torch.dtype, device: torch.device, repeats: int
 ) -> tuple[CaseRecord, dict[str, Tensor]]:
     begin = time.perf_counter()
-    prepared = replace(case).to(dtype, device)  # a copy: the operators of a whole test set would fill the memory
+    prepared = replace(case)  # a copy: the operators of a whole test set would fill the memory
+    if adapted := getattr(model, "adapted", None):
+        prepared = adapted(prepared)
+    prepared = prepared.to(dtype, device)
     _ = prepared.operators
     if prepare := getattr(model, "prepare", None):
         prepare(prepared)  # graphs of its own

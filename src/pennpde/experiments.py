@@ -1,6 +1,7 @@
 """Experiments: a row of a TOML file is a dataset, a network and a training.
 
-`[common]` holds for all rows, `[rows.NAME]` changes some of it; tables are merged key by key::
+`[common]` holds for all rows, `[rows.NAME]` changes some of it; tables are merged key by key. A row that names another
+network than `[common]` gives all of its arguments itself::
 
     [common]
     dataset = "flow"
@@ -24,8 +25,6 @@ run the same with `python -m pennpde.experiments FILE --row penn --data data/flo
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import logging
 import platform
 import time
@@ -154,8 +153,9 @@ def run(
     training = experiment.training.with_changes(dict(changes or {}))
     experiment = replace(experiment, training=training)
     splits, dataset = _cases(experiment, data, also)
-    train, validation = splits["train"], splits["validation"]
     model = experiment.build()
+    adapted = getattr(model, "adapted", lambda case: case)
+    train, validation = ([adapted(case) for case in splits[split]] for split in ("train", "validation"))
     spanned = ranges.spanned(train, model.equation if isinstance(model, PENN) else None)
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
@@ -234,6 +234,8 @@ def _experiment(name: str, common: Mapping[str, Any], row: Mapping[str, Any], pa
     _refuse_unknown(common, known, f"{path} [common]")
     _refuse_unknown(row, known, where)
     merged = dict(common)
+    if row.get("network", common.get("network")) != common.get("network"):
+        merged.pop("arguments", None)  # they belong to the other network
     for key, value in row.items():
         merged[key] = {**merged.get(key, {}), **value} if isinstance(value, Mapping) else value
     if missing := [key for key in ("dataset", "network") if key not in merged]:
@@ -273,10 +275,30 @@ def _cases(
         splits = {split: _read(experiment, data, split) for split in ("train", "validation")}
         facts = {"kind": experiment.dataset, "hash": dataset_hash(data)}
     if also is not None:
+        _refuse_leaks(data, also)
         more = _read(experiment, also, "train")
         splits["train"] = splits["train"] + more
         facts["also"] = {"hash": dataset_hash(also), "train": len(more)}
     return splits, facts | {split: len(cases) for split, cases in splits.items()}
+
+
+def _refuse_leaks(data: str | Path | Mapping[str, Sequence[Case]], also: str | Path) -> None:
+    """What is added to the training cases must not be what the network is judged by, on whatever mesh."""
+    from pennpde.datasets import storage
+
+    added = storage.read_manifest(also).names("train")
+    if isinstance(data, Mapping):
+        splits = {split: [case.name for case in cases] for split, cases in data.items()}
+    else:
+        if dataset_hash(data) == dataset_hash(also):
+            raise ValueError(f"--also {also} is the dataset {data} once more; it would only count every case twice.")
+        splits = storage.read_manifest(data).splits
+    for split in ("test", "validation"):
+        if leaked := sorted(set(splits.get(split, ())) & set(added)):
+            raise ValueError(
+                f"{also} has {len(leaked)} cases of the {split} split of the dataset among its training cases, the "
+                f"first is {leaked[0]!r}: errors on them would say nothing. Leave them out."
+            )
 
 
 def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:
@@ -297,15 +319,10 @@ def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:
 
 
 def dataset_hash(folder: str | Path) -> str:
-    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    """See `storage.dataset_hash`."""
     from pennpde.datasets import storage
 
-    manifest = storage.read_manifest(folder)
-    content = {
-        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
-        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return storage.dataset_hash(folder)
 
 
 def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str, Any]) -> dict[str, Any]:

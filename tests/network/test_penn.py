@@ -350,3 +350,31 @@ def test_a_derivative_does_not_pass_a_nonlinear_encoder():
     case = Case(mesh, initial={"T": 0.0}, dirichlet={"T": {"inlet": 1.0}}, neumann={"T": 0.5})
     with pytest.raises(ValueError, match="not linear"):
         model(case)
+
+
+def test_a_network_sets_the_strength_of_neumann_conditions_that_it_was_trained_with():
+    case = heated_plate(cells=(5, 4))
+    torch.manual_seed(0)
+    model = advection_diffusion_network(width=4, iterations=2, steps=1, neumann_weight=0.0)
+    adapted = model.adapted(case)
+    assert adapted.neumann_weight == 0.0
+    assert model.adapted(adapted) is adapted
+    assert not bool(adapted.operators["T"].neumann_lift.any())
+    assert bool(case.operators["T"].neumann_lift.any())
+    assert_close(model(case)["T"], model(adapted)["T"], rtol=0, atol=0)
+    torch.manual_seed(0)
+    usual = advection_diffusion_network(width=4, iterations=2, steps=1)
+    assert usual.adapted(case) is case
+    assert not torch.allclose(usual(case)["T"], model(case)["T"])
+    with pytest.raises(ValueError, match="same neumann_weight"):
+        batch([case, adapted])
+
+
+def test_encoders_are_chosen_by_name():
+    model = PENN(Burgers(4), 4, encoders={"u": "linear"})
+    assert model.encoders["u"].is_linear
+    assert not PENN(AdvectionDiffusion(8), 8, encoders={"T": "mlp"}).encoders["T"].is_linear
+    with pytest.raises(ValueError, match="'wide'; it may be"):
+        PENN(Burgers(4), 4, encoders={"u": "wide"})
+    with pytest.raises(ValueError, match=r"names \['p'\]"):
+        PENN(Burgers(4), 4, encoders={"p": "mlp"})

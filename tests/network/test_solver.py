@@ -256,3 +256,83 @@ def test_the_converged_solver_solves_a_poisson_problem_to_the_accuracy_of_the_di
     assert fine_to_direct < 1e-2 * fine
     assert coarse < 0.07
     assert coarse / fine > 3.0  # about second order, the direct solutions' 3.7
+
+
+def test_a_limited_explicit_step_stays_finite_beyond_the_stability_limit_and_is_itself_well_below_it():
+    case = line()
+    matrix, _ = random_system(12)
+
+    def step(state: State, begin: State, fraction: float) -> State:
+        return {"T": begin["T"] - 1e4 * fraction * (matrix @ state["T"])}
+
+    start = {"T": torch.linspace(-1, 1, 12, dtype=torch.float64)[:, None]}
+    wild = ExplicitSteps(iterations=60)(step, start, case).state["T"]
+    tame = ExplicitSteps(iterations=60, limit=1.0)(step, start, case).state["T"]
+    assert wild.abs().max() > 1e30
+    assert tame.abs().max() <= 61.0
+
+    def small(state: State, begin: State, fraction: float) -> State:
+        return {"T": begin["T"] - 1e-5 * fraction * (matrix @ state["T"])}
+
+    free, limited = (ExplicitSteps(4, limit=limit)(small, start, case).state["T"] for limit in (None, 1.0))
+    assert_close(free, limited, rtol=1e-8, atol=1e-12)
+
+
+def test_the_limit_on_a_vector_does_not_single_out_directions():
+    case = line()
+    turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=torch.float64)
+    change = torch.randn(12, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def solve(change: torch.Tensor) -> torch.Tensor:
+        def step(state: State, begin: State, fraction: float) -> State:
+            return {"T": begin["T"] + change}
+
+        return ExplicitSteps(1, limit=0.5)(step, {"T": torch.zeros_like(change)}, case).state["T"]
+
+    turned = torch.einsum("ij,pjc->pic", turn, change)
+    assert_close(solve(turned), torch.einsum("ij,pjc->pic", turn, solve(change)))
+    assert solve(change).norm(dim=1).max() < 0.5
+
+
+def test_equation_17_projects_the_updated_state_and_its_step_size_sees_the_boundary():
+    case = line()
+    matrix, right_side = random_system(12)
+    right_side = right_side[:, :1]
+    held = torch.zeros(12, 1, dtype=torch.bool)
+    held[0] = True
+
+    def step(state: State, begin: State, fraction: float) -> State:
+        return {"T": state["T"] - (matrix @ state["T"] - right_side)}
+
+    def project(state: State) -> State:
+        return {name: torch.where(held, 2.0, values) for name, values in state.items()}
+
+    start = {"T": torch.zeros(12, 1, dtype=torch.float64)}
+    written = BarzilaiBorwein(3, project_state=True)(step, start, case, project).state["T"]
+
+    # Equations 16 and 17 by hand.
+    state, before = project(start)["T"], None
+    for _ in range(3):
+        residual = matrix @ state - right_side
+        alpha = 1.0
+        if before is not None:
+            change, of_residual = state - before[0], residual - before[1]
+            alpha = abs(float((change * of_residual).sum() / (of_residual * of_residual).sum()))
+        before = state, residual
+        state = torch.where(held, 2.0, state - alpha * residual)
+    assert_close(written, state)
+    inside = BarzilaiBorwein(3)(step, start, case, project).state["T"]
+    assert not torch.allclose(inside, written)
+    assert float(inside[0]) == float(written[0]) == 2.0
+
+
+def test_an_unknown_that_is_taken_becomes_what_the_step_gives():
+    case = line()
+
+    def step(state: State, begin: State, fraction: float) -> State:
+        return {"T": 0.5 * state["T"], "p": 3.0 * state["T"]}
+
+    start = {"T": torch.ones(12, 1), "p": torch.zeros(12, 1)}
+    solved = BarzilaiBorwein(1, first_step=0.1, taken=("p",))(step, start, case).state
+    assert_close(solved["p"], torch.full((12, 1), 3.0))
+    assert_close(solved["T"], torch.full((12, 1), 0.95))

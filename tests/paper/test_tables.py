@@ -168,3 +168,11 @@ def test_tables_go_between_the_marks_of_a_page_or_stand_alone():
 def test_half_a_pair_of_marks_is_refused_rather_than_the_page_lost(page, missing):
     with pytest.raises(ValueError, match=f"lacks the mark '.*{missing}"):
         within(page, "new\n")
+
+
+def test_a_second_test_set_is_no_seed_of_the_first_and_has_a_table_of_its_own():
+    first, second = record(u=0.01), record(u=0.02, test_set="without relatives in training")
+    text = markdown([first, second])
+    assert "2 seeds" not in text
+    assert rows_of(text)[2] == rows_of(markdown([first]))[2]
+    assert "| Ours | without relatives in training | 3 | 2.67" in text

@@ -27,6 +27,11 @@ def batch(cases: Sequence[Case]) -> Case:
                     f"Cases of one batch have the same {part}; {first.name!r} has {sorted(mine)}, "
                     f"{case.name!r} has {sorted(theirs)}."
                 )
+        if case.neumann_weight != first.neumann_weight:
+            raise ValueError(
+                f"Cases of one batch have the same neumann_weight; {first.name!r} has {first.neumann_weight:g}, "
+                f"{case.name!r} has {case.neumann_weight:g}."
+            )
 
     def joined(part: str) -> dict[str, Tensor]:
         return {name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)}
@@ -52,6 +57,7 @@ def batch(cases: Sequence[Case]) -> Case:
         name=" + ".join(case.name for case in cases),
         present=None if all(case.present is None for case in cases) else torch.cat([_present(case) for case in cases]),
         sizes=tuple(size for case in cases for size in case.sizes),
+        neumann_weight=first.neumann_weight,
         cached_operators={
             name: Operators.block_diagonal([case.operators[name] for case in cases]) for name in first.initial
         },

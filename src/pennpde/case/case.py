@@ -33,7 +33,7 @@ from pennpde.case.conditions import (
 from pennpde.case.resolving import resolved
 from pennpde.mesh import Mesh
 from pennpde.mesh.rotation import turned
-from pennpde.operators import Operators
+from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.graph import PointGraph
 
 _NAMES = tuple(kind.kind for kind in KINDS)
@@ -68,6 +68,8 @@ class Case:
             the unknown is larger there.
         conditions: Conditions of further kinds, by class, then by unknown. Afterwards all conditions, by kind and
             unknown.
+        neumann_weight: The strength w of Neumann conditions against one neighbour, see `Operators.on`. A network that
+            was trained with another one than the paper's 10 sets it by itself (`PENN.adapted`).
     """
 
     mesh: Mesh
@@ -80,6 +82,7 @@ class Case:
     present: Bool[Tensor, " points"] | None
     cached_operators: Mapping[str, Operators] | None
     conditions: Conditions
+    neumann_weight: float
 
     def __init__(
         self,
@@ -99,6 +102,7 @@ class Case:
         robin: Mapping[str, Robin | Mapping[str, Sequence[Varying] | Mapping[str, Varying]]] | None = None,
         periodic: Mapping[str, Periodic | Mapping[str, str | Across]] | None = None,
         conditions: Mapping[type[Condition], Mapping[str, Any]] | Conditions | None = None,
+        neumann_weight: float = NEUMANN_WEIGHT,
     ) -> None:
         named = {"dirichlet": dirichlet, "neumann": neumann, "slip": slip, "robin": robin, "periodic": periodic}
         given: dict[str, Mapping[str, Any]] = {}
@@ -118,6 +122,7 @@ class Case:
             "sizes": sizes,
             "present": present,
             "cached_operators": cached_operators,
+            "neumann_weight": neumann_weight,
             # Further kinds act first: a prescribed value keeps the last word.
             "conditions": {kind: of_kind for kind, of_kind in given.items() if kind not in _NAMES}
             | {kind: given.get(kind, {}) for kind in _NAMES},
@@ -242,9 +247,16 @@ class Case:
                 transfer=transfer,
                 is_robin=is_robin,
                 representative=representative,
+                neumann_weight=self.neumann_weight,
                 dtype=like.dtype,
             ).to(device=like.device)
         return made
+
+    def with_neumann_weight(self, weight: float) -> Case:
+        """The case with Neumann conditions of another strength; itself where that is the strength it has."""
+        if weight == self.neumann_weight:
+            return self
+        return replace(self, neumann_weight=weight, cached_operators=None)
 
     @property
     def space(self) -> int:

@@ -20,10 +20,21 @@ EXAMPLES = [
 def run(
     output: Output,
     model: Annotated[
-        str, typer.Argument(help="A network that comes with penn, or the folder of one of yours.", show_default=False)
+        str,
+        typer.Argument(
+            help="A network that comes with penn, the folder of one of yours, or a weight file of the paper's authors.",
+            show_default=False,
+        ),
     ],
     dataset: Annotated[Path, typer.Argument(help="Folder of a dataset.", show_default=False)],
     split: Annotated[str, typer.Option(help="Part of the dataset.")] = "test",
+    unrelated: Annotated[
+        bool,
+        typer.Option(
+            "--unrelated",
+            help="Leave out cases that are a mirror image, or a multiple, of a training or validation case.",
+        ),
+    ] = False,
     transformed: Annotated[
         bool, typer.Option("--transformed", help="Rotate or reflect, and shift, every case at random first.")
     ] = False,
@@ -40,12 +51,19 @@ def run(
     """Measure a network on a test set: errors as the paper defines them, conditions, time per case."""
     import torch
 
-    from pennpde.checkpoints import load_pretrained
     from pennpde.datasets import storage
+    from pennpde.datasets.relatives import second_test_set, unrelated_names
     from pennpde.evaluation import evaluate
 
-    network = load_pretrained(model, dtype=getattr(torch, precision), device=device)
-    cases = storage.read(dataset, split, frames=False)[:limit]
+    network = _network(model, getattr(torch, precision), device)
+    manifest = storage.read_manifest(dataset)
+    cases = storage.read(dataset, split, frames=False)
+    if unrelated:
+        names = set(unrelated_names(manifest, split))
+        cases = [case for case in cases if case.name in names]
+        if not cases:
+            raise typer.BadParameter(f"--unrelated leaves no case: all of split {split!r} have relatives in training.")
+    cases = cases[:limit]
     fields = {}
     found = evaluate(
         network,
@@ -53,7 +71,7 @@ def run(
         transformed=transformed,
         threads=threads,
         repeats=repeats,
-        about=_about(network, model, dataset, split),
+        about=_about(network, model, dataset, split, second_test_set(manifest, unrelated=unrelated)),
         watch=lambda them: output.progress(them, "measuring", total=len(them)),
         keep=(lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None,
     )
@@ -67,7 +85,7 @@ def run(
     return record
 
 
-def _about(network: "nn.Module", model: str, dataset: Path, split: str) -> dict[str, Any]:
+def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set: str) -> dict[str, Any]:
     """Where the network and the cases come from: what the record says besides the measurements."""
     from pennpde.checkpoints import config_of
     from pennpde.datasets import storage
@@ -76,7 +94,7 @@ def _about(network: "nn.Module", model: str, dataset: Path, split: str) -> dict[
     config = config_of(network)
     assert config is not None
     return {
-        "model": model,
+        "model": Path(model).name if Path(model).is_file() else model,
         "row": config.row,
         "title": config.title,
         "paper": config.paper,
@@ -87,8 +105,20 @@ def _about(network: "nn.Module", model: str, dataset: Path, split: str) -> dict[
             "folder": str(dataset),
         },
         "split": split,
+        "test_set": test_set,
         "training": config.training_in_short,
     }
+
+
+def _network(name: str, dtype: Any, device: str) -> Any:
+    from pennpde.checkpoints import CONFIG, WEIGHTS, load_pretrained
+
+    path = Path(name)
+    if path.is_file() and path.name not in (CONFIG, WEIGHTS):
+        from pennpde.paper.released.weights import load
+
+        return load(path).to(device=device, dtype=dtype).eval()
+    return load_pretrained(name, dtype=dtype, device=device)
 
 
 def _lines(record: dict[str, Any]) -> list[str]:

@@ -51,6 +51,9 @@ Scheduler = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="A running Dask scheduler to use instead.", show_default=False),
 ]
+OffLattice = Annotated[
+    bool, typer.Option("--off-lattice", help="The second test set, between the parameters of the first.")
+]
 Runs = Annotated[
     Path | None, typer.Option(help="Where the solver's fine results are kept and reused.", show_default="OUT/runs")
 ]
@@ -88,6 +91,7 @@ def advection_diffusion(
     jitter: Annotated[
         float, typer.Option(min=0.0, max=0.4, help="How far interior points are moved at random, in cell sizes.")
     ] = 0.0,
+    off_lattice: OffLattice = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
     runs: Runs = None,
@@ -96,7 +100,7 @@ def advection_diffusion(
     from pennpde.datasets.recipes import AdvectionDiffusionRecipe
 
     job = Job(out, only or (), limit, workers, scheduler, runs)
-    return job.run(output, AdvectionDiffusionRecipe(job.kept_runs, profile, seed, points, jitter))
+    return job.run(output, AdvectionDiffusionRecipe(job.kept_runs, profile, seed, points, jitter, off_lattice))
 
 
 def flow(
@@ -113,6 +117,7 @@ def flow(
             "--varied", help="Quads, triangles or both, finer and coarser, instead of the dataset's own meshes."
         ),
     ] = False,
+    off_lattice: OffLattice = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
     runs: Runs = None,
@@ -121,7 +126,7 @@ def flow(
     from pennpde.datasets.recipes import FlowRecipe
 
     job = Job(out, only or (), limit, workers, scheduler, runs)
-    return job.run(output, FlowRecipe(job.kept_runs, profile, seed, frames, varied))
+    return job.run(output, FlowRecipe(job.kept_runs, profile, seed, frames, varied, off_lattice))
 
 
 COMMANDS = {"gradient": gradient, "advection-diffusion": advection_diffusion, "flow": flow}

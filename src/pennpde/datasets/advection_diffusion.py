@@ -33,6 +33,9 @@ END_TIME = TIMES[-1]
 COEFFICIENTS = tuple(round(0.1 * number, 1) for number in range(11))
 """Of the velocity and of the diffusivity."""
 INLET_TEMPERATURES = COEFFICIENTS[1:]
+OFF_LATTICE = (0.05, 0.25, 0.35, 0.55, 0.75, 0.95)
+"""Velocities and diffusivities of the second test set, each half-way between two of the lattice."""
+OFF_LATTICE_TEMPERATURE = 0.75
 SPLIT_SIZES = {"train": 960, "validation": 120, "test": 120}
 PACKED_RUNS = "packed_runs.h5"
 POINTS = 11
@@ -110,6 +113,15 @@ def splits(seed: int = 0) -> dict[str, list[str]]:
     for split, size in SPLIT_SIZES.items():
         dealt[split], order = sorted(order[:size]), order[size:]
     return dealt
+
+
+def splits_off_lattice() -> dict[str, list[str]]:
+    """A second test set: velocities, diffusivities and temperatures between those of the lattice.
+
+    Every case of the lattice's test split is a multiple of a training case; of these 36, none is.
+    """
+    values = itertools.product(OFF_LATTICE, OFF_LATTICE)
+    return {"test": [case_name(c, D, OFF_LATTICE_TEMPERATURE) for c, D in values]}
 
 
 def coarse_mesh(name: str, points: int = POINTS, jitter: float = 0.0, seed: int = 0) -> Mesh:

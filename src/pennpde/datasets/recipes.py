@@ -120,6 +120,7 @@ class AdvectionDiffusionRecipe(Recipe):
         seed: of the splits and of the jitter.
         points: along each side of the coarse mesh.
         jitter: of its interior points, as a share of the cell size.
+        off_lattice: the second test set, with coefficients that no case of the paper's lattice has.
     """
 
     dataset: ClassVar[str] = "advection-diffusion"
@@ -128,6 +129,7 @@ class AdvectionDiffusionRecipe(Recipe):
     seed: int = 0
     points: int = advection_diffusion.POINTS
     jitter: float = 0.0
+    off_lattice: bool = False
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -135,13 +137,14 @@ class AdvectionDiffusionRecipe(Recipe):
             "profile": self.profile,
             "points": self.points,
             "jitter": self.jitter,
+            **({"off_lattice": True} if self.off_lattice else {}),
             "times": list(advection_diffusion.TIMES),
             "program": "scalarTransportFoam",
             "solver": advection_diffusion.solver_settings(advection_diffusion.PROFILES[self.profile]),
         }
 
     def splits(self) -> dict[str, list[str]]:
-        return advection_diffusion.splits(self.seed)
+        return advection_diffusion.splits_off_lattice() if self.off_lattice else advection_diffusion.splits(self.seed)
 
     def check(self, name: str) -> None:
         advection_diffusion.parse_name(name)
@@ -197,6 +200,7 @@ class FlowRecipe(Recipe):
         seed: of the splits and of the jitter.
         frames: whether targets hold all 41 times.
         varied: whether each case has a mesh of its own kind and fineness instead of jittered quads.
+        off_lattice: the second test set, with design parameters that no case of the lattice has.
     """
 
     dataset: ClassVar[str] = "flow"
@@ -205,6 +209,7 @@ class FlowRecipe(Recipe):
     seed: int = 0
     frames: bool = False
     varied: bool = False
+    off_lattice: bool = False
 
     def settings(self) -> dict[str, Any]:
         solver = {
@@ -224,6 +229,7 @@ class FlowRecipe(Recipe):
             "seed": self.seed,
             "profile": self.profile,
             "frames": self.frames,
+            **({"off_lattice": True} if self.off_lattice else {}),
             **meshes,
             "times": self._times(),
             "significant_bits": FRAME_BITS if self.frames else FLOW_BITS,
@@ -232,7 +238,7 @@ class FlowRecipe(Recipe):
         }
 
     def splits(self) -> dict[str, list[str]]:
-        return flow.splits(self.seed)
+        return flow.splits_off_lattice() if self.off_lattice else flow.splits(self.seed)
 
     def check(self, name: str) -> None:
         flow.parse_name(name)

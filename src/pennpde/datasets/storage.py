@@ -10,6 +10,7 @@ whatever happens to a process that writes, a reader finds whole cases or an erro
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -118,6 +119,16 @@ def _check_complete(folder: Path, manifest: Manifest, split: str) -> None:
             f"{', '.join(failed[:5])}{' ...' if len(failed) > 5 else ''}; {MANIFEST} says why.",
             stacklevel=4,
         )
+
+
+def dataset_hash(folder: Path | str) -> str:
+    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    manifest = read_manifest(folder)
+    content = {
+        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
+        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def checked_content(folder: Path | str, name: str, manifest: Manifest | None = None) -> bytes:

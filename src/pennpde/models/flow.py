@@ -230,19 +230,44 @@ def flow_network(
     pressure_iterations: int = 5,
     *,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
+    allow_negative_steps: bool = False,
+    step_limit: float | None = None,
+    relaxation: float = 0.03,
     laplacian_damping: float = 0.25,
     smallest_decay: float = 0.1,
+    diffusion_start: float = 5.0,
     pressure_step: float = 0.2,
     **switches,
 ) -> PENN:
-    """The flow network of the paper's size; `switches` are PENN's, for the ablations."""
-    made = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(iterations)
-    inner = (BarzilaiBorwein if solver == "barzilai_borwein" else ExplicitSteps)(pressure_iterations)
+    """The flow network of the paper's size.
+
+    Args:
+        width: Feature channels.
+        iterations: Of the solver for velocity and pressure together.
+        pressure_iterations: Of the inner loop for pressure.
+        solver: "explicit" takes explicit steps in both loops (ablation C).
+        allow_negative_steps: See `BarzilaiBorwein`.
+        step_limit: See `ExplicitSteps`.
+        relaxation: See `Flow`, as the following.
+        laplacian_damping: See there.
+        smallest_decay: See there.
+        diffusion_start: See there.
+        pressure_step: See there.
+        **switches: Those of `PENN`: `decoder`, `dirichlet_in_solver`, `neumann_weight`, `encoders` ...
+    """
+
+    def made(number: int) -> Solver:
+        if solver == "explicit":
+            return ExplicitSteps(number, limit=step_limit)
+        return BarzilaiBorwein(number, allow_negative_steps=allow_negative_steps)
+
     equation = Flow(
         width,
-        inner,
+        made(pressure_iterations),
+        relaxation=relaxation,
         laplacian_damping=laplacian_damping,
         smallest_decay=smallest_decay,
+        diffusion_start=diffusion_start,
         pressure_step=pressure_step,
     )
-    return PENN(equation, width, made, time_step=DURATION, **switches)
+    return PENN(equation, width, made(iterations), time_step=DURATION, **switches)

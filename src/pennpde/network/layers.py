@@ -28,6 +28,13 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "leaky_relu": lambda x: nn.functional.leaky_relu(x, LEAKY_SLOPE),
     "identity": lambda x: x,
 }
+
+
+def activated(activation: Activation, values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+    """Values after an activation, by name."""
+    return _ACTIVATIONS[activation](values)
+
+
 _INVERSES: dict[str, Callable[[Tensor], Tensor]] = {
     "leaky_relu": lambda x: nn.functional.leaky_relu(x, 1 / LEAKY_SLOPE),
     "identity": lambda x: x,
@@ -75,7 +82,7 @@ class MLP(nn.Module):
 
     def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
         for linear, activation in zip(self.layers, self.activations, strict=True):
-            values = _ACTIVATIONS[activation](linear(values))
+            values = activated(activation, linear(values))
         return values
 
 
@@ -128,7 +135,24 @@ def pseudoinverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "chann
     """Moore–Penrose inverse of a layer's weight; for a single input channel it is a division."""
     if weight.shape[1] == 1:
         return weight.T / (weight * weight).sum()
+    if weight.is_cuda:
+        return _left_inverse(weight)
     return torch.linalg.pinv(weight)
+
+
+def _left_inverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "channels out"]:
+    """(W^T W)^-1 W^T, the pseudoinverse of a weight whose columns are independent, by elimination in double precision.
+
+    A captured training step cannot hold a singular value decomposition, which waits for the GPU.
+    """
+    number = weight.shape[1]
+    wide = weight.double()
+    rows = torch.cat([wide.T @ wide, wide.T], dim=1)
+    for pivot in range(number):
+        scaled = rows[pivot] / rows[pivot, pivot]
+        is_pivot = (torch.arange(number, device=weight.device) == pivot)[:, None]
+        rows = torch.where(is_pivot, scaled, rows - rows[:, pivot, None] * scaled)
+    return rows[:, number:].to(weight.dtype)
 
 
 def apply_dirichlet(

@@ -19,6 +19,7 @@ from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
 from pennpde.network.solver import BarzilaiBorwein, Memory, Solution, Solver, State
+from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
 
 
@@ -42,12 +43,14 @@ class PENN(nn.Module):
         solver: How a step is solved.
         steps: Output times, each solved from the encoded state of the one before.
         time_step: Time between outputs.
-        encoders: By unknown, an encoder other than the linear one.
+        encoders: By unknown, an encoder other than the linear one; "mlp" is the paper's for pressure, with one hidden
+            layer and LeakyReLU.
         decoder: "pseudoinverse"; "corrected", which adds to it what is learned from the other channels, but where a
             value is prescribed; or "mlp" for the ablations.
         dirichlet_in_solver: Whether iterations see the conditions in "encoded" space, in "physical" space, or not.
         dirichlet_after_decoding: Set the physical values once more at the end.
         boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
+        neumann_weight: Strength of Neumann conditions in the operators; 0 leaves them out.
     """
 
     compiled_methods: ClassVar = ("iterate",)
@@ -61,11 +64,12 @@ class PENN(nn.Module):
         *,
         steps: int = 1,
         time_step: float = 1.0,
-        encoders: Mapping[str, Encoder] | None = None,
+        encoders: Mapping[str, Encoder | Literal["linear", "mlp"]] | None = None,
         decoder: Literal["pseudoinverse", "corrected", "mlp"] = "pseudoinverse",
         dirichlet_in_solver: Literal["encoded", "physical", "none"] = "encoded",
         dirichlet_after_decoding: bool = False,
         boundary_features: bool = False,
+        neumann_weight: float = NEUMANN_WEIGHT,
     ):
         super().__init__()
         if boundary_features and decoder != "mlp":
@@ -82,8 +86,11 @@ class PENN(nn.Module):
         self.dirichlet_in_solver = dirichlet_in_solver
         self.dirichlet_after_decoding = dirichlet_after_decoding
         self.boundary_features = boundary_features
+        self.neumann_weight = float(neumann_weight)
+        if unknown := sorted((encoders or {}).keys() - equation.unknowns.keys()):
+            raise ValueError(f"encoders names {unknown}; the unknowns of the equation are {sorted(equation.unknowns)}.")
         self.encoders = nn.ModuleDict(
-            {name: (encoders or {}).get(name) or Encoder.linear(width) for name in equation.unknowns}
+            {name: _encoder_of((encoders or {}).get(name, "linear"), name, width) for name in equation.unknowns}
         )
         if boundary_features:
             self.boundary_encoders = nn.ModuleDict(
@@ -109,6 +116,10 @@ class PENN(nn.Module):
         """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
         return tuple((step + 1) * self.time_step for step in range(self.steps))
 
+    def adapted(self, case: Case) -> Case:
+        """The case with operators as this network was trained with; the case itself where it has them already."""
+        return case.with_neumann_weight(self.neumann_weight)
+
     def prepare(self, case: Case) -> None:
         """Work out what depends on the mesh alone; it is kept with the case's operators."""
         for name in self.equation.unknowns:
@@ -123,7 +134,7 @@ class PENN(nn.Module):
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())
-        case = case.to(parameter.dtype, parameter.device)
+        case = self.adapted(case).to(parameter.dtype, parameter.device)
         changes = case.changes_with_time
         encoded = self._encode(case.over(self.output_times[:1]))
         state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
@@ -212,6 +223,16 @@ class PENN(nn.Module):
             return decoded
         prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
         return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
+
+
+def _encoder_of(given: Encoder | Literal["linear", "mlp"], name: str, width: int) -> Encoder:
+    if isinstance(given, Encoder):
+        return given
+    if given == "linear":
+        return Encoder.linear(width)
+    if given == "mlp":
+        return Encoder((1, max(width // 2, 4), width))
+    raise ValueError(f'encoders[{name!r}] is {given!r}; it may be "linear", "mlp" or an Encoder.')
 
 
 def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:

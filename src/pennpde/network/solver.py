@@ -122,6 +122,10 @@ class BarzilaiBorwein(Solver):
             the absolute value, and so do we by default.
         settled: Where <dR, dR> is no larger, the residual has stopped changing and the quotient says nothing. Adding a
             small number instead would shorten every step near the solution, and make steps depend on units.
+        project_state: Apply the Dirichlet layer to the updated state, as equation 17 has it, instead of inside the
+            residual. Then the residual at prescribed points takes part in the step size.
+        taken: Unknowns whose new value is what the step gives, without a step size: the paper's pressure, which comes
+            out of a loop of its own.
     """
 
     iterations: int
@@ -130,16 +134,25 @@ class BarzilaiBorwein(Solver):
     first_step: float = 1.0
     allow_negative_steps: bool = False
     settled: float = 1e-24
+    project_state: bool = False
+    taken: tuple[str, ...] = ()
 
     def iterate(
         self, step: Step, start: State, case: Case, project: Callable[[State], State], state: State, memory: Memory
     ) -> tuple[State, Memory, State]:
-        advanced = project(step(state, start, 1.0))
-        return self._follow({name: state[name] - advanced[name] for name in state}, state, memory, case)
+        advanced = step(state, start, 1.0)
+        if not self.project_state:
+            advanced = project(advanced)
+        residual = {name: state[name] - advanced[name] for name in state}
+        moved, memory, residual = self._follow(residual, state, memory, case)
+        return (project(moved) if self.project_state else moved), memory, residual
 
     def _follow(self, residual: State, state: State, memory: Memory, case: Case) -> tuple[State, Memory, State]:
         moved = {}
         for name, values in state.items():
+            if name in self.taken:
+                moved[name] = values - residual[name]
+                continue
             if memory is None:
                 moved[name] = values - self.first_step * residual[name]
                 continue
@@ -162,10 +175,20 @@ class BarzilaiBorwein(Solver):
 
 @dataclass(frozen=True)
 class ExplicitSteps(Solver):
-    """Explicit Euler: `iterations` steps of an equal share of the time. The ablation without nonlinear solver."""
+    """Explicit Euler: `iterations` steps of an equal share of the time. The ablation without nonlinear solver.
+
+    Args:
+        iterations: Number of steps.
+        divergence: A case whose change passes this many times its first one counts as diverged.
+        limit: The most that one step may change a channel of a point by (the length of the change, for a vector). A
+            change well below it stays as it is. Explicit steps have a stability limit, and training pushes learned
+            coefficients beyond it: without a limit on the change a few such steps overflow, and with them the gradient.
+            It is a matter of each point by itself; nothing is summed over the mesh.
+    """
 
     iterations: int
     divergence: float = 1e6
+    limit: float | None = None
 
     def iterate(
         self,
@@ -177,7 +200,17 @@ class ExplicitSteps(Solver):
         memory: Memory,
     ) -> tuple[State, Memory, State]:
         advanced = project(step(state, state, 1 / self.iterations))
+        if self.limit is not None:
+            limited = {name: state[name] + self._limited(advanced[name] - state[name]) for name in state}
+            advanced = project(limited)
         return advanced, memory, {name: advanced[name] - state[name] for name in state}
+
+    def _limited(self, change: Tensor) -> Tensor:
+        assert self.limit is not None
+        axes = tuple(range(1, change.ndim - 1))
+        square = change * change
+        size = square.sum(dim=axes, keepdim=True) if axes else square
+        return change * torch.rsqrt(1 + size / self.limit**2)
 
 
 def _unchanged(state: State) -> State:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.case import Case, batch
+from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping
 from pennpde.training.stack import CaseStack
 
@@ -62,6 +63,8 @@ class Blocks:
     """Batches of cases as they are."""
 
     cases: tuple[Case, ...]
+    _meshes: dict[tuple[int, ...], Mesh] = field(default_factory=dict, init=False, repr=False)
+    """What batches of cases on one mesh have as their mesh, by number of cases: networks keep operators with it."""
 
     @classmethod
     def of(cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device) -> Blocks:
@@ -71,7 +74,11 @@ class Blocks:
         cases = [self.cases[number] for number in chosen.tolist()]
         like = next(iter(cases[0].initial.values()))
         sizes = [case.number_of_points for case in cases]
-        return batch(cases), torch.cat([like.new_full((size,), 1 / size / len(cases)) for size in sizes])
+        together = batch(cases)
+        if len(cases) > 1 and all(case.mesh is cases[0].mesh for case in cases):
+            key = (id(cases[0].mesh), len(cases))
+            together = replace(together, mesh=self._meshes.setdefault(key, together.mesh))
+        return together, torch.cat([like.new_full((size,), 1 / size / len(cases)) for size in sizes])
 
 
 def prepared(

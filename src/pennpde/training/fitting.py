@@ -107,7 +107,8 @@ def fit(
     """
     begun = time.monotonic()
     settings = (settings or Settings()).with_changes(changes)
-    train, validation = list(train), list(validation)
+    adapted = getattr(model, "adapted", lambda case: case)
+    train, validation = [adapted(case) for case in train], [adapted(case) for case in validation]
     if not train:
         raise ValueError("fit needs at least one training case; got none.")
     check_cases(train, "training", train[0])

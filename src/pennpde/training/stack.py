@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pennpde.case import Case, Condition
 from pennpde.case.conditions import Course
-from pennpde.operators import Operators
+from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.damping import Damping
 from pennpde.operators.sparse import SparseMatrix, UniformMatrix
 
@@ -58,6 +58,8 @@ class CaseStack:
     laplacian_damping: Damping
     times: tuple[float, ...] = ()
     """At which conditions that change with time are known."""
+    neumann_weight: float = NEUMANN_WEIGHT
+    """With which the operators were assembled."""
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -121,8 +123,8 @@ class CaseStack:
                 for c in cases
             ]
         )
-        weights = weights.to(device, dtype)
-        return cls(largest, cases[0].space, tensors, matrices, weights, patterns, damping, tuple(times))
+        weights, strength = weights.to(device, dtype), cases[0].neumann_weight
+        return cls(largest, cases[0].space, tensors, matrices, weights, patterns, damping, tuple(times), strength)
 
     def batch(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
         """The chosen cases as one, and the weight of each point in a mean over cases."""
@@ -186,6 +188,7 @@ class CaseStack:
             targets=fields("targets"),
             sizes=(self.points_per_case,) * number,
             present=present,
+            neumann_weight=self.neumann_weight,
             cached_operators={name: operators_of(name) for name in initial},
         )
         return case, self.weights[chosen].flatten() / number

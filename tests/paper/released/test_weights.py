@@ -9,6 +9,8 @@ import torch
 from released_networks import KINDS
 from torch import Tensor
 
+from pennpde import checkpoints
+from pennpde.models import registry
 from pennpde.paper.released import weights as released
 
 
@@ -150,3 +152,16 @@ def test_a_file_of_several_networks_asks_which(reference: Path):
     file = reference / "expected" / "random_weights__grad__tiny_brick.npz"
     with pytest.raises(ValueError, match=r"2 networks.*kind="):
         released.load(file)
+
+
+def test_released_weights_say_which_row_of_the_paper_they_are(reference: Path):
+    flow = released.load(reference / "weights" / "flow_penn_n16_rep4.npz")
+    config = checkpoints.config_of(flow)
+    assert config is not None
+    assert (config.network, config.row, config.paper) == ("released-flow", "authors_n16_r4", "penn_n16_r4")
+    rebuilt = registry.build(config.network, config.arguments)
+    rebuilt.load_state_dict(flow.state_dict())
+    heat = released.load(reference / "weights" / "advection_diffusion_wo_neural_nonlinear_solver.npz")
+    config = checkpoints.config_of(heat)
+    assert config is not None
+    assert (config.row, config.paper) == ("authors_C", "ablation_c")

@@ -57,6 +57,7 @@ __all__ = [
     "read_run",
     "solve",
     "splits",
+    "splits_off_lattice",
     "with_potential_flow",
 ]
 
@@ -65,6 +66,20 @@ JITTER = 0.15
 THICKNESS = 0.05
 SPLIT_SIZES = {"a": (7, 2, 2), "b": (93, 14, 14), "c": (103, 9, 9)}
 """Training, validation and test cases of each type, as in the paper: 203, 25 and 25 in all."""
+
+
+OFF_LATTICE = {
+    "a": ((0.25,), (0.75,)),
+    "b": ((0.15, 0.95), (0.25, 0.55), (0.55, 0.25), (0.75, 0.85), (0.85, 0.05)),
+    "c": ((0.15, 0.95), (0.25, 0.65), (0.45, 0.05), (0.55, 0.75), (0.85, 0.35)),
+}
+"""Design parameters of a second test set, half-way between those of the lattice. No case is a mirror image of another
+one, which eight of the nine test cases of type C are of a training case."""
+
+
+def splits_off_lattice() -> dict[str, list[str]]:
+    """The second test set."""
+    return {"test": [case_name(kind, values) for kind, some in OFF_LATTICE.items() for values in some]}
 
 
 def splits(seed: int = 0) -> dict[str, list[str]]:

@@ -38,6 +38,11 @@ class Region:
         left, right, bottom, top = (math.floor(per_length * value + 0.5) for value in self.reference)
         return max(1, right - left), max(1, top - bottom)
 
+    def ends(self, up: Float[np.ndarray, " points"]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the left and the right side stand at a share of the height."""
+        (left_bottom, _), (right_bottom, _), (right_top, _), (left_top, _) = self.corners
+        return left_bottom + up * (left_top - left_bottom), right_bottom + up * (right_top - right_bottom)
+
 
 @dataclass(frozen=True)
 class Duct:
@@ -75,6 +80,28 @@ class Duct:
             place = np.clip((points - origin) @ direction / (direction @ direction), 0.0, 1.0)
             found |= np.linalg.norm(points - origin - place[:, None] * direction, axis=1) < 1e-9
         return found
+
+    def carried(self, points: Float[np.ndarray, "points 2"], to: Duct) -> Float[np.ndarray, "points 2"]:
+        """The places in another duct of the same template that correspond to points of this one.
+
+        All regions have a horizontal bottom and top: a place is how far up it lies, and how far along at that height.
+        """
+        carried, found = np.array(points, float), np.zeros(len(points), bool)
+        for region, other in zip(self.regions, to.regions, strict=True):
+            bottom, top = region.corners[0][1], region.corners[2][1]
+            up = (points[:, 1] - bottom) / (top - bottom)
+            left, right = region.ends(up)
+            along = (points[:, 0] - left) / (right - left)
+            slack = 1e-6
+            here = ~found & (abs(up - 0.5) <= 0.5 + slack) & (abs(along - 0.5) <= 0.5 + slack)
+            start, end = other.ends(up[here])
+            height = other.corners[2][1] - other.corners[0][1]
+            carried[here, 0] = start + along[here] * (end - start)
+            carried[here, 1] = other.corners[0][1] + up[here] * height
+            found |= here
+        if not found.all():
+            raise ValueError(f"{(~found).sum()} points lie outside of the duct {self.name}, as {points[~found][0]}.")
+        return carried
 
 
 def case_name(kind: str, parameters: tuple[float, ...]) -> str:

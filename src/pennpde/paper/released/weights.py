@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pennpde.checkpoints import Config
 from pennpde.network.layers import Encoder
 from pennpde.paper.released.advection_diffusion import ReleasedAdvectionDiffusion
 from pennpde.paper.released.flow import ReleasedFlow
@@ -82,7 +83,25 @@ def load(path: str | Path, iterations: int | None = None, kind: str | None = Non
         iterations = int(found[1]) if found else DEFAULT_ITERATIONS
     network = _architecture(weights, path, iterations, kind)
     _fill(network, weights, path)
+    if config := _config(network):
+        object.__setattr__(network, "checkpoint_config", config)
     return network
+
+
+def _config(network: ReleasedNetwork) -> Config | None:
+    """What `penn evaluate` writes into its record; None for the networks of the gradient experiment, which has none."""
+    if isinstance(network, ReleasedGradient):
+        return None
+    arguments = {"width": network.width, "kind": network.kind, "iterations": network.iterations}
+    row = "authors" if network.kind == "PENN" else f"authors_{network.kind}"
+    title = "Authors' weights" if network.kind == "PENN" else f"({network.kind}) Authors' weights"
+    if isinstance(network, ReleasedAdvectionDiffusion):
+        paper = "penn" if network.kind == "PENN" else f"ablation_{network.kind.lower()}"
+        return Config("released-advection-diffusion", arguments, row=row, title=title, paper=paper)
+    size = f"n{network.width}_r{network.iterations}"
+    title += f", n = {network.width}, r = {network.iterations}"
+    paper = f"penn_{size}" if network.kind == "PENN" else f"ablation_{network.kind.lower()}"
+    return Config("released-flow", arguments, row=f"{row}_{size}", title=title, paper=paper)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
