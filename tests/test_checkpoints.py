@@ -136,7 +136,7 @@ def test_a_network_of_a_user_is_stored_once_it_is_registered(tmp_path):
         save(model, tmp_path, config)
     registry.register("test-linear", nn.Linear)
     assert torch.equal(load(save(model, tmp_path, config)).weight, model.weight)
-    with pytest.raises(ValueError, match="There is a network 'flow' already"):
+    with pytest.raises(ValueError, match="pennpde has a network 'flow' itself"):
         registry.register("flow", nn.Linear)
 
 

@@ -253,7 +253,7 @@ def test_marks_that_cannot_be_are_refused(page, words):
         documents.blocks(page)
 
 
-@pytest.mark.parametrize("line", ["predikt", "predict a.vtu --modl flow", "generate", "train a.toml --steps many"])
+@pytest.mark.parametrize("line", ["predikt", "predict a.vtu --modl flow", "generate flow", "train a.toml --steps many"])
 def test_a_wrong_command_line_is_noticed(line):
     with pytest.raises(Exception, match=r"predikt|--modl|[Mm]issing|integer") as caught:
         parse(line.split())

@@ -10,7 +10,7 @@ from foam_cases import RESTING, WALLS, flow_case, read_flow, write_brick, write_
 
 from pennpde import openfoam
 from pennpde.models.advection_diffusion import AdvectionDiffusion
-from pennpde.models.flow import Flow
+from pennpde.models.flow import Flow, complete_flow
 from pennpde.openfoam import Dimensions, FoamFormatError, NonUniform, Uniform, UnsupportedConditionError
 
 # Cases
@@ -42,7 +42,7 @@ def test_conditions_become_masks_and_values(tmp_path):
         case.neumann["u"].normals[outlet], torch.tensor([1.0, 0, 0]).double().expand(outlet.sum(), 3)
     )
     walls = torch.stack([x[:, 1], 1 - x[:, 1], x[:, 2], 1 - x[:, 2]]).amin(dim=0)
-    torch.testing.assert_close(case.features["wall_distance"], walls)
+    torch.testing.assert_close(complete_flow(case).features["wall_distance"], walls)
 
 
 def test_a_list_of_values_is_averaged_to_the_points(tmp_path):
@@ -321,7 +321,7 @@ def test_a_decomposed_case_is_the_same_case(channel, installation, tmp_path):
 
     def sorted_rows(case: openfoam.cases.Case) -> torch.Tensor:
         columns = [case.mesh.points, case.dirichlet["u"].mask[:, None], case.dirichlet["u"].values, case.initial["u"]]
-        columns += [case.neumann["p"].normals, case.features["wall_distance"][:, None]]
+        columns += [case.neumann["p"].normals, complete_flow(case).features["wall_distance"][:, None]]
         rows = torch.cat([column.double() for column in columns], dim=1).numpy()
         return torch.from_numpy(rows[np.lexsort(rows[:, :2].round(9).T)])
 

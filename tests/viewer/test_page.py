@@ -163,7 +163,7 @@ def test_the_pointer_reads_values_and_the_wheel_zooms(viewer):
 
 def test_certificate_timing_and_network_stand_beside_the_picture(viewer):
     certificate = viewer.part("certificate").inner_text()
-    for words in ("Prescribed u", "exact", "Inflow, outflow", "Divergence", "Solver residual", "Training range"):
+    for words in ("Prescribed u", "exact", "Flux imbalance", "Divergence", "Solver residual", "Training range"):
         assert words in certificate
     assert re.search(r"Network\s+[\d.]+ m?s", viewer.part("timing").inner_text())
     viewer.part("network").click()
@@ -238,7 +238,7 @@ def test_a_mesh_is_uploaded_its_patches_picked_and_its_flow_predicted(viewer, me
     viewer.part("source-template").click()
     viewer.wait("document.querySelector('[data-test=status]').innerText.startsWith('Step')")
     viewer.part("source-mesh").click()
-    viewer.wait("document.querySelector('[data-test=status]').innerText.includes('Re 2000')")
+    viewer.wait("document.querySelector('[data-test=status]').innerText.includes('Reynolds number 2000')")
     # Other roles, and the prediction is no longer shown.
     viewer.part("segment-1").get_by_text("out", exact=True).click()
     viewer.wait("trame.state.get('predicted') === false")

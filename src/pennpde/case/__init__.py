@@ -1,7 +1,7 @@
 """A boundary value problem: mesh, start, conditions, parameters.
 
 case           the problem itself, for one mesh or a batch
-conditions     Dirichlet, Neumann, Robin, slip, periodic: one class each; values that change with time
+conditions/    Dirichlet, Neumann, Robin, slip, periodic: one class each; values that change with time
 resolving      what users give becomes tensors over all points
 batching       several cases as one
 units          reference scales: a case in units in which a network sees it, and back

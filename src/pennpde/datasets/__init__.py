@@ -7,6 +7,8 @@ shards               many cases in one file
 packing              from files of single cases to shards
 case_reader          cases one by one, checked against their hashes
 generate             makes a dataset, in one process or on a cluster
+profile              resolution of the solver that gives the truth
+relatives            test cases that a training case is a mirror image or a multiple of
 recipes              what each dataset consists of
 fine_mesh            from the cells of a fine mesh to other points
 polynomial           gradients of polynomials
