@@ -1,0 +1,1 @@
+"""Plane laminar flows of many shapes, Reynolds numbers, conditions and times."""

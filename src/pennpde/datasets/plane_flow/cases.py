@@ -1,0 +1,126 @@
+"""A flow on a mesh as a Case: conditions, start, and the truth at its moments and in its steady state."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.conditions import Case, Dirichlet
+from pennpde.datasets.case_files import CaseFile
+from pennpde.datasets.plane_flow.conditions import Wall
+from pennpde.datasets.plane_flow.flow import Flow
+from pennpde.datasets.plane_flow.truth import Truth
+from pennpde.mesh import Mesh
+from pennpde.potential import potential_flow
+from pennpde.triangulation import interpolation
+
+STEADY_VELOCITY, STEADY_PRESSURE = "steady_u", "steady_p"
+VELOCITY_STEP, PRESSURE_STEP = 2.0**-11, 2.0**-11
+"""Fields are rounded to multiples of these, in bulk speeds and their squares: half a thousandth, below the truth's own
+error, and what packs well."""
+_OUTSIDE = 1e-3
+
+
+def case_on_mesh(flow: Flow, mesh: Mesh) -> Case:
+    """The problem without its solution. Where patches meet, walls at rest win, then moving walls, then inlets."""
+    positions = mesh.points.numpy()
+    velocity = {name: torch.from_numpy(each.velocity(positions)) for name, each in flow.prescribed.items()}
+    given: dict[str, Any] = {"outlets": {name: 0.0 for name in flow.outlets}}
+    free = [name for name in flow.conditions if name not in flow.outlets]
+    pressure: Any = given["outlets"]
+    if flow.pressure_point is not None:
+        nearest = int(((positions - np.array(flow.pressure_point)) ** 2).sum(axis=1).argmin())
+        mask = torch.zeros(len(positions), dtype=torch.bool)
+        mask[nearest] = True
+        pressure = Dirichlet(mask, torch.zeros(len(positions), dtype=torch.float64))
+    walls = [name for name, each in flow.conditions.items() if isinstance(each, Wall)]
+    case = Case(
+        mesh,
+        initial={"u": torch.zeros_like(mesh.points), "p": 0.0},
+        dirichlet={"u": velocity, "p": pressure},
+        neumann={"u": {name: 0.0 for name in flow.outlets}, "p": {name: 0.0 for name in free}},
+        slip={"u": flow.slips} if flow.slips else {},
+        parameters={"viscosity": flow.viscosity},
+        features={"wall_distance": mesh.distance_to(walls)},
+        name=flow.name,
+    )
+    start = potential_flow(case) if flow.start == "potential" and flow.inlets else case.dirichlet["u"].apply(case.initial["u"])
+    return replace(case, initial={**case.initial, "u": start})
+
+
+def case_with_truth(flow: Flow, mesh: Mesh, truth: Truth, name: str) -> Case:
+    """The problem and its solution: targets u and p at the flow's moments; `steady_u`, `steady_p` where there are."""
+    case = case_on_mesh(flow, mesh)
+    matrix, _ = interpolation(truth.mesh.points, truth.mesh.triangles, mesh.points.numpy(), _OUTSIDE)
+    targets = _at(matrix, truth.velocity, truth.pressure, case)
+    if truth.steady_velocity is not None and truth.steady_pressure is not None:
+        steady = _at(matrix, truth.steady_velocity, truth.steady_pressure, case)
+        targets |= {STEADY_VELOCITY: steady["u"], STEADY_PRESSURE: steady["p"]}
+    return replace(case, targets=targets, name=name)
+
+
+def _at(matrix: Any, velocity: np.ndarray, pressure: np.ndarray, case: Case) -> dict[str, Tensor]:
+    found = {}
+    for name, values, step in (("u", velocity, VELOCITY_STEP), ("p", pressure, PRESSURE_STEP)):
+        there = (matrix @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
+        if name == "p" and not case.mesh.patches.keys() & {"outlet", "outlet2"}:
+            there = there - there[case.dirichlet["p"].mask.numpy()]
+        rounded = torch.from_numpy(np.round(there / step) * step)
+        found[name] = case.dirichlet[name].apply(rounded)
+    return found
+
+
+# What networks are trained on
+
+
+def at_moment(file: CaseFile, number: int) -> Case:
+    """The case at one of its moments: targets u and p, and the parameter `time`."""
+    case = file.case
+    targets = {name: case.targets[name][..., number] for name in ("u", "p")}
+    return replace(case, targets=targets, parameters=_with_time(case, file.times[number]))
+
+
+def between_moments(file: CaseFile, first: int, second: int) -> Case:
+    """The step from one moment to a later one: it starts from the truth, and its time is the difference."""
+    case = at_moment(file, second)
+    initial = {name: file.case.targets[name][..., first] for name in ("u", "p")}
+    return replace(case, initial=initial, parameters=_with_time(case, file.times[second] - file.times[first]))
+
+
+def steady_state(file: CaseFile) -> Case | None:
+    """The case with its steady state as target; None where it has none."""
+    case = file.case
+    if STEADY_VELOCITY not in case.targets:
+        return None
+    return replace(case, targets={"u": case.targets[STEADY_VELOCITY], "p": case.targets[STEADY_PRESSURE]})
+
+
+def _with_time(case: Case, time: float) -> dict[str, Tensor]:
+    return {**case.parameters, "time": torch.tensor(time, dtype=torch.float64)}
+
+
+# Hashes
+
+
+def mesh_fingerprint(mesh: Mesh) -> str:
+    """A hash of points, cells and patches that is the same on any machine."""
+    digest = hashlib.sha256()
+    digest.update(np.floor(mesh.points.numpy() * 1e6 + 0.5).astype("<i8").tobytes())
+    for part in (mesh.connectivity, mesh.offsets, *(mesh.patches[name].facets for name in sorted(mesh.patches))):
+        digest.update(np.asarray(part).astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def wall_points(case: Case, names: Sequence[str]) -> Float[np.ndarray, " points"]:
+    """1 at points of these patches."""
+    found = np.zeros(case.number_of_points)
+    for name in names:
+        found[case.mesh.patch(name).points] = 1.0
+    return found
