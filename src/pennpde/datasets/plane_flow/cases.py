@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.conditions import Case, Dirichlet
-from pennpde.datasets.case_files import CaseFile
+from pennpde.case import Case, Dirichlet
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.datasets.plane_flow.conditions import Wall
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.truth import Truth
 from pennpde.mesh import Mesh
-from pennpde.potential import potential_flow
-from pennpde.triangulation import interpolation
+from pennpde.models.potential_flow import potential_flow
+from pennpde.mesh.triangulation import interpolation
 
 STEADY_VELOCITY, STEADY_PRESSURE = "steady_u", "steady_p"
 VELOCITY_STEP, PRESSURE_STEP = 2.0**-11, 2.0**-11

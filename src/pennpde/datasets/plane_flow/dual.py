@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from pennpde.datasets.plane_flow.triangles import Triangles, edges_of
 from pennpde.openfoam import FacePatch, PolyMesh
-from pennpde.triangulation import cross
+from pennpde.mesh.triangulation import cross
 
 _INSIDE = 0.08
 """Least barycentric coordinate of a triangle's centre: a circumcentre nearer to an edge, or beyond it, is moved in."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pennpde import openfoam
-from pennpde.datasets.case_files import pack
+from pennpde.datasets.vtkhdf import pack
 from pennpde.datasets.plane_flow import cases, flows, meshes, truth
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.recipes import Product, Recipe, Report

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from pennpde.datasets.plane_flow.domain import Domain
-from pennpde.triangulation import cross
+from pennpde.mesh.triangulation import cross
 
 _LEVEL = 1.12
 """Sizes on the boundary are rounded down to powers of this, so that few nearest distances are needed."""

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import spsolve
 
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.triangles import Triangles
-from pennpde.triangulation import cross
+from pennpde.mesh.triangulation import cross
 
 
 def potential_velocity(flow: Flow, mesh: Triangles) -> Float[np.ndarray, "points 2"]:
