@@ -23,7 +23,7 @@ KINDS = ("lattice", "triangles", "graded", "quads", "mixed")
 triangles merged to quads wherever two make a good one; half of them merged."""
 _WEIGHTS = (0.32, 0.22, 0.18, 0.16, 0.12)
 POINTS_PER_WIDTH = (12.0, 45.0)
-MOST_POINTS = 3600
+MOST_POINTS = 3000
 _SMALLEST_ANGLE = 8.0
 _GRID = 2.0**15
 """Interior points are rounded to this part of an inlet width: further digits are noise that does not pack."""
@@ -62,7 +62,7 @@ def mesh_plans(flow: Flow, seed: int = 0) -> tuple[MeshPlan, MeshPlan]:
         # Graded meshes have about half as many points more.
         high = min(high, math.sqrt(MOST_POINTS / (flow.domain.area * (1.5 if kind == "graded" else 1.0))))
         # More coarse ones than fine ones; the second mesh of a flow may be finer.
-        place_between = float(random.random()) ** (2.2 if place == 0 else 1.5)
+        place_between = float(random.random()) ** (2.4 if place == 0 else 1.7)
         fineness = low * (max(high, low) / low) ** place_between
         plans.append(MeshPlan(kind, round(fineness, 2), grading, int(random.integers(2**31))))
     return plans[0], plans[1]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from pennpde.datasets.plane_flow.domain import Domain
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.triangulation import cross, inside
 
 _LEVEL = 1.12
 """Sizes on the boundary are rounded down to powers of this, so that few nearest distances are needed."""
@@ -89,6 +89,14 @@ class SizeField:
             distance = KDTree(positions[level == each]).query(nodes, distance_upper_bound=reach + step)[0]
             values = np.minimum(values, size + sizing.growth * distance)
         return SizeField(low, step, values.reshape(tuple(number)))
+
+    def number_of_points(self, domain: Domain) -> float:
+        """How many points a triangulation of these sizes has, about."""
+        every = 3
+        x, y = (self.low[axis] + self.step * np.arange(0, self.values.shape[axis], every) for axis in range(2))
+        nodes = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+        sizes = self.values[::every, ::every].reshape(-1)[inside(nodes, domain.sides)]
+        return float((every * self.step) ** 2 * (1.1547 / sizes**2).sum())
 
     def at(self, points: Float[np.ndarray, "points 2"]) -> Float[np.ndarray, " points"]:
         place = (points - self.low) / self.step

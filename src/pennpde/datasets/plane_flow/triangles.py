@@ -18,8 +18,8 @@ from pennpde.mesh.triangulation import cross, inside, smallest_angles
 Size = Callable[[Float[np.ndarray, "points 2"]], Float[np.ndarray, " points"]]
 _BAND = 1.25
 """Ratio of the spacings of neighbouring lattices."""
-_FORCE_ROUNDS = 40
-_MEAN_ROUNDS = 8
+_FORCE_ROUNDS = 30
+_MEAN_ROUNDS = 6
 _NEAREST_TO_BOUNDARY = 0.6
 _SMALLEST_ANGLE = 10.0
 

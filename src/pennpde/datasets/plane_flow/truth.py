@@ -62,8 +62,10 @@ STEADY_SOLVERS: dict[str, Any] = {
 }
 SIMPLE: dict[str, Any] = {"nNonOrthogonalCorrectors": 0, "consistent": True, "residualControl": {"p": 1e-4, "U": 1e-6}}
 STEADY_ITERATIONS = 500
-LARGEST_STEADY_REYNOLDS = 400.0
+LARGEST_STEADY_REYNOLDS, LARGEST_STEADY_BODY_REYNOLDS = 400.0, 80.0
 LARGEST_COURANT = 2.0
+MOST_CELLS = 26_000
+"""Wide domains at high Reynolds numbers get larger cells, rather than minutes of computing."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,24 @@ class Resolution:
 def sizing(flow: Flow, resolution: Resolution) -> Sizing:
     """Sizes by the Reynolds number: layers at walls and behind edges are as thin as its root."""
     scale = flow.reynolds / 300.0
-    wall = float(np.clip(0.029 * scale**-0.6, 0.009, 0.035))
+    wall = float(np.clip(0.0203 * scale**-0.6, 0.0063, 0.0245))
     # Wide domains have large and slow eddies: they need not be as fine everywhere. Small ones cost little.
     wide = float(np.clip((flow.domain.area / 10.0) ** 0.25, 0.5, 1.3))
     wall *= min(wide, 1.0)
-    bulk = wide * float(np.clip(0.048 * scale**-0.29, 0.027, 0.06))
+    bulk = wide * float(np.clip(0.0336 * scale**-0.29, 0.019, 0.042))
     by_patch = {name: wall for name, each in flow.conditions.items() if isinstance(each, Wall)}
     smooth = (*flow.outlets, *flow.slips)
-    return Sizing(bulk, by_patch, cells_in_gap=16.0, at_jumps=0.6, smooth=smooth).scaled(resolution.spacing)
+    wanted = Sizing(
+        bulk,
+        by_patch,
+        cells_in_gap=22.0,
+        at_jumps=0.6,
+        edges_around=70.0,
+        edges_per_turn=34.0,
+        smooth=smooth,
+    )
+    expected = SizeField.of(flow.domain, wanted).number_of_points(flow.domain)
+    return wanted.scaled(resolution.spacing * max(1.0, float(np.sqrt(expected / MOST_CELLS))))
 
 
 def truth_triangles(flow: Flow, resolution: Resolution) -> Triangles:
@@ -181,7 +193,7 @@ def solve(
         "seconds_moments": round(solved - meshed, 2),
     }
     steady_velocity = steady_pressure = None
-    if steady if steady is not None else flow.reynolds <= LARGEST_STEADY_REYNOLDS:
+    if steady if steady is not None else may_be_steady(flow):
         outcome = _steady(folder, flow, points, installation, timeout)
         facts |= outcome.facts
         steady_velocity, steady_pressure = outcome.velocity, outcome.pressure
@@ -363,6 +375,16 @@ def _read(
 
 
 # Steady states
+
+
+def may_be_steady(flow: Flow) -> bool:
+    """Whether a steady state is looked for: up to Re 400, behind bodies up to Re 80 with their height.
+
+    Beyond that eddies are shed, or may be: an iteration can converge to a state to which no flow ever settles.
+    """
+    heights = [np.ptp(np.concatenate([piece.path for piece in hole])[:, 1]) for hole in flow.domain.loops[1:]]
+    at_body = flow.reynolds * float(max(heights, default=0.0))
+    return flow.reynolds <= LARGEST_STEADY_REYNOLDS and at_body <= LARGEST_STEADY_BODY_REYNOLDS
 
 
 @dataclass(frozen=True, eq=False)

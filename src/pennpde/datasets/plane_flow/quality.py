@@ -1,0 +1,84 @@
+"""How good the truth is: the same flow with half the spacing and half the time step."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from pennpde import openfoam
+from pennpde.datasets.plane_flow.flow import Flow
+from pennpde.datasets.plane_flow.flows import draw_flow, flow_name
+from pennpde.datasets.plane_flow.shapes import FAMILIES
+from pennpde.datasets.plane_flow.start import gradients
+from pennpde.datasets.plane_flow.triangles import Triangles
+from pennpde.datasets.plane_flow.truth import Resolution, Truth, solve
+from pennpde.mesh.triangulation import interpolation
+
+_CANDIDATES = 12
+_RANGE = (30.0, 1500.0)
+_STRIDE = 7
+"""Families take Reynolds numbers out of their order, so that neighbours in the list differ."""
+
+
+def compared_flows() -> list[str]:
+    """One flow of each family; together they span the range of Reynolds numbers."""
+    families = list(FAMILIES)
+    found = []
+    for place, family in enumerate(families):
+        share = (place * _STRIDE % len(families)) / (len(families) - 1)
+        wanted = _RANGE[0] * (_RANGE[1] / _RANGE[0]) ** share
+        names = [flow_name(family, number) for number in range(_CANDIDATES)]
+        found.append(min(names, key=lambda name: abs(math.log(draw_flow(name).reynolds / wanted))))
+    return found
+
+
+def compare(
+    flow: Flow, folder: Path, installation: openfoam.Installation | None = None, timeout: float | None = None
+) -> dict[str, Any]:
+    """Relative L2 differences of u and p between the dataset's resolution and half of it, by moment."""
+    coarse = solve(flow, folder / "coarse", Resolution(), installation=installation, timeout=timeout)
+    fine = solve(flow, folder / "fine", Resolution().halved, installation=installation, timeout=timeout)
+    differences = relative_differences(coarse, fine)
+    return {
+        "name": flow.name,
+        "family": flow.family,
+        "reynolds": flow.reynolds,
+        "times": list(flow.moments),
+        **differences,
+        "coarse": dict(coarse.facts),
+        "fine": dict(fine.facts),
+    }
+
+
+def relative_differences(coarse: Truth, fine: Truth) -> dict[str, Any]:
+    """|coarse - fine| / |fine| in L2 over the domain, for u and p at the moments and in the steady state."""
+    matrix, _ = interpolation(fine.mesh.points, fine.mesh.triangles, coarse.mesh.points, 1e-3)
+    weights = point_areas(coarse.mesh)
+
+    def difference(one: np.ndarray, other: np.ndarray) -> list[float]:
+        """By entry of the last axis, over points and all axes between."""
+        there = (matrix @ other.reshape(len(other), -1)).reshape(len(one), *other.shape[1:])
+        weight = weights.reshape(-1, *[1] * (one.ndim - 1))
+        axes = tuple(range(one.ndim - 1))
+        ratio = np.sqrt((weight * (one - there) ** 2).sum(axis=axes) / (weight * there**2).sum(axis=axes))
+        return [round(float(value), 6) for value in ratio]
+
+    found: dict[str, Any] = {
+        "u": difference(coarse.velocity, fine.velocity),
+        "p": difference(coarse.pressure, fine.pressure),
+    }
+    if coarse.steady_velocity is not None and fine.steady_velocity is not None:
+        assert coarse.steady_pressure is not None and fine.steady_pressure is not None
+        found["steady_u"] = difference(coarse.steady_velocity[..., None], fine.steady_velocity[..., None])
+        found["steady_p"] = difference(coarse.steady_pressure[:, None], fine.steady_pressure[:, None])
+    return found
+
+
+def point_areas(mesh: Triangles) -> Float[np.ndarray, " points"]:
+    """A third of each triangle for each of its points."""
+    _, areas = gradients(mesh)
+    return np.sum([np.bincount(mesh.triangles[:, i], areas / 3, len(mesh.points)) for i in range(3)], axis=0)
