@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
+from scipy.sparse import csr_array, lil_array
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
 from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.datasets.plane_flow.conditions import Wall
 from pennpde.datasets.plane_flow.flow import Flow
+from pennpde.datasets.plane_flow.start import point_areas
 from pennpde.datasets.plane_flow.truth import Truth
 from pennpde.mesh import Mesh
 from pennpde.models.potential_flow import potential_flow
@@ -26,6 +29,7 @@ VELOCITY_STEP, PRESSURE_STEP = 2.0**-11, 2.0**-11
 """Fields are rounded to multiples of these, in bulk speeds and their squares: half a thousandth, below the truth's own
 error, and what packs well."""
 _OUTSIDE = 1e-3
+_JUMP = 0.05
 
 
 def case_on_mesh(flow: Flow, mesh: Mesh) -> Case:
@@ -58,12 +62,44 @@ def case_on_mesh(flow: Flow, mesh: Mesh) -> Case:
 def case_with_truth(flow: Flow, mesh: Mesh, truth: Truth, name: str) -> Case:
     """The problem and its solution: targets u and p at the flow's moments; `steady_u`, `steady_p` where there are."""
     case = case_on_mesh(flow, mesh)
-    matrix, _ = interpolation(truth.mesh.points, truth.mesh.triangles, mesh.points.numpy(), _OUTSIDE)
+    matrix = _interpolation(flow, mesh, truth)
     targets = _at(matrix, truth.velocity, truth.pressure, case)
     if truth.steady_velocity is not None and truth.steady_pressure is not None:
         steady = _at(matrix, truth.steady_velocity, truth.steady_pressure, case)
         targets |= {STEADY_VELOCITY: steady["u"], STEADY_PRESSURE: steady["p"]}
     return replace(case, targets=targets, name=name)
+
+
+def _interpolation(flow: Flow, mesh: Mesh, truth: Truth) -> csr_array:
+    """The matrix from the truth's points to those of a mesh: linear, but a mean where the velocity jumps.
+
+    Between a lid and a wall, or a uniform inlet and a wall, the pressure grows like 1/r: its value in the corner itself
+    says how fine the truth's mesh was, and nothing else. The mean over half a cell of the network's mesh does not.
+    """
+    positions = mesh.points.numpy()
+    matrix, _ = interpolation(truth.mesh.points, truth.mesh.triangles, positions, _OUTSIDE)
+    corners = jumps(flow, mesh)
+    if not len(corners):
+        return matrix
+    areas, tree = point_areas(truth.mesh), KDTree(truth.mesh.points)
+    rows = lil_array(matrix)
+    for corner in corners:
+        radius = 0.5 * float(KDTree(positions).query(positions[corner], k=2)[0][1])
+        near = tree.query_ball_point(positions[corner], radius)
+        if len(near) > 2:
+            rows[[corner]] = csr_array((areas[near] / areas[near].sum(), (np.zeros(len(near), int), near)), shape=(1, matrix.shape[1]))
+    return csr_array(rows)
+
+
+def jumps(flow: Flow, mesh: Mesh) -> Int64[np.ndarray, " corners"]:
+    """Points in which two patches prescribe different velocities."""
+    positions = mesh.points.numpy()
+    low, high = np.full(positions.shape, np.inf), np.full(positions.shape, -np.inf)
+    for name, condition in flow.prescribed.items():
+        of_patch = mesh.patch(name).points
+        velocity = condition.velocity(positions[of_patch])
+        low[of_patch], high[of_patch] = np.minimum(low[of_patch], velocity), np.maximum(high[of_patch], velocity)
+    return np.flatnonzero((high - low).max(axis=1) > _JUMP)
 
 
 def _at(matrix: Any, velocity: np.ndarray, pressure: np.ndarray, case: Case) -> dict[str, Tensor]:

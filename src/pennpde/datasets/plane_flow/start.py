@@ -59,3 +59,9 @@ def at_points(
         for column in range(flat.shape[1]):
             sums[:, column] += np.bincount(mesh.triangles[:, place], flat[:, column], len(weights))
     return (sums / weights[:, None]).reshape(len(weights), *values.shape[1:])
+
+
+def point_areas(mesh: Triangles) -> Float[np.ndarray, " points"]:
+    """A third of each triangle for each of its points."""
+    _, areas = gradients(mesh)
+    return np.sum([np.bincount(mesh.triangles[:, i], areas / 3, len(mesh.points)) for i in range(3)], axis=0)

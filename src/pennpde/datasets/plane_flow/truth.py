@@ -61,7 +61,7 @@ STEADY_SOLVERS: dict[str, Any] = {
     "U": {**_VELOCITY, "tolerance": 1e-8, "relTol": 0.1},
 }
 SIMPLE: dict[str, Any] = {"nNonOrthogonalCorrectors": 0, "consistent": True, "residualControl": {"p": 1e-4, "U": 1e-6}}
-STEADY_ITERATIONS = 500
+STEADY_ITERATIONS = 600
 LARGEST_STEADY_REYNOLDS, LARGEST_STEADY_BODY_REYNOLDS = 400.0, 80.0
 LARGEST_COURANT = 2.0
 MOST_CELLS = 26_000
@@ -79,6 +79,11 @@ class Resolution:
 
     spacing: float = 1.0
     courant: float = LARGEST_COURANT
+
+    @property
+    def iterations(self) -> int:
+        """At most so many for a steady state: finer meshes need more."""
+        return round(STEADY_ITERATIONS / self.spacing)
 
     @property
     def halved(self) -> Resolution:
@@ -194,7 +199,7 @@ def solve(
     }
     steady_velocity = steady_pressure = None
     if steady if steady is not None else may_be_steady(flow):
-        outcome = _steady(folder, flow, points, installation, timeout)
+        outcome = _steady(folder, flow, points, resolution.iterations, installation, timeout)
         facts |= outcome.facts
         steady_velocity, steady_pressure = outcome.velocity, outcome.pressure
         facts["seconds_steady"] = round(time.monotonic() - solved, 2)
@@ -279,11 +284,11 @@ def _write_case(
     for_steady = {
         **control,
         "application": "simpleFoam",
-        "endTime": STEADY_ITERATIONS,
+        "endTime": resolution.iterations,
         "deltaT": 1,
         "adjustTimeStep": False,
         "writeControl": "timeStep",
-        "writeInterval": STEADY_ITERATIONS,
+        "writeInterval": resolution.iterations,
     }
     reference = {}
     if flow.pressure_point is not None:
@@ -395,7 +400,12 @@ class _Steady:
 
 
 def _steady(
-    folder: Path, flow: Flow, points: _PointValues, installation: openfoam.Installation, timeout: float | None
+    folder: Path,
+    flow: Flow,
+    points: _PointValues,
+    most: int,
+    installation: openfoam.Installation,
+    timeout: float | None,
 ) -> _Steady:
     """Iterate from the last moment to a state that no longer changes, or say why there is none."""
     for name in ("controlDict", "fvSchemes", "fvSolution"):
@@ -415,7 +425,7 @@ def _steady(
     frames = openfoam.time_folders(folder)
     iterations = int(float(frames[-1].name))
     facts: dict[str, Any] = {"steady_iterations": iterations, "steady_residuals": dict(progress.residuals)}
-    if iterations >= STEADY_ITERATIONS:
+    if iterations >= most:
         return _Steady({**facts, "steady": False, "why_not_steady": f"not converged after {iterations} iterations"})
     velocity, pressure = _read(frames[-1], flow, points)
     return _Steady({**facts, "steady": True}, velocity, pressure)
