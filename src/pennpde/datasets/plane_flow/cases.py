@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from scipy.sparse import csr_array, lil_array
 from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
-from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.datasets.plane_flow.conditions import Wall
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.start import point_areas
 from pennpde.datasets.plane_flow.truth import Truth
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
-from pennpde.models.potential_flow import potential_flow
 from pennpde.mesh.triangulation import interpolation
+from pennpde.models.potential_flow import potential_flow
 
 STEADY_VELOCITY, STEADY_PRESSURE = "steady_u", "steady_p"
 VELOCITY_STEP, PRESSURE_STEP = 2.0**-11, 2.0**-11
@@ -36,7 +35,7 @@ def case_on_mesh(flow: Flow, mesh: Mesh) -> Case:
     """The problem without its solution. Where patches meet, walls at rest win, then moving walls, then inlets."""
     positions = mesh.points.numpy()
     velocity = {name: torch.from_numpy(each.velocity(positions)) for name, each in flow.prescribed.items()}
-    given: dict[str, Any] = {"outlets": {name: 0.0 for name in flow.outlets}}
+    given: dict[str, Any] = {"outlets": dict.fromkeys(flow.outlets, 0.0)}
     free = [name for name in flow.conditions if name not in flow.outlets]
     pressure: Any = given["outlets"]
     if flow.pressure_point is not None:
@@ -49,13 +48,17 @@ def case_on_mesh(flow: Flow, mesh: Mesh) -> Case:
         mesh,
         initial={"u": torch.zeros_like(mesh.points), "p": 0.0},
         dirichlet={"u": velocity, "p": pressure},
-        neumann={"u": {name: 0.0 for name in flow.outlets}, "p": {name: 0.0 for name in free}},
+        neumann={"u": dict.fromkeys(flow.outlets, 0.0), "p": dict.fromkeys(free, 0.0)},
         slip={"u": flow.slips} if flow.slips else {},
         parameters={"viscosity": flow.viscosity},
         features={"wall_distance": mesh.distance_to(walls)},
         name=flow.name,
     )
-    start = potential_flow(case) if flow.start == "potential" and flow.inlets else case.dirichlet["u"].apply(case.initial["u"])
+    start = (
+        potential_flow(case)
+        if flow.start == "potential" and flow.inlets
+        else case.dirichlet["u"].apply(case.initial["u"])
+    )
     return replace(case, initial={**case.initial, "u": start})
 
 
@@ -87,7 +90,9 @@ def _interpolation(flow: Flow, mesh: Mesh, truth: Truth) -> csr_array:
         radius = 0.5 * float(KDTree(positions).query(positions[corner], k=2)[0][1])
         near = tree.query_ball_point(positions[corner], radius)
         if len(near) > 2:
-            rows[[corner]] = csr_array((areas[near] / areas[near].sum(), (np.zeros(len(near), int), near)), shape=(1, matrix.shape[1]))
+            rows[[corner]] = csr_array(
+                (areas[near] / areas[near].sum(), (np.zeros(len(near), int), near)), shape=(1, len(truth.mesh.points))
+            )
     return csr_array(rows)
 
 
@@ -152,11 +157,3 @@ def mesh_fingerprint(mesh: Mesh) -> str:
     for part in (mesh.connectivity, mesh.offsets, *(mesh.patches[name].facets for name in sorted(mesh.patches))):
         digest.update(np.asarray(part).astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def wall_points(case: Case, names: Sequence[str]) -> Float[np.ndarray, " points"]:
-    """1 at points of these patches."""
-    found = np.zeros(case.number_of_points)
-    for name in names:
-        found[case.mesh.patch(name).points] = 1.0
-    return found

@@ -12,7 +12,7 @@ from jaxtyping import Float
 PROFILES = ("uniform", "parabolic", "tilted", "jet", "tabulated")
 
 
-class Condition(ABC):
+class Condition:
     """What holds on one patch."""
 
     def describe(self) -> dict[str, Any]:
@@ -20,7 +20,7 @@ class Condition(ABC):
         return {"kind": type(self).__name__.lower(), **asdict(self)}  # pyright: ignore[reportArgumentType]
 
 
-class Prescribed(Condition):
+class Prescribed(Condition, ABC):
     """A patch on which the velocity is known."""
 
     @abstractmethod

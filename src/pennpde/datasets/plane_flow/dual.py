@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from pennpde.datasets.plane_flow.triangles import Triangles, edges_of
-from pennpde.openfoam import FacePatch, PolyMesh
 from pennpde.mesh.triangulation import cross
+from pennpde.openfoam import FacePatch, PolyMesh
 
 _INSIDE = 0.08
 """Least barycentric coordinate of a triangle's centre: a circumcentre nearer to an edge, or beyond it, is moved in."""
@@ -109,7 +109,7 @@ def dual_of(mesh: Triangles) -> Dual:
         patches[name] = FacePatch(name, "patch", begin, len(cell))
         begin += len(cell)
 
-    polygons, offsets = _polygons(points, plane, owner, neighbour, start, end, mesh.edges, starts_at, len(triangles))
+    polygons, offsets = _polygons(points, owner, neighbour, start, end, mesh.edges, starts_at, len(triangles))
     quads = np.concatenate(sides)
     # Polygons run counter-clockwise: seen from above for the top, so the bottom is turned around.
     turned = _reversed(polygons, offsets)
@@ -144,7 +144,6 @@ def _triangle_centres(corners: Float[np.ndarray, "triangles 3 2"]) -> Float[np.n
 
 def _polygons(
     points: np.ndarray,
-    plane: np.ndarray,
     owner: np.ndarray,
     neighbour: np.ndarray,
     start: np.ndarray,

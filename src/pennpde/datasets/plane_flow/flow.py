@@ -15,6 +15,8 @@ from pennpde.datasets.plane_flow.conditions import Condition, Inlet, Outlet, Pre
 from pennpde.datasets.plane_flow.domain import Domain
 
 STARTS = ("potential", "rest")
+INTERVAL = 0.125
+"""Moments are multiples of this: the solver's steps meet them."""
 
 
 @dataclass(frozen=True, eq=False)

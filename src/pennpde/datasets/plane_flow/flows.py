@@ -12,10 +12,9 @@ import numpy as np
 
 from pennpde.datasets.plane_flow.conditions import Condition, Inlet, Outlet, Slip, Wall
 from pennpde.datasets.plane_flow.domain import Domain
-from pennpde.datasets.plane_flow.flow import Flow
+from pennpde.datasets.plane_flow.flow import INTERVAL, Flow
 from pennpde.datasets.plane_flow.shapes import FAMILIES, TRAINED, UNSEEN, Draw, Shape
 from pennpde.datasets.plane_flow.shapes.soundness import unsound
-from pennpde.datasets.plane_flow.truth import INTERVAL
 
 REYNOLDS = (10.0, 2000.0)
 UNSEEN_REYNOLDS = ((3.0, 10.0), (2000.0, 3000.0))
@@ -34,9 +33,13 @@ def splits() -> dict[str, list[str]]:
     trained, unseen = list(TRAINED), list(UNSEEN)
     return {
         "train": [flow_name(family, number) for number in range(TRAIN_PER_FAMILY) for family in trained],
-        "validation": [flow_name(family, 1000 + number) for number in range(VALIDATION_PER_FAMILY) for family in trained],
+        "validation": [
+            flow_name(family, 1000 + number) for number in range(VALIDATION_PER_FAMILY) for family in trained
+        ],
         "test": [flow_name(trained[i % len(trained)], 2000 + i // len(trained)) for i in range(TEST_TRAINED)],
-        "test-unseen-families": [flow_name(unseen[i % len(unseen)], 3000 + i // len(unseen)) for i in range(TEST_UNSEEN)],
+        "test-unseen-families": [
+            flow_name(unseen[i % len(unseen)], 3000 + i // len(unseen)) for i in range(TEST_UNSEEN)
+        ],
         # Families take turns in another order than above, so that all of them are among few.
         "test-unseen-reynolds": [
             flow_name(trained[(5 * i) % len(trained)], 4000 + i // len(trained)) for i in range(TEST_REYNOLDS)
@@ -155,9 +158,7 @@ def _mirrored(condition: Condition) -> Condition:
 
 def in_turn(names: Mapping[str, Sequence[str]]) -> list[str]:
     """All names in an order in which any beginning is balanced over splits and families."""
-    places = {
-        name: (number + 0.5) / len(members) for members in names.values() for number, name in enumerate(members)
-    }
+    places = {name: (number + 0.5) / len(members) for members in names.values() for number, name in enumerate(members)}
     return sorted(places, key=lambda name: (places[name], name))
 
 

@@ -98,7 +98,9 @@ def _lattice(flow: Flow, size: SizeField, bulk: float) -> Triangles:
     length, height = box_of(flow.domain)
     # The lattice meets the sides of the box, so that it fits rectangles.
     number = [max(2, round(extent / bulk)) for extent in (length, height)]
-    x, y = (low[axis] + extent / number[axis] * np.arange(1, number[axis]) for axis, extent in enumerate((length, height)))
+    x, y = (
+        low[axis] + extent / number[axis] * np.arange(1, number[axis]) for axis, extent in enumerate((length, height))
+    )
     nodes = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
     nodes = np.round(nodes[inside(nodes, flow.domain.sides)] * _GRID) / _GRID
     chords = boundary[edges]
@@ -122,9 +124,7 @@ def _lattice(flow: Flow, size: SizeField, bulk: float) -> Triangles:
 
 def _ordered(mesh: Triangles) -> Triangles:
     """Points from left to right in strips, so that neighbours in the list are neighbours in space and pack well."""
-    points = np.concatenate(
-        [mesh.points[: mesh.fixed], np.round(mesh.points[mesh.fixed :] * _GRID) / _GRID]
-    )
+    points = np.concatenate([mesh.points[: mesh.fixed], np.round(mesh.points[mesh.fixed :] * _GRID) / _GRID])
     strip = np.floor(points[:, 0] * 8.0).astype(np.int64)
     upward = np.where(strip % 2 == 0, points[:, 1], -points[:, 1])
     order = np.lexsort((upward, strip))

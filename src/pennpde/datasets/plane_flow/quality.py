@@ -12,9 +12,10 @@ from scipy.spatial import KDTree
 from pennpde import openfoam
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.flows import draw_flow, flow_name
+from pennpde.datasets.plane_flow.foam import Resolution
 from pennpde.datasets.plane_flow.shapes import FAMILIES
 from pennpde.datasets.plane_flow.start import point_areas
-from pennpde.datasets.plane_flow.truth import Resolution, Truth, solve
+from pennpde.datasets.plane_flow.truth import Truth, solve
 from pennpde.mesh.triangulation import interpolation
 
 _CANDIDATES = 12
@@ -80,7 +81,8 @@ def relative_differences(flow: Flow, coarse: Truth, fine: Truth) -> dict[str, An
         "p_away": difference(coarse.pressure, fine.pressure, away),
     }
     if coarse.steady_velocity is not None and fine.steady_velocity is not None:
-        assert coarse.steady_pressure is not None and fine.steady_pressure is not None
+        assert coarse.steady_pressure is not None
+        assert fine.steady_pressure is not None
         found["steady_u"] = difference(coarse.steady_velocity[..., None], fine.steady_velocity[..., None])
         pressures = coarse.steady_pressure[:, None], fine.steady_pressure[:, None]
         found["steady_p"], found["steady_p_away"] = difference(*pressures), difference(*pressures, away)

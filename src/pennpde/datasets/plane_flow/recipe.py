@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pennpde import openfoam
-from pennpde.datasets.vtkhdf import pack
-from pennpde.datasets.plane_flow import cases, flows, meshes, truth
+from pennpde.datasets.plane_flow import cases, flows, foam, meshes, truth
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.recipes import Product, Recipe, Report
 from pennpde.datasets.storage import facts_of
+from pennpde.datasets.vtkhdf import pack
 
 SIGNIFICANT_BITS = 12
 MESHES = ("a", "b")
@@ -38,13 +38,13 @@ class PlaneFlowRecipe(Recipe):
 
     def settings(self) -> dict[str, Any]:
         solver = {
-            "schemes": truth.SCHEMES,
-            "solvers": truth.SOLVERS,
-            "pimple": truth.PIMPLE,
-            "steady_schemes": truth.STEADY_SCHEMES,
-            "steady_solvers": truth.STEADY_SOLVERS,
-            "simple": truth.SIMPLE,
-            "courant": truth.LARGEST_COURANT,
+            "schemes": foam.SCHEMES,
+            "solvers": foam.SOLVERS,
+            "pimple": foam.PIMPLE,
+            "steady_schemes": foam.STEADY_SCHEMES,
+            "steady_solvers": foam.STEADY_SOLVERS,
+            "simple": foam.SIMPLE,
+            "courant": foam.LARGEST_COURANT,
         }
         return {
             "seed": self.seed,
@@ -78,7 +78,7 @@ class PlaneFlowRecipe(Recipe):
             found = truth.solve(
                 flow,
                 Path(scratch) / "case",
-                truth.Resolution(self.spacing),
+                foam.Resolution(self.spacing),
                 on_progress=report,
                 timeout=self.timeout,
             )
@@ -106,7 +106,7 @@ class PlaneFlowRecipe(Recipe):
         notes = {"flow": flow.describe(), "mesh": facts["mesh"], "steady": found.steady_velocity is not None}
         return Product(name, pack(case, flow.moments, SIGNIFICANT_BITS, notes), facts)
 
-    def check_solver(self, names: Sequence[str]) -> None:
+    def check_solver(self, names: Sequence[str]) -> None:  # noqa: ARG002
         openfoam.find_installation(_PROGRAMS)
 
 

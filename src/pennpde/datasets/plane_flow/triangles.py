@@ -120,7 +120,8 @@ def _lattices(
         lattice = lattice.reshape(-1, 2)
         wanted = size(lattice)
         lattice = lattice[
-            (wanted > spacing / _BAND**0.5) & (wanted <= spacing * _BAND**0.5) | (spacing == coarsest) & (wanted > spacing)
+            (wanted > spacing / _BAND**0.5) & (wanted <= spacing * _BAND**0.5)
+            | (spacing == coarsest) & (wanted > spacing)
         ]
         lattice = lattice[inside(lattice, sides)]
         for others, share in ((boundary, _NEAREST_TO_BOUNDARY), (kept, 0.75)):
@@ -149,8 +150,10 @@ def _relaxed(
     points: np.ndarray, fixed: int, sides: np.ndarray, chords: np.ndarray, size: Size
 ) -> tuple[Float[np.ndarray, "points 2"], Int64[np.ndarray, "triangles 3"]]:
     points = points.copy()
+    triangles = within(points, fixed, chords)
+    bars = edges_of(triangles)[0]
     for round_ in range(_FORCE_ROUNDS + _MEAN_ROUNDS):
-        if round_ < 6 or round_ % 3 == 0 or round_ >= _FORCE_ROUNDS:
+        if round_ and (round_ < 6 or round_ % 3 == 0 or round_ >= _FORCE_ROUNDS):
             triangles = within(points, fixed, chords)
             bars = edges_of(triangles)[0]
         if round_ in (8, 20):

@@ -1,5 +1,4 @@
-"""The truth of a flow by OpenFOAM: on the dual of a smooth triangulation, pimpleFoam for moments, simpleFoam for steady
-states."""
+"""The truth of a flow, by OpenFOAM on duals of triangles: pimpleFoam for moments, simpleFoam for steady states."""
 
 from __future__ import annotations
 
@@ -14,81 +13,18 @@ import numpy as np
 from jaxtyping import Float
 
 from pennpde import openfoam
-from pennpde.datasets.plane_flow.conditions import Inlet, Outlet, Prescribed, Slip, Wall
-from pennpde.datasets.plane_flow.dual import Dual, dual_of, renumbered
+from pennpde.datasets.plane_flow.conditions import Wall
+from pennpde.datasets.plane_flow.dual import dual_of, renumbered
 from pennpde.datasets.plane_flow.flow import Flow
+from pennpde.datasets.plane_flow.foam import Resolution, write_case, write_mesh
+from pennpde.datasets.plane_flow.point_values import PointValues, read_frame
 from pennpde.datasets.plane_flow.sizes import SizeField, Sizing
-from pennpde.datasets.plane_flow.start import at_points, gradients, potential_velocity
+from pennpde.datasets.plane_flow.start import potential_velocity
 from pennpde.datasets.plane_flow.triangles import Triangles, triangulated
-from pennpde.openfoam import NonUniform, Uniform
 
-INTERVAL = 0.125
-"""Moments are multiples of this: the solver's steps meet them."""
-
-SCHEMES: dict[str, Any] = {
-    "ddtSchemes": {"default": "backward"},
-    "gradSchemes": {"default": "Gauss linear"},
-    "divSchemes": {
-        "default": "none",
-        "div(phi,U)": "Gauss LUST grad(U)",
-        "div((nuEff*dev2(T(grad(U)))))": "Gauss linear",
-    },
-    "laplacianSchemes": {"default": "Gauss linear corrected"},
-    "interpolationSchemes": {"default": "linear"},
-    "snGradSchemes": {"default": "corrected"},
-}
-_PRESSURE = {"solver": "GAMG", "smoother": "GaussSeidel"}
-_VELOCITY = {"solver": "smoothSolver", "smoother": "symGaussSeidel"}
-SOLVERS: dict[str, Any] = {
-    "p": {**_PRESSURE, "tolerance": 1e-6, "relTol": 0.05},
-    "pFinal": {**_PRESSURE, "tolerance": 1e-6, "relTol": 0.005},
-    "U": {**_VELOCITY, "tolerance": 1e-6, "relTol": 0.01},
-    "UFinal": {**_VELOCITY, "tolerance": 1e-6, "relTol": 0.01},
-}
-PIMPLE: dict[str, Any] = {
-    "momentumPredictor": True,
-    "nOuterCorrectors": 1,
-    "nCorrectors": 2,
-    "nNonOrthogonalCorrectors": 0,
-}
-STEADY_SCHEMES: dict[str, Any] = {
-    **SCHEMES,
-    "ddtSchemes": {"default": "steadyState"},
-    "divSchemes": {**SCHEMES["divSchemes"], "div(phi,U)": "bounded Gauss linearUpwind grad(U)"},
-}
-STEADY_SOLVERS: dict[str, Any] = {
-    "p": {**_PRESSURE, "tolerance": 1e-8, "relTol": 0.05},
-    "U": {**_VELOCITY, "tolerance": 1e-8, "relTol": 0.1},
-}
-SIMPLE: dict[str, Any] = {"nNonOrthogonalCorrectors": 0, "consistent": True, "residualControl": {"p": 1e-4, "U": 1e-6}}
-STEADY_ITERATIONS = 600
 LARGEST_STEADY_REYNOLDS, LARGEST_STEADY_BODY_REYNOLDS = 400.0, 80.0
-LARGEST_COURANT = 2.0
 MOST_CELLS = 26_000
 """Wide domains at high Reynolds numbers get larger cells, rather than minutes of computing."""
-
-
-@dataclass(frozen=True)
-class Resolution:
-    """How finely a flow is computed.
-
-    Attributes:
-        spacing: factor of all sizes of cells.
-        courant: largest Courant number.
-    """
-
-    spacing: float = 1.0
-    courant: float = LARGEST_COURANT
-
-    @property
-    def iterations(self) -> int:
-        """At most so many for a steady state: finer meshes need more."""
-        return round(STEADY_ITERATIONS / self.spacing)
-
-    @property
-    def halved(self) -> Resolution:
-        """Half the spacing; at the same Courant number the time step is half as long, too."""
-        return Resolution(0.5 * self.spacing, self.courant)
 
 
 def sizing(flow: Flow, resolution: Resolution) -> Sizing:
@@ -172,9 +108,9 @@ def solve(
     meshed = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _write_mesh(folder, flow, dual)
+    write_mesh(folder, flow, dual)
     velocity = potential_velocity(flow, mesh)
-    _write_case(folder, flow, dual, resolution, velocity)
+    write_case(folder, flow, dual, resolution, velocity)
     end = flow.moments[-1]
     steps = 0
 
@@ -188,8 +124,8 @@ def solve(
         folder, "pimpleFoam", installation=installation, on_progress=hear, timeout=timeout, largest_courant=1e3
     )
     solved = time.monotonic()
-    points = _PointValues.of(flow, mesh, dual)
-    fields = [_read(folder / f"{moment:g}", flow, points) for moment in flow.moments]
+    points = PointValues.of(flow, mesh, dual)
+    fields = [read_frame(folder / f"{moment:g}", flow, points) for moment in flow.moments]
     facts: dict[str, Any] = {
         "cells": len(mesh.points),
         "steps": steps,
@@ -211,172 +147,6 @@ def solve(
         steady_pressure,
         facts,
     )
-
-
-# OpenFOAM's files
-
-
-def _write_mesh(folder: Path, flow: Flow, dual: Dual) -> None:
-    dual.mesh.write(folder)
-    kinds = {name: "wall" if isinstance(each, Wall) else "patch" for name, each in flow.conditions.items()}
-    rows = [
-        f"{name} {{ type {kinds.get(name, patch.type)}; nFaces {patch.count}; startFace {patch.start}; }}"
-        for name, patch in dual.mesh.patches.items()
-    ]
-    header = openfoam.format_dictionary("boundary", {}, "polyBoundaryMesh")
-    boundary = folder / "constant" / "polyMesh" / "boundary"
-    boundary.write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
-
-
-def boundary_velocity(flow: Flow, dual: Dual, name: str) -> Float[np.ndarray, "faces 3"]:
-    """The prescribed velocity on the faces of a patch; an inlet's flux is exact."""
-    condition = flow.conditions[name]
-    assert isinstance(condition, Prescribed)
-    values = condition.velocity(dual.face_centres[name])
-    if isinstance(condition, Inlet):
-        lengths = dual.face_lengths[name]
-        along = np.subtract(condition.end, condition.start)
-        inward = np.array([-along[1], along[0]]) / np.sqrt((along**2).sum())
-        flux = (lengths * (values[:, 0] * inward[0] + values[:, 1] * inward[1])).sum()
-        values = values * (condition.speed * lengths.sum() / flux)
-    return np.column_stack([values, np.zeros(len(values))])
-
-
-def _conditions(flow: Flow, dual: Dual) -> tuple[dict[str, Any], dict[str, Any]]:
-    velocity: dict[str, Any] = {"frontAndBack": {"type": "empty"}}
-    pressure: dict[str, Any] = {"frontAndBack": {"type": "empty"}}
-    for name, condition in flow.conditions.items():
-        pressure[name] = {"type": "zeroGradient"}
-        if isinstance(condition, Prescribed):
-            if condition.at_rest:
-                velocity[name] = {"type": "noSlip"}
-            else:
-                velocity[name] = {"type": "fixedValue", "value": NonUniform(boundary_velocity(flow, dual, name))}
-        elif isinstance(condition, Slip):
-            velocity[name] = {"type": "slip"}
-        elif isinstance(condition, Outlet):
-            velocity[name] = {"type": "zeroGradient"}
-            pressure[name] = {"type": "fixedValue", "value": Uniform(0.0)}
-    return velocity, pressure
-
-
-def _write_case(
-    folder: Path, flow: Flow, dual: Dual, resolution: Resolution, velocity: Float[np.ndarray, "points 2"]
-) -> None:
-    speed = max(1.0, float(np.sqrt((velocity**2).sum(axis=1)).max()))
-    finest = float(np.sqrt(dual.areas.min()))
-    control = {
-        "application": "pimpleFoam",
-        "startFrom": "startTime",
-        "startTime": 0,
-        "stopAt": "endTime",
-        "endTime": flow.moments[-1],
-        "deltaT": round(0.1 * resolution.courant * finest / speed, 6),
-        "adjustTimeStep": True,
-        "maxCo": resolution.courant,
-        "maxDeltaT": 0.05 * resolution.spacing,
-        "writeControl": "adjustableRunTime",
-        "writeInterval": INTERVAL,
-        "writeFormat": "binary",
-        "timePrecision": 8,
-        "runTimeModifiable": False,
-    }
-    for_steady = {
-        **control,
-        "application": "simpleFoam",
-        "endTime": resolution.iterations,
-        "deltaT": 1,
-        "adjustTimeStep": False,
-        "writeControl": "timeStep",
-        "writeInterval": resolution.iterations,
-    }
-    reference = {}
-    if flow.pressure_point is not None:
-        nearest = int(((dual.centres - np.array(flow.pressure_point)) ** 2).sum(axis=1).argmin())
-        reference = {"pRefCell": nearest, "pRefValue": 0}
-    relaxation = {"relaxationFactors": {"equations": {"U": 0.9, "p": 1.0}, "fields": {"p": 1.0}}}
-    text = openfoam.format_dictionary
-    files = {
-        "system/controlDict": text("controlDict", control),
-        "system/fvSchemes": text("fvSchemes", SCHEMES),
-        "system/fvSolution": text("fvSolution", {"solvers": SOLVERS, "PIMPLE": {**PIMPLE, **reference}}),
-        "steady/controlDict": text("controlDict", for_steady),
-        "steady/fvSchemes": text("fvSchemes", STEADY_SCHEMES),
-        "steady/fvSolution": text(
-            "fvSolution", {"solvers": STEADY_SOLVERS, "SIMPLE": {**SIMPLE, **reference}, **relaxation}
-        ),
-        "constant/transportProperties": text(
-            "transportProperties", {"transportModel": "Newtonian", "nu": (openfoam.VISCOSITY, flow.viscosity)}
-        ),
-        "constant/turbulenceProperties": text("turbulenceProperties", {"simulationType": "laminar"}),
-    }
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
-    (folder / "0").mkdir()
-    for_velocity, for_pressure = _conditions(flow, dual)
-    start = np.column_stack([velocity, np.zeros(len(velocity))])
-    openfoam.write_field(folder / "0" / "U", start, openfoam.VELOCITY, for_velocity)
-    openfoam.write_field(folder / "0" / "p", np.zeros(len(start)), openfoam.PRESSURE, for_pressure)
-
-
-# Values at the points
-
-
-@dataclass(frozen=True, eq=False)
-class _PointValues:
-    """Cell values, which belong to centroids, as values at the points of the triangulation.
-
-    At interior points the two nearly coincide; cells of the boundary have their centroid a third of a cell inside.
-    """
-
-    mesh: Triangles
-    offset: Float[np.ndarray, "points 2"]
-    slopes: Float[np.ndarray, "triangles 3 2"]
-    areas: Float[np.ndarray, " triangles"]
-    velocity: Float[np.ndarray, "points 2"]
-    velocity_known: np.ndarray
-    pressure_known: np.ndarray
-
-    @staticmethod
-    def of(flow: Flow, mesh: Triangles, dual: Dual) -> _PointValues:
-        slopes, areas = gradients(mesh)
-        known, zero = np.zeros(len(mesh.points), bool), np.zeros(len(mesh.points), bool)
-        values = np.zeros_like(mesh.points)
-        for name, condition in flow.prescribed.items():
-            of_patch = np.unique(mesh.edges[mesh.patches[name]])
-            values[of_patch], known[of_patch] = condition.velocity(mesh.points[of_patch]), True
-        for name in flow.outlets:
-            zero[np.unique(mesh.edges[mesh.patches[name]])] = True
-        return _PointValues(mesh, mesh.points - dual.centres, slopes, areas, values, known, zero)
-
-    def of_cells(
-        self, cells: Float[np.ndarray, " cells"], known: np.ndarray, prescribed: np.ndarray | float
-    ) -> Float[np.ndarray, " points"]:
-        found = np.where(known, prescribed, cells)
-        for _ in range(2):
-            slope = np.einsum("tia,ti->ta", self.slopes, found[self.mesh.triangles])
-            gradient = at_points(self.mesh, slope, self.areas)
-            found = np.where(known, prescribed, cells + (gradient * self.offset).sum(axis=1))
-        return found
-
-
-def _read(
-    frame: Path, flow: Flow, points: _PointValues
-) -> tuple[Float[np.ndarray, "points 2"], Float[np.ndarray, " points"]]:
-    cells = len(points.mesh.points)
-    u = openfoam.read_field(frame / "U").values(cells)
-    p = openfoam.read_field(frame / "p").values(cells)
-    if not (np.isfinite(u).all() and np.isfinite(p).all()) or np.abs(u).max() > 50:
-        raise openfoam.DivergenceError(f"The fields at {frame.name} of {flow.name} reach |U| = {np.abs(u).max():.3g}.")
-    velocity = np.stack(
-        [points.of_cells(u[:, axis], points.velocity_known, points.velocity[:, axis]) for axis in range(2)], axis=1
-    )
-    pressure = points.of_cells(p, points.pressure_known, 0.0)
-    if flow.pressure_point is not None:
-        nearest = int(((points.mesh.points - np.array(flow.pressure_point)) ** 2).sum(axis=1).argmin())
-        pressure = pressure - pressure[nearest]
-    return velocity, pressure
 
 
 # Steady states
@@ -402,7 +172,7 @@ class _Steady:
 def _steady(
     folder: Path,
     flow: Flow,
-    points: _PointValues,
+    points: PointValues,
     most: int,
     installation: openfoam.Installation,
     timeout: float | None,
@@ -427,5 +197,5 @@ def _steady(
     facts: dict[str, Any] = {"steady_iterations": iterations, "steady_residuals": dict(progress.residuals)}
     if iterations >= most:
         return _Steady({**facts, "steady": False, "why_not_steady": f"not converged after {iterations} iterations"})
-    velocity, pressure = _read(frames[-1], flow, points)
+    velocity, pressure = read_frame(frames[-1], flow, points)
     return _Steady({**facts, "steady": True}, velocity, pressure)

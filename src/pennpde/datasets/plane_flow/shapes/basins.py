@@ -68,9 +68,10 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
         if made and made[-1].patch == piece.patch and len(piece.path) == len(made[-1].path) == 2:
             (ax, ay), (bx, by) = made[-1].path
             cx, cy = piece.path[1]
-            if abs((bx - ax) * (cy - by) - (by - ay) * (cx - bx)) < 1e-12 and (bx - ax) * (cx - bx) + (by - ay) * (
-                cy - by
-            ) > 0:
+            if (
+                abs((bx - ax) * (cy - by) - (by - ay) * (cx - bx)) < 1e-12
+                and (bx - ax) * (cx - bx) + (by - ay) * (cy - by) > 0
+            ):
                 made[-1] = Piece.of([(ax, ay), (cx, cy)], piece.patch)
                 continue
         made.append(piece)

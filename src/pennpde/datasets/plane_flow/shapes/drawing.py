@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -82,11 +83,7 @@ class Shape:
 
 def chain(points: Sequence[Point], patch: str) -> list[Piece]:
     """Straight pieces from point to point, without those of no length."""
-    return [
-        Piece.of([a, b], patch)
-        for a, b in zip(points[:-1], points[1:], strict=True)
-        if math.hypot(b[0] - a[0], b[1] - a[1]) > 1e-6
-    ]
+    return [Piece.of([a, b], patch) for a, b in pairwise(points) if math.hypot(b[0] - a[0], b[1] - a[1]) > 1e-6]
 
 
 def arc(centre: Point, radius: float, start: float, end: float) -> Float[np.ndarray, "path 2"]:

@@ -79,8 +79,7 @@ def offset(draw: Draw) -> Shape:
     end = behind + outlet
     lower = chain([(0, 0), (inlet, 0), (inlet + lower_ramp, -drop), (end, -drop)], "wall")
     roof = -drop + width
-    if roof > 0.9:
-        roof = 0.9
+    roof = min(roof, 0.9)
     upper = chain([(end, roof), (behind, roof), (behind - upper_ramp, 1), (0, 1)], "wall")
     return channel(draw, lower, upper)
 

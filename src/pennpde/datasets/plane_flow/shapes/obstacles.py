@@ -94,21 +94,24 @@ def aerofoil(draw: Draw) -> Shape:
     chord, thickness = draw.real("chord", 0.45, 0.9), draw.real("thickness", 0.10, 0.22)
     camber, attack = draw.real("camber", 0.0, 0.06, zero=0.3), math.radians(draw.real("attack", -15.0, 15.0))
     x = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, 81))
-    half = 5 * thickness * (
-        0.2969 * np.sqrt(x) - 0.1260 * x - 0.3516 * x**2 + 0.2843 * x**3 - 0.1036 * x**4
+    half = (
+        5 * thickness * (0.2969 * np.sqrt(x) - 0.1260 * x - 0.3516 * x**2 + 0.2843 * x**3 - 0.1036 * x**4)
     )  # NACA, closed at the trailing edge
     place = 0.4
     line = np.where(
-        x < place, camber / place**2 * (2 * place * x - x**2),
+        x < place,
+        camber / place**2 * (2 * place * x - x**2),
         camber / (1 - place) ** 2 * (1 - 2 * place + 2 * place * x - x**2),
     )
     upper, lower = np.stack([x, line + half], axis=1), np.stack([x, line - half], axis=1)
     # Clockwise: from the trailing edge below to the nose, and back above.
     path = np.concatenate([lower[::-1], upper[1:]]) - [0.5, 0.0]
     cosine, sine = math.cos(-attack), math.sin(-attack)
-    turned = chord * np.stack([path[:, 0] * cosine - path[:, 1] * sine, path[:, 0] * sine + path[:, 1] * cosine], axis=1)
+    turned = chord * np.stack(
+        [path[:, 0] * cosine - path[:, 1] * sine, path[:, 0] * sine + path[:, 1] * cosine], axis=1
+    )
     nose = draw.real("inlet_length", 0.8, 2.0)
     height = draw.real("height", 0.42, 0.58)
-    body = turned + [nose + chord / 2, height]
+    body = turned + np.array([nose + chord / 2, height])
     body[-1] = body[0]
     return _channel_around(draw, [[Piece.of(body, "obstacle")]], nose + chord + draw.real("outlet_length", 2.5, 4.5))
