@@ -107,7 +107,7 @@ def _flow(name: str, family: str, shape: Shape, draw: Draw, lowest: float, highe
     domain, pressure_point = shape.domain, shape.pressure_point
     if mirrored:
         domain = domain.mirrored()
-        conditions = {patch: _mirrored(each) for patch, each in conditions.items()}
+        conditions = {patch: upside_down(each) for patch, each in conditions.items()}
         pressure_point = None if pressure_point is None else (pressure_point[0], -pressure_point[1])
     return Flow(name, family, domain, conditions, reynolds, moments, start, parameters, mirrored, pressure_point)
 
@@ -139,7 +139,7 @@ def _moments(draw: Draw) -> tuple[float, ...]:
     return tuple(max(INTERVAL, moment) for moment in found)
 
 
-def _mirrored(condition: Condition) -> Condition:
+def upside_down(condition: Condition) -> Condition:
     if isinstance(condition, Inlet):
         # Upside down and run the other way, to keep the fluid to the left.
         start, end = (condition.end[0], -condition.end[1]), (condition.start[0], -condition.start[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +62,22 @@ class Resolution:
     Attributes:
         spacing: factor of all sizes of cells.
         courant: largest Courant number.
+        steady_iterations: at most, for a steady state at spacing 1.
     """
 
     spacing: float = 1.0
     courant: float = LARGEST_COURANT
+    steady_iterations: int = STEADY_ITERATIONS
 
     @property
     def iterations(self) -> int:
         """At most so many for a steady state: finer meshes need more."""
-        return round(STEADY_ITERATIONS / self.spacing)
+        return round(self.steady_iterations / self.spacing)
 
     @property
     def halved(self) -> Resolution:
         """Half the spacing; at the same Courant number the time step is half as long, too."""
-        return Resolution(0.5 * self.spacing, self.courant)
+        return replace(self, spacing=0.5 * self.spacing)
 
 
 def write_mesh(folder: Path, flow: Flow, dual: Dual) -> None:
