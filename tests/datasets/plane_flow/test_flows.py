@@ -22,7 +22,7 @@ HASHES = json.loads((Path(__file__).parent / "hashes.json").read_text())
 
 @pytest.fixture(scope="module")
 def some_flows():
-    return [flows.draw_flow(name) for name in flows.splits()["validation"]]
+    return [flows.draw_flow(name) for name in flows.splits()["validation"][::2]]
 
 
 def test_splits_have_the_sizes_that_the_dataset_promises():

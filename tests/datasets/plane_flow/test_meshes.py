@@ -46,8 +46,9 @@ def check_network_mesh(flow, mesh):
     assert sorted(found.tolist()) == list(range(len(mesh.facets)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["cavity_0003", "round-bodies_0033"])
+@pytest.mark.parametrize(
+    ("name", "kind"), [*(("cavity_0003", kind) for kind in KINDS), ("round-bodies_0033", "lattice")]
+)
 def test_meshes_of_every_kind_fill_the_domain_with_good_cells(name, kind):
     flow = flows.draw_flow(name)
     check_network_mesh(flow, meshes.network_mesh(flow, MeshPlan(kind, 13.0, 0.5, 1)))
