@@ -2,8 +2,9 @@
 
     python benchmarks/plane_flow_data.py data/plane_flow
 
-Writes `benchmarks/results/plane_flow_data.json`, the distributions `docs/images/plane_flow_distributions.png`, and
-sheets with one flow of each family, `docs/images/plane_flow_families_1.png` to `_4.png`. `--pictures` draws only.
+Writes `benchmarks/results/plane_flow_data.json`, tables of `docs/plane_flow.md`, the distributions
+`docs/images/plane_flow_distributions.png`, and sheets with one flow of each family,
+`docs/images/plane_flow_families_1.png` to `_4.png`. `--pictures` draws only.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.recipe import MESHES
 from pennpde.datasets.plane_flow.shapes import FAMILIES, UNSEEN
 from pennpde.datasets.summary import failures, summary
+from pennpde.paper.tables import markdown_table, within
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "plane_flow.md"
 OUTPUT = Path(__file__).parent / "results" / "plane_flow_data.json"
 IMAGES = ROOT / "docs" / "images"
 BACKFLOW = 0.001
@@ -146,6 +149,28 @@ def counted(folder: Path, manifest: Manifest) -> dict[str, Any]:
         "megabytes": round(storage.bytes_on_disk(folder, manifest) / 1e6, 1),
         "files": len(manifest.files),
     }
+
+
+# Tables of the page
+
+
+def splits_table(found: Mapping[str, Any]) -> str:
+    rows = [
+        [f"`{split}`", *(f"{numbers[key]:,}" for key in ("of", "made", "failed"))]
+        for split, numbers in found["flows_by_split"].items()
+    ]
+    return markdown_table(("split", "flows", "computed", "failed"), rows)
+
+
+def backflow_table(found: Mapping[str, Any]) -> str:
+    rows = []
+    groups = {"all moments": found["moments"], "steady states": found["steady_states"]}
+    groups |= {f"moments, Re {band}": numbers for band, numbers in found["moments_by_reynolds"].items()}
+    for name, numbers in groups.items():
+        total = max(1, numbers["of"])
+        shares = [f"{100 * numbers[key] / total:.1f} %" for key in ("with_backflow", "above_a_tenth")]
+        rows.append([name, f"{numbers['of']:,}", *shares, f"{100 * numbers['largest']:.0f} %"])
+    return markdown_table(("", "number", "fluid enters", "more than a tenth of what leaves", "largest share"), rows)
 
 
 # Pictures
@@ -325,6 +350,10 @@ def main() -> None:
             "backflow": measured_backflow(given.folder, manifest),
         }
         OUTPUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        page = within(page, splits_table(found) + "\n", "splits", required=True)
+        page = within(page, backflow_table(found["backflow"]) + "\n", "backflow", required=True)
+        PAGE.write_text(page, encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "facts"}, indent=1))
     draw_distributions(manifest)
     draw_families(given.folder, manifest)

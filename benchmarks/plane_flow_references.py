@@ -6,7 +6,7 @@ next to the repository. A flow that is in the results is not computed again; del
 
     python benchmarks/plane_flow_references.py [cavity-100 step-400 ...]
 
-Prints and writes `benchmarks/results/plane_flow_references.json`.
+Prints and writes `benchmarks/results/plane_flow_references.json`, and the table of `docs/plane_flow.md`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from pennpde.datasets.plane_flow.shapes.drawing import ARC_STEP, chain, closed
 from pennpde.datasets.plane_flow.start import gradients
 from pennpde.datasets.plane_flow.truth import Truth, solve
 from pennpde.mesh.triangulation import interpolation
+from pennpde.paper.tables import markdown_table, within
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "plane_flow.md"
 OUTPUT = ROOT / "benchmarks" / "results" / "plane_flow_references.json"
 REFERENCES = (
     Path(os.environ.get("PENN_REFERENCE", ROOT.parent / "shared" / "reference")).resolve().parent / "references"
 )
 SETTLED = 40.0
-"""Lid lengths over lid speed after which the cavity at Re 1000 changes by less than 1e-4 per unit of time."""
+"""A late moment, in lid lengths over lid speed: the dataset has no steady states of the cavity at Re 1000."""
 STEADY_ITERATIONS = 3000
 """More than the dataset allows: a comparison should not end because of a limit on computing time."""
 
@@ -262,6 +264,45 @@ TASKS: Mapping[str, tuple[Callable[[], Flow], Callable[[Flow, Truth], dict[str, 
 }
 
 
+def page_table(results: Mapping[str, Any]) -> str:
+    """All comparisons that are there, in Markdown."""
+    rows: list[list[str]] = []
+
+    def add(flow: str, quantity: str, ours: float, theirs: float, source: str) -> None:
+        difference = f"{100 * (ours / theirs - 1):+.2f} %"
+        rows.append([flow, quantity, f"{ours:.5g}", f"{theirs:.5g}", difference, source])
+
+    names = {"u_lowest": "lowest u on x = 1/2", "v_highest": "highest v on y = 1/2", "v_lowest": "lowest v on y = 1/2"}
+    for reynolds, state, source in ((100, "steady", "Marchi 2009"), (1000, "last_moment", "Botella & Peyret 1998")):
+        found = results.get(f"cavity-{reynolds}", {}).get(state)
+        if found is None:
+            continue
+        flow = f"cavity, Re {reynolds}, {'steady state' if state == 'steady' else f't = {SETTLED:g}'}"
+        for key, extreme in found["extremes"].items():
+            add(flow, names[key], extreme["found"], extreme["published"], source)
+        deviations = f"{found['u_largest_deviation']:.4f} in u, {found['v_largest_deviation']:.4f} in v"
+        rows.append([flow, "largest deviation on the centre lines", deviations, "0", "–", "Ghia 1982"])
+    for reynolds in (100, 400):
+        if found := results.get(f"step-{reynolds}"):
+            add(
+                f"step, Re {reynolds}",
+                "reattachment, step heights",
+                found["reattachment"],
+                found["published"],
+                "Erturk 2008",
+            )
+    for name, flow in (("cylinder", "DFG 2D-1"), ("cylinder-half-spacing", "DFG 2D-1, half the spacing")):
+        if found := results.get(name):
+            for key, value in found["found"].items():
+                add(flow, key.replace("_", " "), value, found["published"][key], "Schäfer & Turek 1996")
+    if found := results.get("comsol-step"):
+        for key, where in (("x_below_2", "before the step"), ("x_below_3", "x < 3"), ("everywhere", "everywhere")):
+            share = found[key]
+            text = f"u {100 * share['u']:.2f} %, p without its level {100 * share['p_without_level']:.1f} %"
+            rows.append(["step of PINNacle", f"relative L2 difference {where}", text, "0", "–", "COMSOL"])
+    return markdown_table(("flow", "quantity", "here", "published", "difference", "source"), rows)
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
@@ -285,6 +326,9 @@ def main() -> None:
             results[name] = _rounded({**judge(flow, truth), "reynolds": flow.reynolds, "solver": facts})
             OUTPUT.write_text(json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(results[name]))
+    print(page_table(results))
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(within(page, page_table(results) + "\n", "references", required=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

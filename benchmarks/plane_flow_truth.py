@@ -5,7 +5,8 @@
     python benchmarks/plane_flow_truth.py --collect quality.json take over what was computed on another machine
 
 A comparison takes 1 to 15 minutes of one core. Each is kept as soon as it is there, so the script can be stopped and
-started again. Prints a table and writes `benchmarks/results/plane_flow_truth.json`.
+started again. Prints a table, and writes it into `docs/plane_flow.md`
+and all numbers into `benchmarks/results/plane_flow_truth.json`.
 
 Differences are relative and in L2 over the domain, the largest over the moments of the flow. Where the prescribed
 velocity jumps, as between a lid and a wall, the pressure has a pole, and its L2 norm depends on the mesh;
@@ -23,7 +24,9 @@ from typing import Any
 
 from pennpde.datasets.plane_flow.flows import draw_flow
 from pennpde.datasets.plane_flow.quality import compare, compared_flows
+from pennpde.paper.tables import within
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "plane_flow.md"
 OUTPUT = Path(__file__).parent / "results" / "plane_flow_truth.json"
 LIMIT = 0.02
 """No family may differ by more in u."""
@@ -104,6 +107,9 @@ def main() -> None:
             print(name, {key: results[name].get(key) for key in _COLUMNS}, flush=True)
     _write(given.output, results, wanted)
     print(table(results))
+    if given.output == OUTPUT:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(within(page, table(results) + "\n", "truth", required=True), encoding="utf-8")
     print(json.dumps(summary(results)["over_all"], indent=1))
 
 
