@@ -151,7 +151,7 @@ def _polygons(
     edges: np.ndarray,
     starts_at: np.ndarray,
     triangles: int,
-) -> tuple[Int64[np.ndarray, " entries"], Int64[np.ndarray, " cells+1"]]:
+) -> tuple[Int64[np.ndarray, " entries"], Int64[np.ndarray, " offsets"]]:
     """The corners of all cells, counter-clockwise, one cell after the other."""
     # Every side of a cell, run counter-clockwise around it, starts at one of its corners.
     middle = triangles + np.arange(len(edges))

@@ -130,7 +130,7 @@ def _boundary_sizes(
                 normals.append(np.broadcast_to(np.array([-along[1], along[0]]) / length, (number, 2)))
                 wanted.append(np.full(number, min(size, tightest[place])))
             before, after = piece.path[-1] - piece.path[-2], following.path[1] - following.path[0]
-            turn = cross(before, after) / np.sqrt((before**2).sum() * (after**2).sum())
+            turn = cross(before[None], after[None])[0] / np.sqrt((before**2).sum() * (after**2).sum())
             other = min(sizing.by_patch.get(following.patch, sizing.bulk), around)
             # The boundary turns right where a corner juts into the fluid.
             if turn < -0.3:

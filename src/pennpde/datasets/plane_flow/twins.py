@@ -60,9 +60,7 @@ class Signature:
         outer = sum(len(piece.path) - 1 for piece in flow.domain.loops[0])
         inlet = [sides[place] for place, name in enumerate(patches) if name == "inlet"]
         origin = np.mean(inlet, axis=(0, 1)) if inlet else np.mean(flow.domain.box, axis=0)
-        return Signature(
-            flow.family, outline - origin, velocity, slips, of_side >= outer, float(np.log(flow.reynolds))
-        )
+        return Signature(flow.family, outline - origin, velocity, slips, of_side >= outer, float(np.log(flow.reynolds)))
 
     @property
     def extent(self) -> Float[np.ndarray, " 2"]:
