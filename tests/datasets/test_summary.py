@@ -43,6 +43,10 @@ def test_words_that_differ_from_case_to_case_are_only_counted():
     assert found == {"name": {"different": 40, "of": 40}}
 
 
-def test_failures_with_other_numbers_have_the_same_reason():
-    failed = {"a": {"error": "diverged at 0.25"}, "b": {"error": "diverged at 3.5e-2"}, "c": {"error": "killed"}}
-    assert failures(manifest(failed=failed)) == {"diverged at …": 2, "killed": 1}
+def test_failures_with_other_numbers_and_paths_have_the_same_reason():
+    failed = {
+        "a": {"error": "x in /scratch/a_12/case diverged at 0.25"},
+        "b": {"error": "x in /other/b diverged at 3.5e-2"},
+        "c": {"error": "killed"},
+    }
+    assert failures(manifest(failed=failed)) == {"x in … diverged at …": 2, "killed": 1}

@@ -28,8 +28,10 @@ def summary(manifest: Manifest, split: str | None = None) -> dict[str, Any]:
 
 
 def failures(manifest: Manifest) -> dict[str, int]:
-    """By reason, how many cases could not be made; numbers in a reason are left out, so that equal ones meet."""
-    reasons = Counter(re.sub(r"\d[\d.e+-]*", "…", str(each.get("error"))) for each in manifest.failed.values())
+    """By reason, how many cases could not be made; paths and numbers are left out, so that equal reasons meet."""
+    reasons = Counter(
+        re.sub(r"(\S*/\S+|\d[\d.e+-]*)", "…", str(each.get("error"))) for each in manifest.failed.values()
+    )
     return dict(reasons.most_common())
 
 

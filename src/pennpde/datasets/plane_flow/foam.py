@@ -63,11 +63,14 @@ class Resolution:
         spacing: factor of all sizes of cells.
         courant: largest Courant number.
         steady_iterations: at most, for a steady state at spacing 1.
+        outer_correctors: how often momentum and pressure are solved in a time step. With one, the flux that carries the
+            momentum is that of the step before, which is of first order in time.
     """
 
     spacing: float = 1.0
     courant: float = LARGEST_COURANT
     steady_iterations: int = STEADY_ITERATIONS
+    outer_correctors: int = PIMPLE["nOuterCorrectors"]
 
     @property
     def iterations(self) -> int:
@@ -159,11 +162,12 @@ def write_case(
         nearest = int(((dual.centres - np.array(flow.pressure_point)) ** 2).sum(axis=1).argmin())
         reference = {"pRefCell": nearest, "pRefValue": 0}
     relaxation = {"relaxationFactors": {"equations": {"U": 0.9, "p": 1.0}, "fields": {"p": 1.0}}}
+    pimple = {**PIMPLE, "nOuterCorrectors": resolution.outer_correctors, **reference}
     text = openfoam.format_dictionary
     files = {
         "system/controlDict": text("controlDict", control),
         "system/fvSchemes": text("fvSchemes", SCHEMES),
-        "system/fvSolution": text("fvSolution", {"solvers": SOLVERS, "PIMPLE": {**PIMPLE, **reference}}),
+        "system/fvSolution": text("fvSolution", {"solvers": SOLVERS, "PIMPLE": pimple}),
         "steady/controlDict": text("controlDict", for_steady),
         "steady/fvSchemes": text("fvSchemes", STEADY_SCHEMES),
         "steady/fvSolution": text(
