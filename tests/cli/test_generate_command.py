@@ -85,6 +85,24 @@ def test_openfoam_missing_is_one_line_that_says_how_to_install_it(tmp_path, monk
     assert "apt install openfoam" in finished.err
 
 
+def test_a_flow_that_no_family_has_is_one_line_that_names_the_families(tmp_path):
+    finished = penn("generate", "plane-flow", "--out", tmp_path / "set", "--only", "wave_0001.a")
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err.startswith("penn generate plane-flow: 'wave_0001' names no flow")
+    assert "Families: step, expansion" in finished.err
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.openfoam
+def test_a_plane_flow_comes_from_one_command_on_the_mesh_that_was_asked_for(tmp_path):
+    arguments = ("--only", "cavity_0003.b", "--spacing", 6, "--workers", 0, "--json")
+    finished = penn("generate", "plane-flow", "--out", tmp_path / "set", *arguments)
+    assert finished.code == 0, finished.err
+    assert list(storage.read_manifest(tmp_path / "set").cases) == ["cavity_0003.b"]
+    told = penn("info", tmp_path / "set")
+    assert "cavity (1)" in told.out
+
+
 def test_cases_that_fail_give_exit_code_1_and_are_named(tmp_path, monkeypatch):
     (tmp_path / "marks").mkdir()
     fake = FakeRecipe(str(tmp_path / "marks"), train=("good_0", "fails_1"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pennpde.datasets.generate import Status, Summary
     from pennpde.datasets.recipes import Recipe
 
-ABOUT = """Generate a dataset of the paper; resumes an interrupted run.
+ABOUT = """Generate a dataset; resumes an interrupted run.
 
 A case appears when it is complete; at the end all cases are packed into a few files. A second run checks the hashes of
 the cases that are there and generates the rest. A case that fails three times is recorded in manifest.json with the end
@@ -28,6 +28,8 @@ EXAMPLES = [
     "penn generate flow --out try --only a_0.30 --only b_0.10_0.70 --profile small",
     "penn generate flow --out data/flow_varied --varied --runs /scratch/flow_runs",
     "penn generate flow --out data/flow_frames --frames --scheduler tcp://head:8786",
+    "penn generate plane-flow --out data/plane_flow --workers 16",
+    "penn generate plane-flow --out try --only step_0012.a --only cavity_0003.b",
 ]
 
 Out = Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)]
@@ -129,7 +131,30 @@ def flow(
     return job.run(output, FlowRecipe(job.kept_runs, profile, seed, frames, varied, off_lattice))
 
 
-COMMANDS = {"gradient": gradient, "advection-diffusion": advection_diffusion, "flow": flow}
+def plane_flow(
+    output: Output,
+    out: Out,
+    only: Only = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    spacing: Annotated[
+        float, typer.Option(min=0.25, max=8.0, help="Size of the solver's cells, as a multiple of the dataset's.")
+    ] = 1.0,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+) -> dict[str, Any]:
+    """Generate plane laminar flows of twenty families of shapes, Re 3 to 3000, at several times. Needs OpenFOAM."""
+    from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
+
+    return Job(out, only or (), limit, workers, scheduler).run(output, PlaneFlowRecipe(seed, spacing))
+
+
+COMMANDS = {
+    "gradient": gradient,
+    "advection-diffusion": advection_diffusion,
+    "flow": flow,
+    "plane-flow": plane_flow,
+}
 
 
 @dataclass(frozen=True)

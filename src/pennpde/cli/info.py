@@ -108,6 +108,7 @@ def _installation() -> dict[str, Any]:
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
     from pennpde.datasets.storage import bytes_on_disk, read_files, read_manifest
+    from pennpde.datasets.summary import summary
 
     manifest = read_manifest(folder)
     names = manifest.names()
@@ -135,6 +136,7 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "bytes": bytes_on_disk(folder, manifest),
         **sizes.found,
         "parameters": parameters.found,
+        "facts": summary(manifest),
         "fields": fields.found,
         "settings": dict(manifest.settings),
         "written_by": dict(manifest.about),
