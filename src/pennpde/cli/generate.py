@@ -140,13 +140,19 @@ def plane_flow(
     spacing: Annotated[
         float, typer.Option(min=0.25, max=8.0, help="Size of the solver's cells, as a multiple of the dataset's.")
     ] = 1.0,
+    finished: Annotated[
+        Path | None,
+        typer.Option(help="Folder of flows computed before; they are not computed again.", show_default=False),
+    ] = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> dict[str, Any]:
     """Generate plane laminar flows of twenty families of shapes, Re 3 to 3000, at several times. Needs OpenFOAM."""
     from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
 
-    return Job(out, only or (), limit, workers, scheduler).run(output, PlaneFlowRecipe(seed, spacing))
+    # Workers may run in other folders than this process.
+    kept = None if finished is None else str(finished.resolve())
+    return Job(out, only or (), limit, workers, scheduler).run(output, PlaneFlowRecipe(seed, spacing, finished=kept))
 
 
 COMMANDS = {

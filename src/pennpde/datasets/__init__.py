@@ -14,4 +14,5 @@ fine_mesh            from the cells of a fine mesh to other points
 polynomial           gradients of polynomials
 advection_diffusion  heat on a square plate
 flow/                flow in ducts
+plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
 """

@@ -1,12 +1,21 @@
 """Plane laminar flows of many shapes, Reynolds numbers, conditions and times.
 
-From a name to a case:
-
-* `flows`: names, splits, and how a flow is drawn from its name; `shapes` draws its outline (one function per family).
-* `domain`, `conditions`, `flow`: what a flow is.
-* `sizes`, `triangles`, `dual`: the mesh of the truth. `start`: its potential flow.
-* `foam`, `truth`, `point_values`: files for OpenFOAM, runs, and the fields at the points of the triangulation.
-* `meshes`, `cases`: the meshes that networks see, and the problem with its solution on them.
-* `recipe`: what `penn generate plane-flow` makes.
-* `quality`, `twins`: how accurate the truth is, and how far flows are from each other.
+flows         names, splits, and how a flow is drawn from its name
+shapes/       outlines, one function per family
+domain        an outline with its patches
+conditions    inlets, outlets, walls and lids
+flow          a flow: domain, conditions, Reynolds number, moments
+sizes         how fine the mesh of the truth is, and where
+triangles     smooth triangles of a domain
+dual          polygons around the points of triangles: the cells of the truth
+start         potential flow on the mesh of the truth
+foam          files for OpenFOAM
+truth         runs of OpenFOAM, and the fields that come out
+point_values  fields of cells at the points of the triangulation
+meshes        the meshes that networks see
+cases         the problem with its solution on these meshes
+recipe        what `penn generate plane-flow` makes
+finished      flows computed before, in archives
+quality       how accurate the truth is: half the spacing, half the step
+twins         how far flows are from each other
 """

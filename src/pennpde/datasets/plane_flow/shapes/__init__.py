@@ -1,4 +1,12 @@
-"""The families of shapes, each a function that draws an outline."""
+"""The families of shapes, each a function that draws an outline.
+
+ducts      straight ducts whose width changes
+bends      ducts that turn, part or join
+obstacles  channels with bodies in them
+basins     jets into basins, rooms with inlets, cavities with lids
+drawing    numbers drawn for a flow, and parts of outlines
+soundness  whether an outline can be meshed
+"""
 
 from collections.abc import Callable, Mapping
 
