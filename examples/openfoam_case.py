@@ -69,7 +69,7 @@ def write_mesh(folder, cells):
 
     cell_behind = {}  # each side of a square, in the sense of its own corners
     for cell, quad in enumerate(quads):
-        cell_behind |= {side: cell for side in zip(quad, np.roll(quad, -1), strict=True)}
+        cell_behind |= dict.fromkeys(zip(quad, np.roll(quad, -1), strict=True), cell)
     inner, patches = [], {"inlet": [], "outlet": [], "wall": [], "frontAndBack": []}
     for (a, b), cell in cell_behind.items():  # a face whose normal points out of the cell
         face, other = (a, b, b + above, a + above), cell_behind.get((b, a))
