@@ -70,4 +70,4 @@ def main(path=None, folder="."):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if len(sys.argv) > 1 else None)

@@ -124,4 +124,4 @@ def main(case_folder=None, folder="."):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if len(sys.argv) > 1 else None)

@@ -8,6 +8,7 @@ weights on the validation cases are kept, and with a folder the network is store
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ from pennpde.metrics import relative_l2
 from pennpde.models.advection_diffusion import advection_diffusion_network
 
 DATA = Path(__file__).parents[1] / "data" / "advection_diffusion"
-ARGUMENTS = {"width": 8, "iterations": 4, "hidden": 16}
+ARGUMENTS: dict[str, Any] = {"width": 8, "iterations": 4, "hidden": 16}
 
 
 def cases_of(split, number):
@@ -64,4 +65,4 @@ def main(folder=None, steps=150, train=24, validation=8):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if len(sys.argv) > 1 else None)
