@@ -11,7 +11,6 @@ import torch
 
 import pennpde as penn
 
-
 LENGTH, DROP, VISCOSITY = 2.0, 1.0, 0.05
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 import pennpde as penn
 
-
 A, B, C = 2.0, 0.5, 0.0
 
 

@@ -29,7 +29,7 @@ class ViscousFlow(penn.Equation):
         return {"u": case.parameter("viscosity", state["u"]) * self.laplacian(state["u"], case.operators["u"])}
 
 
-def channel(slips, along=16, across=8):
+def channel(slips, along=12, across=6):
     x, y = np.linspace(0, 1, along + 1), np.linspace(0, 0.5, across + 1)
     straight = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
     n = np.arange(len(straight)).reshape(along + 1, across + 1)
@@ -47,7 +47,7 @@ def channel(slips, along=16, across=8):
     )
 
 
-def solved(case, steps=4000, time_step=5e-3):
+def solved(case, steps=2500, time_step=8e-3):
     operators = case.operators["u"].composed(damping=0.25)
     velocity = case.initial["u"]
     for _ in range(steps):
