@@ -11,6 +11,8 @@ import torch
 
 import pennpde as penn
 
+LENGTH, DROP, VISCOSITY = 2.0, 1.0, 0.05
+
 
 def piece_of_channel(length, along, across):
     x, y = np.linspace(0, length, along + 1), np.linspace(0, 1, across + 1)
@@ -26,25 +28,28 @@ def piece_of_channel(length, along, across):
     )
 
 
-def main(steps=4000, time_step=5e-3):
-    length, drop, viscosity = 2.0, 1.0, 0.05
+def solved(steps=4000, time_step=5e-3):
     case = penn.Case(
-        piece_of_channel(length, 4, 16),
+        piece_of_channel(LENGTH, 4, 16),
         initial={"u": (0.0, 0.0), "p": 0.0},
         dirichlet={"u": {"wall": 0.0}},
         neumann={"p": 0.0},
-        periodic={"u": {"left": "right"}, "p": {"left": penn.Across("right", jump=-drop)}},
+        periodic={"u": {"left": "right"}, "p": {"left": penn.Across("right", jump=-DROP)}},
     )
     # A pressure with this jump and no other source is linear, and the operators are exact on it, over the seam as well.
-    pressure = case.periodic["p"].apply(-drop / length * case.mesh.points[:, 0])
+    pressure = case.periodic["p"].apply(-DROP / LENGTH * case.mesh.points[:, 0])
     slope = case.operators["p"].grad(pressure)
     operators, velocity = case.operators["u"].composed(damping=0.25), case.initial["u"]
     for _ in range(steps):
-        velocity = velocity + time_step * (viscosity * operators.laplacian(velocity) - slope)
+        velocity = velocity + time_step * (VISCOSITY * operators.laplacian(velocity) - slope)
         velocity = case.dirichlet["u"].apply(case.periodic["u"].apply(velocity))
+    return case, velocity
 
+
+def main():
+    case, velocity = solved()
     y = case.mesh.points[:, 1]
-    exact = drop / length / (2 * viscosity) * y * (1 - y)
+    exact = DROP / LENGTH / (2 * VISCOSITY) * y * (1 - y)
     error = float((velocity[:, 0] - exact).abs().max() / exact.max())
     seam = [torch.from_numpy(case.mesh.patch(name).points) for name in ("left", "right")]
     print(f"largest velocity: {velocity[:, 0].max():.4f}, exact {exact.max():.4f}; error {100 * error:.2f} %")

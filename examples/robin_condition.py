@@ -10,6 +10,8 @@ import numpy as np
 
 import pennpde as penn
 
+A, B, C = 2.0, 0.5, 0.0
+
 
 def plate(cells):
     points = np.stack(np.meshgrid(*[np.linspace(0, 1, cells + 1)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -19,23 +21,26 @@ def plate(cells):
     return penn.Mesh.from_arrays(points, quads, patches={"left": left, "right": right})
 
 
-def main(cells=8, steps=4000, time_step=1e-3):
-    a, b, c = 2.0, 0.5, 0.0
+def solved(cells=8, steps=4000, time_step=1e-3):
     case = penn.Case(
         plate(cells),
         initial={"T": 1.0},
         dirichlet={"T": {"left": 1.0}},
-        robin={"T": {"right": (a, b, c)}},  # a T + b dT/dn = c
+        robin={"T": {"right": (A, B, C)}},  # A T + B dT/dn = C
         neumann={"T": 0.0},  # wherever there is no other condition
     )
     operators = case.operators["T"].composed(damping=0.25)
-    derivative = case.slope("T").normal_derivative  # c/b; what depends on T itself is in the operators
+    derivative = case.slope("T").normal_derivative  # C/B; what depends on T itself is in the operators
     temperature = case.initial["T"]
     for _ in range(steps):
         temperature = temperature + time_step * operators.laplacian(temperature, derivative)
         temperature = case.dirichlet["T"].apply(temperature)
+    return case, temperature
 
-    exact = 1 + (c - a) / (a + b) * case.mesh.points[:, 0]
+
+def main():
+    case, temperature = solved()
+    exact = 1 + (C - A) / (A + B) * case.mesh.points[:, 0]
     error = float((temperature - exact).abs().max())
     print(f"temperature of the cooled side: {temperature[case.robin['T'].mask].mean():.6f}, exact {exact.min():.6f}")
     print(f"largest error: {error:.1e}")

@@ -1,8 +1,12 @@
 """The examples run, and show what they say."""
 
+import ast
 import importlib.util
+import re
+from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from paths import ROOT
 
@@ -16,6 +20,28 @@ def load(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+def test_no_example_is_forgotten():
+    """Each is run by a test here and has a row in the gallery, with its picture if docs/gallery.py draws one."""
+    names = {path.stem for path in EXAMPLES.glob("*.py")}
+    source = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    run = {
+        call.func.value.args[0].value
+        for call in ast.walk(source)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "main"
+        and isinstance(call.func.value, ast.Call)
+        and isinstance(call.func.value.args[0], ast.Constant)
+    }
+    assert run == names
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(\.\./examples/(\w+)\.py\)", page)) == names
+    shown = set(re.findall(r"\]\(images/gallery/(\w+)\.png\)", page))
+    pictures = list((ROOT / "docs" / "images" / "gallery").iterdir())
+    assert shown == {path.stem for path in pictures} <= names
+    assert max(path.stat().st_size for path in pictures) < 60_000
 
 
 def test_a_normal_derivative_improves_the_gradient_on_a_mesh(tmp_path, capsys):
@@ -68,6 +94,74 @@ def test_the_example_on_your_mesh_runs_with_any_network_of_its_equation(tmp_path
     outcome = load("predict_on_your_mesh").main(tmp_path, store(tmp_path / "network", "advection-diffusion"))
     assert (outcome.fields["T"][outcome.case.dirichlet["T"].mask] == 0.8).all()
     assert outcome.times == (0.25, 0.5, 0.75, 1.0)
+
+
+def test_physical_groups_of_gmsh_are_patches_of_a_predicted_flow(tmp_path, capsys):
+    outcome = load("mesh_from_gmsh").main(folder=tmp_path)
+    mesh, velocity = outcome.case.mesh, outcome.last["u"]
+    assert set(mesh.patches) == {"inlet", "outlet", "wall"}
+    covered = np.unique(np.concatenate([patch.facets for patch in mesh.patches.values()]))
+    assert len(covered) == len(mesh.facets)
+    assert (velocity[mesh.patch("wall").points] == 0).all()
+    assert outcome.certificate.check("flux imbalance").value < 0.02
+    assert not outcome.certificate.warnings
+    assert 0.1 < velocity.norm(dim=1).max() < 0.15
+    assert "duct.vtu" in capsys.readouterr().out
+
+
+def test_an_openfoam_case_goes_in_and_out(tmp_path):
+    from pennpde.openfoam import read_field
+
+    outcome, written = load("openfoam_case").main(folder=tmp_path)
+    assert not outcome.certificate.warnings
+    assert outcome.certificate.check("flux imbalance").value < 0.02
+    assert written == tmp_path / "duct" / "4"
+    velocity = read_field(written / "U")
+    cells = velocity.values(outcome.case.mesh.number_of_cells)
+    corners = outcome.last["u"][outcome.case.mesh.connectivity].reshape(-1, 4, 2).mean(dim=1).numpy()
+    np.testing.assert_allclose(cells[:, :2], corners, atol=1e-12)
+    assert velocity.boundary["wall"]["type"] == "noSlip"
+
+
+def test_a_few_steps_of_training_lower_the_error_and_the_network_is_stored(tmp_path, capsys):
+    import pennpde as penn
+
+    before, after = load("train_a_network").main(tmp_path / "network", steps=15, train=8, validation=2)
+    assert after < 0.8 * before
+    assert "validation loss" in capsys.readouterr().out
+    assert isinstance(penn.load_pretrained(tmp_path / "network"), penn.PENN)
+
+
+@pytest.mark.slow
+def test_the_training_of_the_example_brings_what_the_gallery_says():
+    before, after = load("train_a_network").main()
+    assert after < 0.2
+    assert before > 0.7
+
+
+def test_a_fluid_slips_along_walls_and_sticks_to_others():
+    outcome = load("slip_walls").main()
+    assert outcome["error"] < 1e-7
+    assert outcome["slowed"] < 0.01
+    assert outcome["across"] < 1e-14
+    assert outcome["along"] > 0.1
+
+
+def test_a_stress_diffuses_to_its_exact_state_and_turns_with_the_mesh():
+    outcome = load("tensor_field").main()
+    assert outcome["error"] < 1e-10
+    assert outcome["deviation"] < 1e-12
+    assert outcome["skew"] < 1e-14
+    # ds/dx = SHEARED - PULLED, whose first row is what div takes of a field that depends on x only.
+    np.testing.assert_allclose(outcome["force"], np.tile([-2.0, 1.0], (len(outcome["force"]), 1)), atol=1e-8)
+
+
+def test_a_block_cools_at_its_rate_and_a_network_learns_it(tmp_path):
+    rates, errors = load("heat_in_space").main(tmp_path, cells=6, steps=30)
+    assert abs(rates["smaller hexahedra"] - 1) < 0.5 * abs(rates["hexahedra"] - 1)
+    assert 0.7 < rates["tetrahedra"] < 1
+    assert errors["trained network"] < min(errors["explicit steps"], 0.5 * errors["untrained network"])
+    assert (tmp_path / "block.vtu").stat().st_size > 1000
 
 
 def test_a_cooled_plate_reaches_its_analytic_state():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pennpde.mesh import Mesh as Mesh
     from pennpde.network import PENN as PENN
     from pennpde.network import SCALAR as SCALAR
+    from pennpde.network import TENSOR as TENSOR
     from pennpde.network import VECTOR as VECTOR
     from pennpde.network import Equation as Equation
     from pennpde.network.layers import Divergence as Divergence
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PENN",
     "SCALAR",
+    "TENSOR",
     "VECTOR",
     "Across",
     "BarzilaiBorwein",
@@ -86,6 +88,7 @@ _MODULE_OF = {
     "PENN": "network",
     "Equation": "network",
     "SCALAR": "network",
+    "TENSOR": "network",
     "VECTOR": "network",
     "fit": "training",
     "load_pretrained": "checkpoints",

@@ -27,6 +27,25 @@ def test_numbers_vectors_and_arrays_become_fields():
     assert case.sizes == (number,)
 
 
+def test_a_matrix_becomes_a_tensor_field_and_its_conditions():
+    mesh = square()
+    stress, pull = [[1.0, 2.0], [3.0, 4.0]], np.array([[0.0, 1.0], [1.0, 0.0]])
+    case = Case(
+        mesh,
+        initial={"s": stress},
+        dirichlet={"s": {"inlet": pull, "wall": 0.0}},
+        neumann={"s": {"outlet": lambda time: (1 + time) * pull}},
+    )
+    assert torch.equal(case.initial["s"], torch.tensor(stress, dtype=double).expand(mesh.number_of_points, 2, 2))
+    condition = case.dirichlet["s"]
+    wall = torch.from_numpy(mesh.patch("wall").points)
+    inlet = torch.from_numpy(np.setdiff1d(mesh.patch("inlet").points, wall))
+    assert torch.equal(condition.values[inlet], torch.from_numpy(pull).expand(len(inlet), 2, 2))
+    assert not condition.values[wall].any()
+    later = case.at(1.0).neumann["s"]
+    assert torch.equal(later.normal_derivative[later.mask], 2 * torch.from_numpy(pull).expand(later.mask.sum(), 2, 2))
+
+
 def test_a_case_keeps_no_hold_on_what_it_was_given():
     mesh = square()
     given = torch.zeros(mesh.number_of_points, dtype=double)
@@ -45,6 +64,8 @@ def test_a_case_keeps_no_hold_on_what_it_was_given():
         ({"initial": {"T": float("nan")}}, ValueError, r"initial\['T'\] holds a value that is not finite: nan"),
         ({"initial": {"T": [0.0, 1.0, 2.0]}}, ValueError, r"initial\['T'\] has shape \[3\]; .* each of the 25 points"),
         ({"initial": {"T": np.zeros((25, 3))}}, ValueError, r"initial\['T'\] has shape \[25, 3\]"),
+        ({"initial": {"T": np.zeros((2, 3))}}, ValueError, r"shape \[2, 3\]; .* a matrix of 2 by 2, or one of these"),
+        ({"dirichlet": {"T": {"wall": np.eye(2)}}}, ValueError, r"shape \[25, 2, 2\], but the unknown has \[25\]"),
         ({"initial": {"T": "warm"}}, ValueError, r"initial\['T'\] is 'warm'"),
         ({"initial": {"T": None}}, ValueError, r"initial\['T'\] is None"),
         ({"dirichlet": {"T": {"lid": 0.0}}}, KeyError, "no patch 'lid'.*inlet, outlet, wall"),

@@ -151,7 +151,6 @@ def test_problems_in_space_have_three_coordinates(tmp_path):
         ("[initial]\nT = 1979-05-27", "give a finite number"),
         ('[initial]\nT = "absent"', r"'absent'; the mesh file has \[\]"),
         ("[initial]\nT = [1, 2, 3]", "has shape"),
-        ("[initial]\nT = [[1, 2], [3, 4]]", "give a finite number"),
         ("[initial]\nT = []", "has shape"),
         ("[patches]\na = 3\n[initial]\nT=0", "write a comparison"),
         ('[patches]\na = "x = 0"\n[initial]\nT=0', r"\[patches\] a of .*duct.toml: Cannot read"),
@@ -176,6 +175,11 @@ def test_problems_in_space_have_three_coordinates(tmp_path):
         ("[initial]\nT = 0\n[slip]\nT = []", "scalar"),
         ("[initial]\nT = 0\n[parameters]\nnu = 'thick'", r"\[parameters\] nu .*give a finite number"),
         ("[initial]\nT = 0\n[parameters]\nnu = [1, 2, 3]", "a number or a vector of 2"),
+        ("[initial]\ns = [[1, 2], 3]", "as many rows as columns"),
+        ("[initial]\ns = [[1, 2], [3, 'x']]", "give a finite number"),
+        ("[initial]\ns = [[[1, 2], [3, 4]], [[1, 2], [3, 4]]]", "give a finite number"),
+        ("[initial]\ns = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]", "a matrix of 2 by 2"),
+        ("[initial]\nT = 0\n[parameters]\nnu = [[1, 0], [0, 1]]", r"\[parameters\] nu .*give a finite number"),
         ("a = " + "[" * 3000, "not a TOML file|cannot be read"),
     ],
 )
@@ -184,6 +188,24 @@ def test_every_mistake_is_a_value_error_that_names_the_file(tmp_path, text, word
         read(tmp_path, text)
     assert "duct.toml" in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+def test_an_unknown_whose_values_are_matrices_starts_as_a_tensor(tmp_path):
+    text = """
+        [patches]
+        inlet = "x == 0"
+        side = "y == 0"
+        [dirichlet.s]
+        inlet = [[1, 2], [2, 5]]
+        side = { table = [[0.0, [[0, 0], [0, 0]]], [1.0, [[4, 0], [0, 4]]]] }
+        [neumann]
+        s = 0.0
+    """
+    case = read(tmp_path, text)
+    assert case.initial["s"].shape == (len(MESH.points), 2, 2)
+    inner = np.setdiff1d(case.mesh.patch("inlet").points, case.mesh.patch("side").points)
+    assert case.dirichlet["s"].values[int(inner[0])].tolist() == [[1, 2], [2, 5]]
+    assert case.at(0.5).dirichlet["s"].values[int(case.mesh.patch("side").points[0])].tolist() == [[2, 0], [0, 2]]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"[initial]\nT = \x00"])

@@ -45,11 +45,11 @@ class Case:
 
     Args:
         mesh: The mesh with its named patches.
-        initial: The unknowns at the start, by name. A number is a scalar field, `space` numbers are a vector field, an
-            array over the points is itself.
-        dirichlet: By unknown, then by patch, the prescribed values: numbers, vectors or arrays over the points, or how
-            they change with time, as a function of time or a `Table`. Where two patches share a point, **the later one
-            in the given order wins**.
+        initial: The unknowns at the start, by name. A number is a scalar field, `space` numbers are a vector field,
+            `space` rows of as many numbers a tensor field, an array over the points is itself.
+        dirichlet: By unknown, then by patch, the prescribed values: numbers, vectors, matrices or arrays over the
+            points, or how they change with time, as a function of time or a `Table`. Where two patches share a point,
+            **the later one in the given order wins**.
         neumann: By unknown, then by patch, the prescribed normal derivatives, likewise; where two patches share a
             point, the later value and the mean normal hold. A number in place of the patches stands for all of the
             boundary that has no other condition of this unknown.

@@ -20,7 +20,7 @@ inlet = 0.0
 u = ["symmetry"]
 
 [initial]
-u = [0.0, 0.0]                               # numbers, vectors, or the name of an array of the mesh file
+u = [0.0, 0.0]                               # numbers, vectors, matrices, or the name of an array of the mesh file
 p = 0.0
 
 [parameters]
@@ -207,12 +207,22 @@ def _number_or_vector(given: Any, label: str) -> float | list[float]:
 
 
 def _value(given: Any, mesh: Mesh, label: str) -> Any:
-    """A number, a vector, or an array of the mesh file by its name."""
+    """A number, a vector, a matrix as a list of its rows, or an array of the mesh file by its name."""
     if isinstance(given, str):
         if given not in mesh.fields:
             raise ValueError(f"{label} names the array {shown(given)}; the mesh file has {sorted(mesh.fields)}.")
         return mesh.fields[given].double()[..., : mesh.space] if mesh.fields[given].ndim > 1 else mesh.fields[given]
-    return _number_or_vector(given, label)
+    return _numbers(given, label)
+
+
+def _numbers(given: Any, label: str) -> float | list[float] | list[list[float]]:
+    """A number, a vector, or a matrix as a list of its rows."""
+    if not _is_matrix(given):
+        return _number_or_vector(given, label)
+    rows = [_number_or_vector(row, label) for row in given]
+    if any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
+        raise ValueError(f"{label} is {shown(given)}; a matrix has as many rows as columns: [[1, 0], [0, 1]].")
+    return [row for row in rows if isinstance(row, list)]
 
 
 def _condition(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> Any:
@@ -224,7 +234,7 @@ def _condition(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, wh
         read = {"robin": _robin, "periodic": _across}.get(kind, _varying)
         return {patch: read(value, mesh, f"[{kind}.{name}] {patch} of {where}") for patch, value in given.items()}
     if kind == "neumann":
-        return _number_or_vector(given, f"[neumann] {name} of {where}")
+        return _numbers(given, f"[neumann] {name} of {where}")
     raise ValueError(f"[{kind}] {name} of {where} is {shown(given)}; give the values by patch: [{kind}.{name}].")
 
 
@@ -260,7 +270,7 @@ def _across(given: Any, mesh: Mesh, label: str) -> Any:  # noqa: ARG001
     known = isinstance(given, Mapping) and "across" in given and not given.keys() - {"across", "jump"}
     if not known or not isinstance(given["across"], str):
         raise ValueError(f'{label} is {shown(given)}; give the opposite patch, or {{ across = "patch", jump = 1.0 }}.')
-    return Across(given["across"], _number_or_vector(given.get("jump", 0.0), f"{label}, jump"))
+    return Across(given["across"], _numbers(given.get("jump", 0.0), f"{label}, jump"))
 
 
 def _names(given: Any, label: str) -> list[str]:
@@ -270,14 +280,20 @@ def _names(given: Any, label: str) -> list[str]:
 
 
 def _rest(name: str, sections: Mapping[str, Any], mesh: Mesh) -> Any:
-    """An unknown without initial field starts at zero; its conditions tell whether it is a vector."""
+    """An unknown without initial field starts at zero; its conditions tell whether it is a vector or a matrix."""
     conditions = sections["dirichlet"].get(name, {})
-    values = conditions.values() if isinstance(conditions, Mapping) else ()
-    vector = name in sections["slip"] or any(_is_vector(value) for value in values)
-    return [0.0] * mesh.space if vector else 0.0
+    values = [each for value in conditions.values() for each in _rows(value)] if isinstance(conditions, Mapping) else []
+    if any(_is_matrix(value) for value in values):
+        return [[0.0] * mesh.space] * mesh.space
+    return [0.0] * mesh.space if name in sections["slip"] or any(isinstance(value, list) for value in values) else 0.0
 
 
-def _is_vector(value: Any) -> bool:
+def _rows(value: Any) -> list[Any]:
+    """The values of a condition: one, or those of a table."""
     if isinstance(value, Mapping) and isinstance(value.get("table"), list):
-        return any(isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) for row in value["table"])
-    return isinstance(value, list)
+        return [row[1] for row in value["table"] if isinstance(row, list) and len(row) == 2]
+    return [value]
+
+
+def _is_matrix(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(row, list) for row in value)

@@ -9,7 +9,7 @@ decoders  what corrects the pseudoinverse, and what ablations put in its place
 mixing    channel mixing with a fast backward pass
 """
 
-from pennpde.network.equation import SCALAR, VECTOR, EncodedCase, Equation
+from pennpde.network.equation import SCALAR, TENSOR, VECTOR, EncodedCase, Equation
 from pennpde.network.penn import PENN, Prediction
 
-__all__ = ["PENN", "SCALAR", "VECTOR", "EncodedCase", "Equation", "Prediction"]
+__all__ = ["PENN", "SCALAR", "TENSOR", "VECTOR", "EncodedCase", "Equation", "Prediction"]

@@ -17,7 +17,7 @@ from pennpde.network.solver import State
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 
-SCALAR, VECTOR = 0, 1
+SCALAR, VECTOR, TENSOR = 0, 1, 2
 """Ranks of an unknown."""
 
 

@@ -171,7 +171,7 @@ def _check(model: PENN, case: Case) -> None:
             kinds = ("a scalar", "a vector", "a tensor")
             raise ValueError(
                 f"{name} is {kinds[case.initial[name].ndim - 1]} in the case, but {kinds[rank]} for the network. Its "
-                "initial field decides: a number is a scalar, a list of numbers a vector."
+                "initial field decides: a number is a scalar, a list of numbers a vector, a list of lists a tensor."
             )
     if len(case.sizes) > 1:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")

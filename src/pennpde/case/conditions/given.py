@@ -13,8 +13,8 @@ from torch import Tensor
 from pennpde.case.conditions.course import Course, Table
 from pennpde.mesh import Mesh
 
-Value = float | Sequence[float] | np.ndarray | Tensor
-"""A number, a vector of space, or one of these for each point."""
+Value = float | Sequence[float] | Sequence[Sequence[float]] | np.ndarray | Tensor
+"""A number, a vector of space, a matrix of space by space, or one of these for each point."""
 Varying = Value | Table | Callable[[float], Value]
 """A value, or one that changes with time."""
 
@@ -110,19 +110,18 @@ def finite_tensor(value: Any, mesh: Mesh, where: str) -> Tensor:
 
 
 def field_from(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> Tensor:
-    """A field over all points from a number, a vector or an array, shaped as `like` where that is given."""
+    """A field over all points from a number, a vector, a matrix or an array, shaped as `like` where that is given."""
     number, space = mesh.number_of_points, mesh.space
     tensor = finite_tensor(value, mesh, where)
     if tensor.shape[:1] == (number,) and all(size == space for size in tensor.shape[1:]):
         full = tensor
-    elif tensor.ndim == 0:
-        full = tensor.expand(number)
-    elif tensor.shape == (space,):
-        full = tensor.expand(number, space)
+    elif all(size == space for size in tensor.shape):
+        # Never an array over the points: a mesh has more points than its space has dimensions.
+        full = tensor.expand(number, *tensor.shape)
     else:
         raise ValueError(
-            f"{where} has shape {list(tensor.shape)}; it may be a number, a vector of {space}, or one of these for "
-            f"each of the {number} points."
+            f"{where} has shape {list(tensor.shape)}; it may be a number, a vector of {space}, a matrix of "
+            f"{space} by {space}, or one of these for each of the {number} points."
         )
     if like is None or full.shape == like.shape:
         return full.clone()
