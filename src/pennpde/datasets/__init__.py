@@ -8,6 +8,7 @@ packing              from files of single cases to shards
 case_reader          cases one by one, checked against their hashes
 generate             makes a dataset, in one process or on a cluster
 profile              resolution of the solver that gives the truth
+summary              what a dataset holds, in numbers
 relatives            test cases that a training case is a mirror image or a multiple of
 recipes              what each dataset consists of
 fine_mesh            from the cells of a fine mesh to other points
