@@ -5,6 +5,8 @@ moments    the fit at each point
 graph      neighbours of each point
 periodic   neighbours across pairs of periodic patches
 damping    the Laplacian as one matrix, with damping of modes that alternate from point to point
+elements   linear finite elements: areas, stiffness and gradient that conserve mass
+levels     multigrid: symmetric equations solved in linear time
 sparse     sparse products as differentiable, compilable operations
 """
 
