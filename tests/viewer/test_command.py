@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +11,10 @@ from pennpde.cli import application
 
 
 def view(*arguments):
-    return CliRunner().invoke(application, ["view", "--no-browser", *map(str, arguments)], prog_name="penn")
+    # In a thread of its own: the browser of other tests keeps an event loop running in this one.
+    with ThreadPoolExecutor(1) as thread:
+        given = ["view", "--no-browser", *map(str, arguments)]
+        return thread.submit(CliRunner().invoke, application, given, prog_name="penn").result()
 
 
 def said(finished) -> str:
