@@ -259,31 +259,32 @@ def page(record: Mapping[str, Any]) -> str:
         "# Meshes that the network has not seen",
         _wrapped(
             f"The network `{record['model']}` ({record['title']}, {record['parameters']:,} parameters) on {len(cases)} "
-            f"of the {record['test cases in all']} test cases ({', '.join(cases)}), each remeshed in several ways, with "
-            "the reference interpolated from the same OpenFOAM run. Errors are mean squared errors over all points, u over "
-            "three components, as in the [results](results.md)."
+            f"of the {record['test cases in all']} test cases ({', '.join(cases)}), each remeshed in several ways, "
+            "with the reference interpolated from the same OpenFOAM run. Errors are mean squared errors over all "
+            "points, u over three components, as in the [results](results.md)."
         ),
         table(record),
         _wrapped(
-            "Warned: number of cases with a warning in the certificate, which does not know the reference. Growth: last "
-            "residual of the neural solver over its first, the largest of all cases. s: seconds per case of the network; "
-            "s before: seconds for distances, potential flow, operators and companion mesh. Measured on "
+            "Warned: number of cases with a warning in the certificate, which does not know the reference. Growth: "
+            "last residual of the neural solver over its first, the largest of all cases. s: seconds per case of the "
+            "network; s before: seconds for distances, potential flow, operators and companion mesh. Measured on "
             f"{record['machine']}."
         ),
         _wrapped(
             "Companion: the network ran on triangles of its own cell size that fill the same duct, and its fields were "
-            "interpolated to the finer mesh. `penn predict` does so by default if a mesh is unlike the training meshes. In "
-            "all other rows the network ran on the mesh itself (`--resolution own`). More in the [tutorial](tutorial.md)."
+            "interpolated to the finer mesh. `penn predict` does so by default if a mesh is unlike the training "
+            "meshes. In all other rows the network ran on the mesh itself (`--resolution own`). More in the "
+            "[tutorial](tutorial.md)."
         ),
         _wrapped(
-            "`Mesh.triangulated` splits each quad along one of its diagonals, chosen at random. The unstructured triangles "
-            "(`pennpde.datasets.flow.triangles`) have random points at the spacing of the quads, a Delaunay "
+            "`Mesh.triangulated` splits each quad along one of its diagonals, chosen at random. The unstructured "
+            "triangles (`pennpde.datasets.flow.triangles`) have random points at the spacing of the quads, a Delaunay "
             "triangulation, and smoothing; their smallest angle is "
             f"{record['kinds']['unstructured triangles']['smallest angle']:.0f} degrees."
         ),
         *_warnings(record),
         *(_sample(record["the authors' sample"]) if "the authors' sample" in record else []),
-        "This command makes the record `benchmarks/results/unseen_meshes.json` and this page from the runs of the dataset:",
+        "This command makes `benchmarks/results/unseen_meshes.json` and this page from the runs of the dataset:",
         "```sh\npython benchmarks/unseen_meshes.py --runs /scratch/flow_runs\n```",
     ]
     return "\n\n".join(lines) + "\n"
@@ -341,7 +342,11 @@ def _warnings(record: Mapping[str, Any]) -> list[str]:
         if quiet
         else "Every prediction has a warning."
     )
-    return [_wrapped(trusted), "Warnings of the certificate, for the first case of each row that has one:", "\n".join(sentences)]
+    return [
+        _wrapped(trusted),
+        "Warnings of the certificate, for the first case of each row that has one:",
+        "\n".join(sentences),
+    ]
 
 
 def _sample(found: Mapping[str, Any]) -> list[str]:

@@ -326,7 +326,7 @@ TABLE = [
         FOAM,
         lambda f: text(f / "channel/0/U", "uniform (1 0 0)", "uniform (1 0 2)"),
     ),
-    Wrong("a time that is there already", "0 is there already", FOAM + " --write-time 0"),
+    Wrong("a time that is there already", "0 exists already", FOAM + " --write-time 0"),
     Wrong(
         "a decomposed case without whole mesh",
         "reconstructParMesh",

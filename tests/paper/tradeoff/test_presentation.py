@@ -41,7 +41,7 @@ def test_many_defeats_of_one_network_are_one_sentence(solved):
 
 def test_where_no_setting_wins_that_is_said(solved):
     text = presentation.markdown(traded(solved, network_row(dict.fromkeys(NAMES, 0.001), 0.1)))
-    assert text.count("no setting of OpenFOAM that was measured is both faster and more accurate") == 2
+    assert text.count("no measured setting of OpenFOAM is both faster and more accurate") == 2
     assert "No setting of OpenFOAM that was measured is more accurate than Net" in text
 
 

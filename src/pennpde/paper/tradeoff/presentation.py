@@ -22,7 +22,16 @@ DISTURBED = 1.15
 
 def sweep_markdown(sweep: Record) -> str:
     """All settings of OpenFOAM, next to the paper's numbers where it has them."""
-    headings = ["Setting", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "paper", "s per case", "paper, total time"]
+    headings = [
+        "Setting",
+        "Cases",
+        "u (×10⁻⁴)",
+        "p (×10⁻⁴)",
+        "u + p (×10⁻⁴)",
+        "paper",
+        "s per case",
+        "paper, total time",
+    ]
     headings += ["mesh, s", "potential flow, s"]
     lines = []
     for row in sweep["rows"]:
@@ -39,9 +48,9 @@ def sweep_markdown(sweep: Record) -> str:
     text = (
         f"{sweep['solver']} on {len(sweep['cases'])} test cases, one core of "
         f"{', '.join(sorted({each['cpu'] for each in sweep['machines']}))}. A setting is FAMILY-CELLS-STEP: "
-        "solver family, cells per unit length, time step. Errors are mean squared errors at the points of the dataset's "
-        "coarse meshes; ± is the standard deviation over cases. If a setting diverged in some cases, errors and times "
-        "are those of the others."
+        "solver family, cells per unit length, time step. Errors are mean squared errors at the points of the "
+        "dataset's coarse meshes; ± is the standard deviation over cases. If a setting diverged in some cases, errors "
+        "and times are those of the others."
     )
     if truth:
         text += (
@@ -89,12 +98,12 @@ def _legend(record: Record) -> str:
     limited = [row for row in sweep["rows"] if row["cases"] < row["of"]]
     text = (
         f"{len(record['cases'])} test cases of dataset {record['dataset'].get('hash', '')}, one core of {here}. Errors "
-        "are mean squared errors over all points of the cases, u over three components, against the dataset's reference "
-        "solution at the points of its coarse meshes; ± is the standard deviation over cases. Times of networks: "
-        f"{record['precision']}, one thread, median of {record['repeats']} forward calls after a warm-up call, or one "
-        f"call if it takes more than {LONG:g} s. Times of {sweep['solver']}: wall time of its whole process, on one "
-        "core. *Preparation* is distances, potential flow and operators for networks, mesh and potential flow for "
-        "OpenFOAM. OpenFOAM was not run on moved shapes, where its errors would be the same."
+        "are mean squared errors over all points of the cases, u over three components, against the dataset's "
+        "reference solution at the points of its coarse meshes; ± is the standard deviation over cases. Times of "
+        f"networks: {record['precision']}, one thread, median of {record['repeats']} forward calls after a warm-up "
+        f"call, or one call if it takes more than {LONG:g} s. Times of {sweep['solver']}: wall time of its whole "
+        "process, on one core. *Preparation* is distances, potential flow and operators for networks, mesh and "
+        "potential flow for OpenFOAM. OpenFOAM was not run on moved shapes, where its errors would be the same."
     )
     if limited:
         text += (
@@ -111,9 +120,7 @@ def _legend(record: Record) -> str:
         text += f" **The times do not compare: OpenFOAM was timed on {', '.join(there)}.**"
     for who, busy in (("OpenFOAM", disturbance(sweep["rows"])), ("the networks", disturbance(record["networks"]))):
         if busy > DISTURBED:
-            text += (
-                f" **The machine was busy: for {who}, wall time is {busy:.2g} times the processor time.**"
-            )
+            text += f" **The machine was busy: for {who}, wall time is {busy:.2g} times the processor time.**"
     return text
 
 
