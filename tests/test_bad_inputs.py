@@ -144,7 +144,7 @@ TABLE = [
     Wrong("a time that is none", "'soon' is no time", FOAM + " --write-time soon", code=2),
     Wrong("a time before the start", "'-1' is no time", FOAM + " --write-time=-1", code=2),
     Wrong("a time that leads out of the case", "is no time", FOAM + " --write-time ../../1", code=2),
-    Wrong("a length that is no number", "should be a valid number", PREDICT + " --length wide", code=2),
+    Wrong("a length that is not a number", "should be a valid number", PREDICT + " --length wide", code=2),
     Wrong("a length of zero", "reference length is 0", PREDICT + " --length 0"),
     Wrong("a negative speed", "reference speed is -3", PREDICT + " --speed=-3"),
     Wrong("a speed that is not finite", "reference speed is nan", PREDICT + " --speed nan"),

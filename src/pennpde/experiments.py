@@ -312,7 +312,7 @@ def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:
         )
     if experiment.needs_frames and not manifest.has_frames:
         raise ValueError(
-            f"The row {experiment.row!r} learns from all frames of the flow, but {folder} has the last alone; "
+            f"The row {experiment.row!r} learns from all frames of the flow, but {folder} has only the last; "
             "`penn generate flow --frames` makes a dataset with frames."
         )
     return storage.read(folder, split, frames=experiment.needs_frames and split == "train")

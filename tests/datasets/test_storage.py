@@ -49,9 +49,9 @@ def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
     ("content", "words"),
     [
         ("{", "cannot be read"),
-        ("[]", "is no manifest of a dataset"),
+        ("[]", "is not a manifest of a dataset"),
         ('{"format": "pennpde dataset", "version": 99}', "version 99.*install a newer pennpde"),
-        ('{"format": "pennpde dataset", "version": 1}', "is no manifest of version 1"),
+        ('{"format": "pennpde dataset", "version": 1}', "is not a manifest of version 1"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_named(folder, content, words):

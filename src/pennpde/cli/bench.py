@@ -127,7 +127,7 @@ def _sweep(
     plan = read(settings)
     test_set = sweeping.TestSet.read(data, only, limit)
     if test_set.seen:
-        output.warn(f"{', '.join(sorted(test_set.seen))} is no test case: a network may have been trained on it.")
+        output.warn(f"{', '.join(sorted(test_set.seen))} is not a test case: a network may have been trained on it.")
     programs = dict.fromkeys(each.setting.program for each in plan)
     installation = find_installation(("blockMesh", "potentialFoam", *programs))
     record = sweeping.sweep(

@@ -1,6 +1,6 @@
 """Generating a dataset, on this machine or on a cluster, by Dask.
 
-Workers solve and pack; they send the finished bytes back, and this process alone writes them into the dataset's folder.
+Workers solve and pack; they send the finished bytes back, and only this process writes to the folder of the dataset.
 So the workers need no common disk with it, and one lock keeps the folder in order.
 """
 
@@ -91,7 +91,7 @@ def generate(
     """Make a dataset, or what it lacks.
 
     Each case is a file of its own until all that were asked for are made; then they are packed into shards. Cases that
-    are complete and agree with their hashes are left alone. A case that fails, or whose worker dies, is tried again;
+    are complete and agree with their hashes are kept. A case that fails, or whose worker dies, is tried again;
     after three attempts the manifest records it with the tail of its log, and the others go on.
 
     Args:
@@ -100,7 +100,7 @@ def generate(
         only: names of cases, instead of all.
         limit: at most so many cases, from all splits.
         workers: number of processes on this machine; 0 works in this process, without Dask. By default one for each
-            processor, or this process alone where there is only one thing to do.
+            processor, or only this process if there is a single case to do.
         scheduler: address of a running Dask scheduler, instead of workers of our own.
         on_progress: is called whenever something is done, from any thread.
     """
@@ -283,7 +283,7 @@ _LOG_FOLLOWS = "\nThe end of its log:"
 
 
 def attempt_on_worker(recipe: Recipe, task: tuple[str, ...], topic: str) -> Outcome:
-    """The same on a worker of Dask, which tells the client about progress at most once a second."""
+    """The same on a worker of Dask, which reports progress to the client at most once per second."""
     from distributed import get_worker
 
     worker, last = get_worker(), time.monotonic()
@@ -298,7 +298,7 @@ def attempt_on_worker(recipe: Recipe, task: tuple[str, ...], topic: str) -> Outc
 
 
 class _Watch:
-    """Adds up what is done and tells whoever asked to be told."""
+    """Adds up the progress and calls the progress callback."""
 
     def __init__(self, status: Status, on_progress: Callable[[Status], None] | None) -> None:
         self.status, self.on_progress = status, on_progress
@@ -438,7 +438,7 @@ def _pool(
 
 @contextmanager
 def _kept_alive(cluster: Any, workers: int, patience: float = 120.0) -> Iterator[None]:
-    """Start workers anew where none is left: Dask gives up on one that dies while it is starting."""
+    """Restart workers if none is left: Dask gives up on one that dies while it is starting."""
     finished = threading.Event()
 
     def look() -> None:

@@ -19,7 +19,7 @@ FORMAT_VERSION = 2
 
 
 class DatasetError(ValueError):
-    """A folder is no dataset, or one that is damaged or incomplete."""
+    """A folder is not a dataset, or the dataset is damaged or incomplete."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def read_manifest(folder: Path | str) -> Manifest:
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{path} cannot be read: {error}. Take a good copy, or generate the dataset anew."
+            f"{path} cannot be read: {error}. Restore a good copy, or generate the dataset again."
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DatasetError(f"{path} is no manifest of a dataset: it does not say that its format is {FORMAT!r}.")
+        raise DatasetError(f"{path} is not the manifest of a dataset: its format is not {FORMAT!r}.")
     version = content.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise DatasetError(
@@ -114,13 +114,13 @@ def read_manifest(folder: Path | str) -> Manifest:
             content["dataset"], content["settings"], content["splits"], cases, content["failed"], content["about"]
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path} is no manifest of version {version}: {error}.") from error
+        raise DatasetError(f"{path} is not a manifest of version {version}: {error}.") from error
     for part in ("settings", "splits", "failed", "about"):
         if not isinstance(content[part], dict):
-            raise DatasetError(f"{path} is no manifest of version {version}: {part} is no table.")
+            raise DatasetError(f"{path} is not a manifest of version {version}: {part} is not a table.")
     for split, names in manifest.splits.items():
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DatasetError(f"{path}: split {split!r} is no list of the names of cases.")
+            raise DatasetError(f"{path}: split {split!r} is not a list of names of cases.")
     for name, entry in cases.items():
         if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
             raise DatasetError(f"{path}: case {name!r} has no file and sha256.")

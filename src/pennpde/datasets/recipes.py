@@ -34,7 +34,7 @@ class OtherRunsError(ValueError):
 
 @dataclass(frozen=True)
 class Product:
-    """A case that was made: the content of its file, and what the manifest is to tell about it."""
+    """A generated case: the content of its file and its entry in the manifest."""
 
     name: str
     content: bytes
@@ -150,7 +150,7 @@ class AdvectionDiffusionRecipe(Recipe):
         advection_diffusion.parse_name(name)
 
     def tasks(self, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """The cases that differ in the inlet temperature alone come from one run."""
+        """Cases that differ only in the inlet temperature come from one run."""
         groups: dict[str, list[str]] = {}
         for name in names:
             groups.setdefault(self._run_name(name), []).append(name)

@@ -97,7 +97,7 @@ def _check_area(mesh: Mesh, outline: Outline, spacing: float) -> None:
 def _filled(
     mesh: Mesh, outline: Outline, spacing: float, seed: int
 ) -> tuple[Float[np.ndarray, "points 2"], Int64[np.ndarray, "triangles 3"]]:
-    """Points, those of the outline first, and triangles; drawn anew where they are not sound."""
+    """Points, those of the outline first, and triangles; repeated with other random points if they are not valid."""
     boundary = len(outline.points)
     cut, extension = cut_into_triangles(mesh)
     corners = np.asarray(extension @ mesh.points.numpy())[cut]

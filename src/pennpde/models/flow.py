@@ -38,14 +38,14 @@ DURATION = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """What stays the same during a solve."""
+    """Quantities that are constant during a solve."""
 
     code: Float[Tensor, "points width"]
     """The encoded wall distance."""
     slope: Float[Tensor, "points space width"]
     """Its gradient, times the typical length."""
     operators: Mapping[str, Operators]
-    """With the Laplacian multiplied out: it is taken dozens of times a solve."""
+    """With the Laplacian multiplied out: it is applied dozens of times per solve."""
     prescribed: Mapping[str, tuple[Tensor, Tensor]]
     """By unknown, what its prescribed normal derivatives add to gradient and Laplacian; absent where they are zero."""
 
@@ -209,7 +209,7 @@ def complete_flow(case: Case) -> Case:
         distance = walls.distance_to(["no-slip wall"], images=case.periods("u"))
         case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
     velocity, pressure = case.initial["u"], case.initial["p"]
-    # The same everywhere is a first guess, as OpenFOAM's cases have it, and no flow.
+    # A uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from.
     if _is_uniform(velocity[~case.dirichlet["u"].mask]):
         velocity = potential_flow(case)
     if _is_uniform(pressure[~case.dirichlet["p"].mask]):

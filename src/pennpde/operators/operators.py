@@ -25,7 +25,7 @@ How exact they are (h is the distance of points; each line is a test):
   normal derivative makes the error on the boundary smaller, not its order higher.
 - The laplacian is div of grad, a fit of a fit: where the gradient's error is as rough as the mesh, one more division by
   h leaves an error that does not shrink with h. Inside a jittered mesh it is proportional to the jitter; on the
-  boundary and next to it, it is of order one. It stays bounded: where the boundary alone is rough, the root of its mean
+  boundary and next to it, it is of order one. It stays bounded: if only the boundary is rough, the root of its mean
   square over the mesh falls with h^1/2.
 - Averaged against a smooth function over a jittered mesh, these errors nearly cancel: the mean of the gradient is of
   second order, and the mean of the laplacian falls about with h, down to a bias that grows with the fourth power of the
@@ -140,7 +140,7 @@ class Operators:
         Args:
             points: Positions, on the CPU.
             edges: Both directions (i, j) of every edge, sorted by i, then j; or the graph made of them, which unknowns
-                that differ in their Neumann boundary alone may share.
+                that differ only in their Neumann boundary may share.
             normals: The outward unit normal where the normal derivative is prescribed, zero elsewhere.
             neumann_weight: As for `on`.
             transfer: a/b where a Robin condition a f + b df/dn = c is prescribed (c/b is its normal derivative), zero
@@ -390,7 +390,7 @@ class Operators:
         """The same operators with the Laplacian multiplied out.
 
         In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
-        162. It pays where a Laplacian is taken alone and often, as in a Poisson loop. Gradients no longer reach the
+        162. It pays if only the Laplacian is needed, and often, as in a Poisson loop. Gradients no longer reach the
         positions of points through it.
 
         Args:

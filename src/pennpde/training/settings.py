@@ -110,7 +110,7 @@ class Settings:
 
 
 MAY_CHANGE = frozenset({"epochs", "steps", "minutes", "patience", "restarts", "rollbacks", "captured", "compiled"})
-"""What a continued training may set anew: budgets, and how the device does the work."""
+"""Settings that a resumed training may change: budgets, and how the device does the work."""
 
 
 def _check_positive(name: str, value: float | None) -> None:

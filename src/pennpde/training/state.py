@@ -57,18 +57,18 @@ def load(folder: Path) -> State | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start anew."
+            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start again."
         ) from error
     if plain.get("format") != FORMAT:
         raise ValueError(
             f"{path} has format {plain.get('format')}, this version of pennpde reads {FORMAT}: continue it with the "
-            "version that began it, or start anew in another folder."
+            "version that began it, or start again in another folder."
         )
     return State(plain, tensors)
 
 
 def fingerprint(cases: Sequence[Case]) -> str:
-    """A hash of names, points and targets: tells whether two trainings see the same data."""
+    """A hash of names, points and targets: equal if two trainings see the same data."""
     digest = hashlib.sha256()
     for case in cases:
         digest.update(case.name.encode())

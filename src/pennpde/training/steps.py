@@ -74,7 +74,7 @@ class Steps:
             self._capture_all(tell)
         how = "captured" if self._step_graphs else "eager"
         self.description = f"{how}{', compiled' if self._compiles else ''} on {device}, " + (
-            f"batches of one shape, {batches.stack.points_per_case} points a case"
+            f"batches of one shape, {batches.stack.points_per_case} points per case"
             if isinstance(batches, Stacked)
             else "batches block by block"
         )

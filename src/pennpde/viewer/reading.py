@@ -129,7 +129,7 @@ def main() -> None:
         except MemoryError:
             answer = {"error": np.array(f"{path.name} needs more than {MOST_MEMORY >> 30} GB of memory.")}
         except SystemExit:  # meshio's way to say that it cannot read a file
-            answer = {"error": np.array(f"{path.name} cannot be read: it is no mesh, or damaged.")}
+            answer = {"error": np.array(f"{path.name} cannot be read: it is not a mesh, or it is damaged.")}
         except Exception as error:
             answer = {"error": np.array(_reason(error, path))}
         _send(answers, answer)

@@ -27,7 +27,7 @@ def record_of(
 
     Args:
         mesh: A plane mesh.
-        fields: By name, [points] or [points, 2]. None at all shows the mesh alone.
+        fields: By name, [points] or [points, 2]. Without fields only the mesh is shown.
         limits: Of the colours, by the name of a component such as "|u|"; by default each field's own.
     """
     shown, velocity = _components(fields)

@@ -180,5 +180,5 @@ def test_a_case_that_is_no_test_case_is_warned_about(solved_data, tmp_path):
     options = ("--data", copy, "--out", tmp_path, "--only", "a_0.50", "--settings", "tuned-4.5-0.1")
     finished = penn("bench", "openfoam", *options)
     assert finished.exit_code == 0, finished.output
-    assert "a_0.50 is no test case" in finished.stderr
+    assert "a_0.50 is not a test case" in finished.stderr
     assert json.loads((tmp_path / sweep.RECORD).read_text())["no_test_cases"] == ["a_0.50"]

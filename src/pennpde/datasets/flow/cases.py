@@ -174,7 +174,7 @@ def case_from_run(
         seed: of the jitter.
         cells_per_length: of the coarse mesh.
         jitter: as for `coarse_mesh`.
-        frames: whether the targets hold all 41 times, u [points, 2, 41] and p [points, 41], instead of t = 4 alone.
+        frames: whether the targets hold all 41 times, u [points, 2, 41] and p [points, 41], instead of only t = 4.
         thick: whether the mesh is to be one cell thick in space, as the released networks want it.
     """
     run = read_run(run_file, frames)
