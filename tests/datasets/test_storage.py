@@ -49,7 +49,7 @@ def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
     ("content", "words"),
     [
         ("{", "cannot be read"),
-        ("[]", "is not a manifest of a dataset"),
+        ("[]", "is not the manifest of a dataset"),
         ('{"format": "pennpde dataset", "version": 99}', "version 99.*install a newer pennpde"),
         ('{"format": "pennpde dataset", "version": 1}', "is not a manifest of version 1"),
     ],

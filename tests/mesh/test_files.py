@@ -123,7 +123,7 @@ def test_a_gmsh_file_without_meshio_says_what_to_install(tmp_path, monkeypatch):
 def test_files_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Cannot save a mesh as 'mesh.stl': choose one of .vtu, .vtk, .vtkhdf"):
         unit_cube().save(tmp_path / "mesh.stl")
-    with pytest.raises(FileNotFoundError, match="There is not a mesh file"):
+    with pytest.raises(FileNotFoundError, match="There is no mesh file"):
         Mesh.read(tmp_path / "missing.vtu")
 
 

@@ -121,7 +121,7 @@ def test_records_are_read_from_files_and_folders_and_others_refused(tmp_path):
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ValueError, match=r"broken\.json is no JSON"):
         read_records([tmp_path])
-    with pytest.raises(ValueError, match="There is not a record"):
+    with pytest.raises(ValueError, match="There is no record"):
         read_records([])
     with pytest.raises(ValueError, match="the records are of own"):
         markdown([record(dataset={"kind": "own"})])
