@@ -39,9 +39,9 @@ def test_an_unknown_split_names_those_that_exist(folder):
 
 
 def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
-    with pytest.raises(DatasetError, match=r"is no dataset: it has no manifest.json. Make one with `penn generate"):
+    with pytest.raises(DatasetError, match=r"is not a dataset: it has no manifest.json. Make one with `penn generate"):
         storage.read(tmp_path)
-    with pytest.raises(DatasetError, match="is no dataset"):
+    with pytest.raises(DatasetError, match="is not a dataset"):
         storage.read(tmp_path / "absent")
 
 

@@ -81,7 +81,7 @@ def case_name(velocity: float, diffusivity: float, inlet_temperature: float) -> 
 
 
 def all_names() -> list[str]:
-    """The 1200 cases of the set; without velocity and diffusivity nothing would ever happen."""
+    """The 1200 cases of the set; velocity and diffusivity are not both zero."""
     values = itertools.product(COEFFICIENTS, COEFFICIENTS, INLET_TEMPERATURES)
     return [case_name(c, D, hot) for c, D, hot in values if c or D]
 
@@ -102,7 +102,7 @@ def parse_name(name: str) -> tuple[float, float, float]:
 
 
 def splits(seed: int = 0) -> dict[str, list[str]]:
-    """The 1200 cases, dealt out to train, validation and test at random, as in the paper.
+    """The 1200 cases, split at random into train, validation and test, as in the paper.
 
     Cases that differ only in the inlet temperature are multiples of each other, and end up in different splits.
     """
@@ -234,7 +234,7 @@ def find_installation() -> openfoam.Installation:
 
 
 def solver_settings(profile: Profile) -> dict[str, Any]:
-    """All that decides on the truth."""
+    """All settings that determine the reference solution."""
     return {"profile": asdict(profile), "cells_across": CELLS_ACROSS, "schemes": SCHEMES, "solvers": SOLVERS}
 
 

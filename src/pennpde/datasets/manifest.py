@@ -24,7 +24,7 @@ class DatasetError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the manifest says about a case.
+    """Entry of a case in the manifest.
 
     Attributes:
         file: the name in the folder of the file that holds it: its own file, or a shard.
@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def has_frames(self) -> bool:
-        """Whether targets hold a whole run from its start on, rather than what networks predict."""
+        """Whether targets are a whole time series from the start on, rather than what networks predict."""
         return bool(self.settings.get("frames"))
 
     def names(self, split: str | None = None) -> list[str]:
@@ -94,8 +94,8 @@ def read_manifest(folder: Path | str) -> Manifest:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(
-            f"{folder} is no dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or give "
-            "the folder that has it."
+            f"{folder} is not a dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or "
+            "give the folder that has it."
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DatasetError(
@@ -172,7 +172,7 @@ def file_name(name: str) -> str:
     """A case's own file."""
     if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
         raise ValueError(
-            f"A case cannot be called {name!r}: its name is that of a file. Letters, digits, _ . + - will do."
+            f"A case cannot be called {name!r}: its name is that of a file. Use letters, digits and _ . + -."
         )
     if name in shards.RESERVED:
         raise ValueError(f"A case cannot be called {name!r}: VTKHDF has a group of that name.")

@@ -1,4 +1,4 @@
-"""From what a user gives to cells that can be trusted: one layout, one orientation, errors that name the cell."""
+"""Checks of user input: cells in one layout and one orientation, errors that name the cell."""
 
 from __future__ import annotations
 

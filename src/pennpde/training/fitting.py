@@ -37,7 +37,7 @@ _LONGEST_STRETCH = 2.0
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """A trained network and how it came about."""
+    """A trained network and how it was trained."""
 
     model: nn.Module
     """The network that was given, with the best weights."""
@@ -55,7 +55,7 @@ class TrainingResult:
     restarts: int
     rollbacks: int
     history: tuple[Mapping[str, Any], ...]
-    """One row a test or event of this call, as in the CSV file."""
+    """One row per validation or event of this call, as in the CSV file."""
     description: str
     """How steps were taken: eager or captured, on which device, in which shapes."""
     scales: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""Everything that a continued training needs, in one file: tensors, and JSON in its header. Nothing is unpickled."""
+"""The state of a training in one file, to resume it: tensors, and JSON in the header. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class State:
 
 
 def save(state: State, folder: Path) -> None:
-    """Write the state; whoever reads meanwhile, or after a crash, finds the old or the new one whole."""
+    """Write the state atomically: a reader, also after a crash, finds the old or the new one complete."""
     from safetensors.torch import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)

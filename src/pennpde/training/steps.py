@@ -1,4 +1,4 @@
-"""One step of Adam and one look at the validation cases; on a GPU each captured as a graph.
+"""Training steps and validation; on a GPU each is captured as a CUDA graph.
 
 Nothing in a step waits for the device: batches are drawn by an index tensor, learning rates and losses lie in tensors,
 and a step whose gradient is not finite changes nothing instead of raising.
@@ -279,7 +279,7 @@ class Steps:
 
 
 def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers"]:
-    """One vector whose parts are the parameters' gradients: it is clipped, exchanged and reset at one go."""
+    """One vector whose parts are the parameters' gradients: it is clipped, exchanged and reset in one operation."""
     first = parameters[0]
     if other := next((each for each in parameters if (each.dtype, each.device) != (first.dtype, first.device)), None):
         raise ValueError(

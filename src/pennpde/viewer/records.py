@@ -70,7 +70,7 @@ def with_segments(record: Mapping[str, Any], pieces: Iterable[np.ndarray]) -> di
 def write_page(
     path: Path | str, record: Mapping[str, Any], title: str, subtitle: str, certificate: Sequence[str]
 ) -> None:
-    """One HTML file with the fields inside, to look at, to zoom, to probe; it loads nothing from anywhere."""
+    """One HTML file that contains the fields and loads nothing else: pan, zoom, probe."""
     page = Template((WEB / "page.html").read_text(encoding="utf-8"))
     # "</" inside a script would end it.
     text = page.substitute(

@@ -1,4 +1,4 @@
-"""A prediction in rows of words for the page: the network, what the certificate measured, errors against the truth."""
+"""Texts of the page for a prediction: the network, the certificate, errors against the reference solution."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def errors(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
-    """What took how long, as shares of the whole."""
+    """Computing times, with their shares of the total."""
     names = {"prepare": "Preparation", "operators": "Operators", "network": "Network", "certificate": "Certificate"}
     whole = seconds.get("altogether", sum(seconds.values())) or 1.0
     return [

@@ -83,7 +83,7 @@ def splits_off_lattice() -> dict[str, list[str]]:
 
 
 def splits(seed: int = 0) -> dict[str, list[str]]:
-    """The 253 cases, dealt out to train, validation and test, type by type."""
+    """The 253 cases, split into train, validation and test within each type."""
     random = np.random.default_rng([seed, zlib.crc32(b"splits")])
     dealt: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     for kind, sizes in SPLIT_SIZES.items():
