@@ -1,8 +1,8 @@
-"""Anything that maps a case to fields, on a test set: one timed record a case, and what they come to together.
+"""Evaluation of a network on a test set: one timed record per case, and pooled errors.
 
 Errors are those of the paper's tables (`metrics`): physical units, pooled over all points of all cases, vectors over
 three components, with the standard error of the mean. Time is that of the forward call only, as in the paper; what has
-to be done once for each mesh, assembling operators and a network's own `prepare(case)`, is stated apart.
+to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed separately.
 """
 
 from __future__ import annotations
