@@ -26,7 +26,7 @@ def test_a_network_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_folder_that_is_no_dataset_is_named(network_folder, tmp_path):
-    assert "no dataset" in said(view("--model", network_folder, "--data", tmp_path))
+    assert "not a dataset" in said(view("--model", network_folder, "--data", tmp_path))
 
 
 def test_a_port_that_is_taken_is_named(network_folder):
