@@ -1,7 +1,7 @@
 """How good the truth of the advection-diffusion set is: against the authors' samples, and against the exact solution.
 
 Prints tables and writes `benchmarks/results/advection_diffusion_truth.json`. The authors' samples are looked for in
-$PENN_REFERENCE, or beside the repository; the runs are those of `data/advection_diffusion/runs`, or made anew with
+$PENN_REFERENCE, or next to the repository; the runs are those of `data/advection_diffusion/runs`, or made again with
 OpenFOAM where another profile is asked for.
 """
 

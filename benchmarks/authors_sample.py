@@ -1,4 +1,4 @@
-"""The shipped flow network on the authors' own sample, on its own mesh, beside the authors' network.
+"""The shipped flow network on the authors' own sample, on its own mesh, compared with the authors' network.
 
     python benchmarks/authors_sample.py [SAMPLE.npz] [WEIGHTS.npz]
 
@@ -25,8 +25,8 @@ RESULT = Path(__file__).parent / "results" / "authors_sample.json"
 
 
 def main() -> None:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "reference"
-    reference = Path(os.environ.get("PENN_REFERENCE", beside))
+    default = Path(__file__).resolve().parents[2] / "shared" / "reference"
+    reference = Path(os.environ.get("PENN_REFERENCE", default))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sample", nargs="?", type=Path, default=reference / "samples" / "flow_a1_1.00.npz")
     parser.add_argument("weights", nargs="?", type=Path, default=reference / "weights" / "flow_penn_n16_rep4.npz")
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def plane_mesh(sample: np.lib.npyio.NpzFile) -> Mesh:
-    """The layer of a stored sample, with the patches that its conditions tell."""
+    """The layer of a stored sample, with the patches that follow from its conditions."""
     cells = {"hexahedron": sample["hex"], "wedge": sample["prism"]}
     solid = Mesh.from_arrays(sample["points"], {name: rows for name, rows in cells.items() if len(rows)})
     prescribed = sample["u_dirichlet_mask"].astype(bool).any(axis=1)
@@ -70,7 +70,7 @@ def plane_mesh(sample: np.lib.npyio.NpzFile) -> Mesh:
     layer = mesh.layer
     assert layer is not None
     x = mesh.points.numpy()
-    # Corners of the outlet belong to the outlet alone in the sample; here the wall has them, too.
+    # Corners of the outlet belong only to the outlet in the sample; here they also belong to the wall.
     edge = np.isin(np.arange(len(x)), mesh.boundary_points)
     low, high = x[moving[layer], 1].min(), x[moving[layer], 1].max()
     inlet = np.isclose(x[:, 0], x[:, 0].min()) & (x[:, 1] >= low - 1e-6) & (x[:, 1] <= high + 1e-6)

@@ -2,7 +2,7 @@
 
     python benchmarks/finer_truth.py [--cases 6] [--runs FOLDER] [--only-solve NAME]
 
-The networks have learned from the dataset's truth, 90 cells a unit length, and with it whatever is wrong with that. So
+The networks were trained on the dataset's reference, 90 cells per unit length, including its discretisation error. So
 two test cases of each type are solved with 135 cells, half of the time step, second order in time and tight tolerances,
 and everybody is judged by both: the truth itself, the network, and the settings of OpenFOAM that come closest. It takes
 five to eight minutes a case; `--runs` keeps what was solved, one file for each case and setting.
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "data" / "flow")
     parser.add_argument("--cases", type=int, default=6, help="types of ducts in turn")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "finer_truth")
-    parser.add_argument("--only-solve", metavar="NAME", help="solve the finer truth of this case alone, and end")
+    parser.add_argument("--only-solve", metavar="NAME", help="solve the finer truth of only this case, and end")
     parser.add_argument("--output", type=Path, default=RESULT)
     given = parser.parse_args()
     cases = TestSet.read(given.data, limit=given.cases).cases

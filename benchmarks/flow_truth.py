@@ -2,7 +2,7 @@
 
     python benchmarks/flow_truth.py [--runs FOLDER] [--pictures docs/images]
 
-Prints and writes `benchmarks/results/flow_truth.json`. The authors' sample is looked for in $PENN_REFERENCE, or beside
+Prints and writes `benchmarks/results/flow_truth.json`. The authors' sample is looked for in $PENN_REFERENCE, or next to
 the repository. Run files of the standard profile are taken from the folder (`penn generate flow --runs FOLDER` keeps
 them there); a case that it does not have is solved with OpenFOAM, in one to two minutes. With `--pictures`, one picture
 for each type of duct: the coarse mesh, its potential flow, and the truth at t = 4.
@@ -107,15 +107,15 @@ def potential_flows(run: Run) -> dict:
     ours = case.initial["u"].numpy()[inside]
     foam = flow.fields_at(run, points[inside])[0][..., 0]
     finer = LinearNDInterpolator(fine.mesh.points.numpy(), fine.initial["u"].numpy())(points[inside])
-    beside = distance_to_blocks(name, points[inside]) < 1.0 / flow.PROFILES["standard"].cells
+    near = distance_to_blocks(name, points[inside]) < 1.0 / flow.PROFILES["standard"].cells
     found = {
         "coarse to OpenFOAM": mean_square(ours - foam),
-        "coarse to OpenFOAM, without the points at interfaces": mean_square((ours - foam)[~beside]),
+        "coarse to OpenFOAM, without the points at interfaces": mean_square((ours - foam)[~near]),
         f"coarse to ours {FINER} times finer": mean_square(ours - finer),
         f"ours {FINER} times finer to OpenFOAM": mean_square(finer - foam),
     }
     print(f"{name}, potential flow: " + ", ".join(f"{what} {value:.1e}" for what, value in found.items()))
-    return {"points": len(inside), "points at interfaces": int(beside.sum()), "mse": found}
+    return {"points": len(inside), "points at interfaces": int(near.sum()), "mse": found}
 
 
 def distance_to_blocks(name: str, points: np.ndarray) -> np.ndarray:

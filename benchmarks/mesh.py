@@ -2,7 +2,7 @@
 
 Prints a table and writes `benchmarks/results/mesh.json`. Each mesh has a process of its own, so that its peak memory is
 its own; memory counts Python, torch and the given arrays too. Seconds are those of the clock; on a machine that is busy
-with other work, processor time is the fairer number, and it is recorded beside them.
+with other work, processor time is the fairer number, and it is recorded as well.
 """
 
 import argparse

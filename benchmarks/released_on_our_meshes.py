@@ -36,8 +36,8 @@ FIRST_LINES = (0.0444, 0.03, 0.0222, 0.015)
 
 
 def main() -> None:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "reference"
-    reference = Path(os.environ.get("PENN_REFERENCE", beside))
+    default = Path(__file__).resolve().parents[2] / "shared" / "reference"
+    reference = Path(os.environ.get("PENN_REFERENCE", default))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sample", nargs="?", type=Path, default=reference / "samples" / "flow_a1_1.00.npz")
     parser.add_argument("weights", nargs="*", type=Path, default=sorted((reference / "weights").glob("flow_*.npz")))

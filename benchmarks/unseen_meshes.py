@@ -1,11 +1,11 @@
-"""A flow network on meshes of other kinds than it was trained on: the same test cases, meshed anew from their runs.
+"""A flow network on meshes of other kinds than its training meshes: the same test cases, remeshed from their runs.
 
     python benchmarks/unseen_meshes.py --runs FOLDER [--model flow] [--cases 10] [--page docs/unseen_meshes.md]
 
 Prints a table, and writes `benchmarks/results/unseen_meshes.json` and the page of the documentation. Run files of the
 standard profile are taken from the folder (`penn generate flow --runs FOLDER` keeps them there). Where it has none of a
 test case, one test case of each type is solved with OpenFOAM, in one to two minutes each. The authors' sample is looked
-for in $PENN_REFERENCE, or beside the repository.
+for in $PENN_REFERENCE, or next to the repository.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def run_files(folder: Path, number: int, scratch: Path) -> list[Path]:
-    """Run files of test cases, as many of each type as there are, in turn; solved anew where there are none."""
+    """Run files of test cases, of all types in turn; solved again where there are none."""
     names = flow.splits()["test"]
     there = {kind: [name for name in names if name[0] == kind and (folder / f"{name}.h5").exists()] for kind in "abc"}
     if any(there.values()):
@@ -259,34 +259,33 @@ def page(record: Mapping[str, Any]) -> str:
         "# Meshes that the network has not seen",
         _wrapped(
             f"The network `{record['model']}` ({record['title']}, {record['parameters']:,} parameters) on {len(cases)} "
-            f"of the {record['test cases in all']} test cases ({', '.join(cases)}), each meshed anew in several ways, "
-            "with the truth interpolated from the same run. Errors are mean squares over all points, u over three "
-            "components, as in the [results](results.md)."
+            f"of the {record['test cases in all']} test cases ({', '.join(cases)}), each remeshed in several ways, "
+            "with the reference interpolated from the same OpenFOAM run. Errors are mean squared errors over all "
+            "points, u over three components, as in the [results](results.md)."
         ),
         table(record),
         _wrapped(
-            "Warned: the cases of which the prediction's certificate told, without knowing the truth, that something "
-            "is not as in training. Growth: of the neural solver's residual from its first to its last iteration, the "
-            "largest of all cases. Seconds: of the network alone, and of distances, potential flow, operators and "
-            f"companion beside it, on {record['machine']}."
+            "Warned: number of cases with a warning in the certificate, which does not know the reference. Growth: "
+            "last residual of the neural solver over its first, the largest of all cases. s: seconds per case of the "
+            "network; s before: seconds for distances, potential flow, operators and companion mesh. Measured on "
+            f"{record['machine']}."
         ),
         _wrapped(
-            "Companion: the network worked on triangles of the same duct at its own spacing, and its fields were "
-            "interpolated to the finer mesh, as `penn predict` does by default where a mesh is unlike those of "
-            "training. All other rows are what it does on the mesh itself (`--resolution own`). More in the "
+            "Companion: the network ran on triangles of its own cell size that fill the same duct, and its fields were "
+            "interpolated to the finer mesh. `penn predict` does so by default if a mesh is unlike the training "
+            "meshes. In all other rows the network ran on the mesh itself (`--resolution own`). More in the "
             "[tutorial](tutorial.md)."
         ),
         _wrapped(
-            "Splitting is that of `Mesh.triangulated`: each quad along one of its diagonals, at random. The "
-            "unstructured triangles (`pennpde.datasets.flow.triangles`) have points scattered at random at the "
-            "spacing of the quads, joined by Delaunay and smoothed; their smallest angle is "
+            "`Mesh.triangulated` splits each quad along one of its diagonals, chosen at random. The unstructured "
+            "triangles (`pennpde.datasets.flow.triangles`) have random points at the spacing of the quads, a Delaunay "
+            "triangulation, and smoothing; their smallest angle is "
             f"{record['kinds']['unstructured triangles']['smallest angle']:.0f} degrees."
         ),
         *_warnings(record),
         *(_sample(record["the authors' sample"]) if "the authors' sample" in record else []),
-        "Made from the runs of the dataset by",
+        "This command makes `benchmarks/results/unseen_meshes.json` and this page from the runs of the dataset:",
         "```sh\npython benchmarks/unseen_meshes.py --runs /scratch/flow_runs\n```",
-        "which writes `benchmarks/results/unseen_meshes.json` and this page.",
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -304,7 +303,7 @@ def _wrapped(text: str, hanging: str = "") -> str:
 def table(record: Mapping[str, Any]) -> str:
     """One row for each kind of mesh."""
     rows = [
-        "| mesh | points | neighbours | u (×10⁻⁴) | p (×10⁻³) | worst case u, p | growth | warned | s | s beside |",
+        "| mesh | points | neighbours | u (×10⁻⁴) | p (×10⁻³) | worst case u, p | growth | warned | s | s before |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join(rows + [_row(kind, found) for kind, found in record["kinds"].items()])
@@ -338,12 +337,16 @@ def _warnings(record: Mapping[str, Any]) -> list[str]:
     sentences = [_wrapped(f"- {kind}: {' '.join(sentences)}", "  ") for kind, sentences in told.items()]
     quiet = [each for found in record["kinds"].values() for each in found["records"].values() if not each["warned"]]
     trusted = (
-        f"Over all meshes, {len(quiet)} predictions came without a warning; the largest errors among them are "
+        f"On all meshes together, {len(quiet)} predictions have no warning; the largest errors among them are "
         f"{max(each['u'] for each in quiet):.1e} in u and {max(each['p'] for each in quiet):.1e} in p."
         if quiet
-        else "No prediction came without a warning."
+        else "Every prediction has a warning."
     )
-    return [_wrapped(trusted), "What the certificate says, of the first case that it warns of:", "\n".join(sentences)]
+    return [
+        _wrapped(trusted),
+        "Warnings of the certificate, for the first case of each row that has one:",
+        "\n".join(sentences),
+    ]
 
 
 def _sample(found: Mapping[str, Any]) -> list[str]:
@@ -360,8 +363,8 @@ def _sample(found: Mapping[str, Any]) -> list[str]:
     lines = [
         "## The authors' mesh",
         _wrapped(
-            f"The one published mesh, of {SAMPLED} (a duct of the {found['split of its duct']} set): hexahedra and "
-            "wedges one cell thick, of which the network sees the plane layer, quads and triangles."
+            f"The authors' published mesh of {SAMPLED} (a shape of our {found['split of its duct']} set) consists of "
+            "hexahedra and wedges, one cell thick. The network runs on its plane layer of quads and triangles."
         ),
         "\n".join(rows),
     ]

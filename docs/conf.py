@@ -8,6 +8,7 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4  # links such as training.md#the-ablations
 exclude_patterns = ["_build"]
 
 html_theme = "furo"

@@ -3,7 +3,7 @@
     python examples/operators_on_a_mesh.py
 
 The gradient is exact for linear fields. On the boundary, where neighbours lie on one side only, a known normal
-derivative makes up for the missing ones: that is what tells NIsoGCN from IsoGCN.
+derivative replaces the missing ones: this is the difference between NIsoGCN and IsoGCN.
 """
 
 from pathlib import Path

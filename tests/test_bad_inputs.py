@@ -133,18 +133,20 @@ TABLE = [
     Wrong("a subcommand that does not exist", "No such command 'predikt'", "predikt duct.vtu", code=2),
     Wrong("an option that does not exist", "--modle", "predict duct.vtu --modle flow", code=2),
     Wrong("no input", "Missing argument 'INPUT'", "predict --model own", code=2),
-    Wrong("a mesh without conditions", "give its conditions with --case", "predict duct.vtu --model own", code=2),
-    Wrong("conditions for what has its own", "leave --case out", FOAM + " --case duct.toml", code=2),
+    Wrong(
+        "a mesh without conditions", "give its boundary conditions with --case", "predict duct.vtu --model own", code=2
+    ),
+    Wrong("conditions for what has its own", "leave out --case", FOAM + " --case duct.toml", code=2),
     Wrong("fields in a format that is none of ours", "must end in one of .vtu", PREDICT + " --out out/a.stl", code=2),
     Wrong("a picture in another format", "must end in one of .png", PREDICT + " --png out/a.gif", code=2),
     Wrong("a page in another format", "must end in one of .html", PREDICT + " --html out/a.pdf", code=2),
     Wrong("a folder in the place of a file", "is a folder", PREDICT, lambda f: (f / "out/flow.vtu").mkdir(), 2),
     Wrong("the input as the output", "is the input", PREDICT + " --out duct.vtu", code=2),
     Wrong("a time folder for a mesh", "only an OpenFOAM case", PREDICT + " --write-time 1", code=2),
-    Wrong("a time that is none", "'soon' is no time", FOAM + " --write-time soon", code=2),
-    Wrong("a time before the start", "'-1' is no time", FOAM + " --write-time=-1", code=2),
-    Wrong("a time that leads out of the case", "is no time", FOAM + " --write-time ../../1", code=2),
-    Wrong("a length that is no number", "should be a valid number", PREDICT + " --length wide", code=2),
+    Wrong("a time that is none", "'soon' is not a time", FOAM + " --write-time soon", code=2),
+    Wrong("a time before the start", "'-1' is not a time", FOAM + " --write-time=-1", code=2),
+    Wrong("a time that leads out of the case", "is not a time", FOAM + " --write-time ../../1", code=2),
+    Wrong("a length that is not a number", "should be a valid number", PREDICT + " --length wide", code=2),
     Wrong("a length of zero", "reference length is 0", PREDICT + " --length 0"),
     Wrong("a negative speed", "reference speed is -3", PREDICT + " --speed=-3"),
     Wrong("a speed that is not finite", "reference speed is nan", PREDICT + " --speed nan"),
@@ -262,7 +264,7 @@ TABLE = [
         "unknowns of the case are p, u",
         PREDICT.replace("--model own", "--model heat"),
     ),
-    Wrong("a network that solves no problem", "solves", PREDICT.replace("--model own", "--model gradient")),
+    Wrong("a network that solves no problem", "needs a PENN", PREDICT.replace("--model own", "--model gradient")),
     # OpenFOAM's cases
     Wrong(
         "an empty folder",
@@ -326,7 +328,7 @@ TABLE = [
         FOAM,
         lambda f: text(f / "channel/0/U", "uniform (1 0 0)", "uniform (1 0 2)"),
     ),
-    Wrong("a time that is there already", "0 is there already", FOAM + " --write-time 0"),
+    Wrong("a time that is there already", "0 exists already", FOAM + " --write-time 0"),
     Wrong(
         "a decomposed case without whole mesh",
         "reconstructParMesh",
@@ -334,7 +336,7 @@ TABLE = [
         lambda f: (f / "channel/constant/polyMesh").rename(f / "channel/processor0"),
     ),
     # Datasets and experiments
-    Wrong("a dataset without manifest", "no dataset: it has no manifest.json", "info own"),
+    Wrong("a dataset without manifest", "not a dataset: it has no manifest.json", "info own"),
     Wrong(
         "a manifest cut in two",
         "manifest.json cannot be read",
@@ -343,7 +345,7 @@ TABLE = [
     ),
     Wrong(
         "a manifest of another program",
-        "no manifest",
+        "not the manifest",
         "info data",
         lambda f: (f / "data/manifest.json").write_text("[]"),
     ),

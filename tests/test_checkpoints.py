@@ -80,7 +80,7 @@ def test_every_shipped_network_loads():
 def test_a_name_that_is_nowhere_is_refused_with_those_that_exist(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path)
     save(advection_diffusion_network(**ARGUMENTS), tmp_path / "heat", CONFIG)
-    with pytest.raises(FileNotFoundError, match=r"'flwo'.*those that come with pennpde are heat"):
+    with pytest.raises(FileNotFoundError, match=r"'flwo'.*the shipped networks are heat"):
         load_pretrained("flwo")
     assert checkpoints.shipped() == ["heat"]
     load_pretrained("heat")

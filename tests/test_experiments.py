@@ -60,7 +60,7 @@ def heat(tmp_path_factory) -> Path:
 
 
 def penn(*arguments):
-    """The command in this process: starting torch anew each time would take most of the time."""
+    """The command in this process: starting torch again each time would take most of the time."""
     finished = CliRunner().invoke(application, [str(argument) for argument in arguments])
     assert finished.exception is None or isinstance(finished.exception, SystemExit), finished.exception
     return finished

@@ -16,7 +16,7 @@ PRESENT = [name for name, module in pennpde._MODULE_OF.items() if find_spec(f"pe
 
 
 def test_every_public_name_is_loaded_at_first_use():
-    assert sorted(pennpde.__all__) == sorted(PRESENT), "a name is missing in __all__ and the imports beside it"
+    assert sorted(pennpde.__all__) == sorted(PRESENT), "a name is missing in __all__ or in the imports"
     for name in PRESENT:
         assert getattr(pennpde, name) is vars(pennpde)[name]
         assert name in dir(pennpde)

@@ -1,4 +1,4 @@
-"""The check of shapes that runs beside all other tests."""
+"""The check of shapes that runs with all other tests."""
 
 import importlib
 

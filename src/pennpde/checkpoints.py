@@ -99,7 +99,7 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
 
 
 def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Module:
-    """The network of a folder, ready to predict. `config_of(network)` tells where it comes from."""
+    """The network of a folder, ready to predict. `config_of(network)` says how it was trained."""
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
 
@@ -148,7 +148,7 @@ def folder_of(name: str | Path) -> Path:
     if not folder.exists():
         known = ", ".join(shipped()) or "none"
         raise FileNotFoundError(
-            f"There is no network {str(name)!r}: no folder of this name, and those that come with pennpde are {known}."
+            f"There is no network {str(name)!r}: there is no such folder, and the shipped networks are {known}."
         )
     return folder
 
@@ -185,7 +185,7 @@ def read_config(folder: str | Path) -> Config:
         )
     known = {each.name for each in fields(Config)}
     try:
-        # What a later program of the same format adds is left out: it is no part of the network.
+        # Entries added by a later version of the same format are ignored.
         return Config(**{name: value for name, value in content.items() if name in known})
     except TypeError as error:
         raise CheckpointError(f"{path} is not complete: {error}.") from error

@@ -1,8 +1,8 @@
-"""Anything that maps a case to fields, on a test set: one timed record a case, and what they come to together.
+"""Evaluation of a network on a test set: one timed record per case, and pooled errors.
 
 Errors are those of the paper's tables (`metrics`): physical units, pooled over all points of all cases, vectors over
-three components, with the standard error of the mean. Time is that of the forward call alone, as the paper's; what has
-to be done once for each mesh, assembling operators and a network's own `prepare(case)`, is stated apart.
+three components, with the standard error of the mean. Time is that of the forward call only, as in the paper; what has
+to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed separately.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CaseRecord:
     seconds: float
     """Of one forward call."""
     preparation: float
-    """Seconds for operators, graphs and a transfer to the device, once a mesh."""
+    """Seconds for operators, graphs and the transfer to the device, once per mesh."""
     domain: Mapping[str, Estimate]
     """By target, the squared error over the points."""
     dirichlet: Mapping[str, Estimate]
@@ -147,7 +147,7 @@ def evaluate(
         cases: The test set.
         transformed: Move every case by a rigid motion of its own first: rotation or reflection, and translation.
         seed: Of the motions.
-        threads: On a CPU; None: as many as PyTorch takes by itself. The paper measures on one.
+        threads: On a CPU; None: PyTorch's default. The paper uses one.
         repeats: Forward calls a case; the fastest counts.
         dtype: Precision of a network; None: its own.
         device: Of a network; None: where it is.

@@ -1,7 +1,7 @@
 """Experiments: a row of a TOML file is a dataset, a network and a training.
 
-`[common]` holds for all rows, `[rows.NAME]` changes some of it; tables are merged key by key. A row that names another
-network than `[common]` gives all of its arguments itself::
+`[common]` applies to all rows, `[rows.NAME]` overrides it; tables are merged key by key. A row with another network
+than `[common]` gives all arguments itself::
 
     [common]
     dataset = "flow"
@@ -16,10 +16,10 @@ network than `[common]` gives all of its arguments itself::
     title = "PENN n = 8, r = 4"
     arguments = { width = 8, iterations = 4 }
 
-Configuration ends here: a row becomes a frozen `Experiment`, and what lies below takes plain arguments.
+Configuration ends here: a row becomes a frozen `Experiment`, and the layers below take plain arguments.
 
-`penn train` is the command for people. Machines that have torch, h5py and safetensors but not what `penn` itself needs
-run the same with `python -m pennpde.experiments FILE --row penn --data data/flow --out runs/flow`.
+`penn train` is the command for users. On machines that have torch, h5py and safetensors but not the dependencies of
+`penn`, the same is `python -m pennpde.experiments FILE --row penn --data data/flow --out runs/flow`.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ def _read(experiment: Experiment, folder: str | Path, split: str) -> list[Case]:
         )
     if experiment.needs_frames and not manifest.has_frames:
         raise ValueError(
-            f"The row {experiment.row!r} learns from all frames of the flow, but {folder} has the last alone; "
+            f"The row {experiment.row!r} learns from all frames of the flow, but {folder} has only the last; "
             "`penn generate flow --frames` makes a dataset with frames."
         )
     return storage.read(folder, split, frames=experiment.needs_frames and split == "train")

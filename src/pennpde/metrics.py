@@ -1,6 +1,6 @@
 """Errors on the domain and on its boundaries, as the paper's tables define them.
 
-Every error is first one number a point, in physical units, and then a mean over the points of all cases together with
+Every error is first one number per point, in physical units, and then a mean over the points of all cases together with
 its standard error. The mean square of a vector divides by three components on plane meshes as well: the paper's meshes
 are one cell thick, their third component is zero, and only so do the numbers compare.
 """
@@ -29,7 +29,7 @@ def squared_error(
     Args:
         prediction: A field, with a trailing axis where it has several output times.
         target: What it should be.
-        rank: 0 for a scalar, 1 for a vector: tells an axis of space from one of times.
+        rank: 0 for a scalar, 1 for a vector: distinguishes an axis of space from one of times.
     """
     if prediction.shape != target.shape:
         raise ValueError(f"The prediction has shape {list(prediction.shape)}, the target {list(target.shape)}.")

@@ -32,7 +32,7 @@ class Panel:
         limits: Of the colours; by default the field's own, symmetric for the diverging map.
         outline: Whether the edges of the cells are drawn.
         streamlines: A velocity whose streamlines are drawn over the field.
-        scale: What the colours stand for, with its unit, beside the colour bar.
+        scale: What the colours stand for, with its unit, next to the colour bar.
     """
 
     title: str

@@ -28,7 +28,7 @@ def test_fields_come_back_in_the_units_they_were_taken_from(duct):
     units = flow_units(0.3, 12.0, 1e5)
     back = units.physical(units.dimensionless(duct).targets)
     assert_close(back["u"], duct.targets["u"], rtol=1e-14, atol=0)
-    assert_close(back["p"], duct.targets["p"], rtol=0, atol=1e-10)  # 16 digits beside 1e5
+    assert_close(back["p"], duct.targets["p"], rtol=0, atol=1e-10)  # 16 digits next to 1e5
 
 
 def test_time_is_that_in_which_the_inlet_speed_crosses_the_inlet_width():

@@ -31,7 +31,7 @@ def test_the_table_of_a_sweep_is_made_again_from_its_record(tmp_path):
     [
         (["nothing", "--out", "o"], 2, "nothing"),
         (["openfoam", "--out", "o"], 2, "--data is missing"),
-        (["openfoam", "--data", "absent", "--out", "o"], 1, "absent is no dataset"),
+        (["openfoam", "--data", "absent", "--out", "o"], 1, "absent is not a dataset"),
         (["openfoam", "--data", "absent", "--out", "o", "--settings", "fast"], 1, "names no setting"),
         (["openfoam", "--data", "d", "--out", "o", "--models", "flow"], 2, "No such option: --models"),
         (["tradeoff", "--data", "d", "--out", "o", "--limit", "3"], 2, "No such option: --limit"),

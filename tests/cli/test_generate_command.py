@@ -42,8 +42,8 @@ def test_a_gradient_set_comes_from_one_command(gradient):
 
 def test_a_second_start_says_that_all_was_there(gradient):
     finished = penn("generate", "gradient", "--out", gradient[0], "--limit", 3)
-    assert "0 cases made" in finished.out
-    assert "3 were there" in finished.out
+    assert "0 cases generated" in finished.out
+    assert "3 existed" in finished.out
 
 
 def test_cases_can_be_chosen_by_name(tmp_path):
@@ -109,9 +109,9 @@ def test_cases_that_fail_give_exit_code_1_and_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "GradientRecipe", lambda *_, **__: fake)
     finished = penn("generate", "gradient", "--out", tmp_path / "set")
     assert finished.code == 1
-    assert "2 cases made" in finished.out
+    assert "2 cases generated" in finished.out
     assert "1 cases failed, the first is fails_1: OpenFOAMError: fakeFoam failed." in finished.err
-    assert "manifest.json has the tail of each log" in finished.err
+    assert "manifest.json has the end of each log" in finished.err
 
 
 def test_the_progress_bar_shows_cases_and_time_left_on_a_terminal_alone(monkeypatch):

@@ -194,7 +194,7 @@ def test_an_openfoam_case_goes_in_and_comes_out_as_file_and_time_folder(workplac
     assert record["times"] == [2.0]
     again = penn("predict", case, "--model", workplace / "flow", "--write-time", "0.5")
     assert again.exit_code == 1
-    assert "0.5 is there already" in again.stderr
+    assert "0.5 exists already" in again.stderr
 
 
 def test_a_case_of_temperature_takes_its_velocity_from_the_field_u(workplace, tmp_path):
@@ -265,7 +265,7 @@ def test_a_page_of_a_case_in_space_is_refused_before_predicting(workplace, tmp_p
         *("--html", tmp_path / "flow.html"),
     )
     assert finished.exit_code == 1
-    assert "draws only plane cases" in finished.stderr
+    assert "draws only two-dimensional cases" in finished.stderr
     assert not (tmp_path / "flow.html").exists()
 
 

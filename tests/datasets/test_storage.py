@@ -39,9 +39,9 @@ def test_an_unknown_split_names_those_that_exist(folder):
 
 
 def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
-    with pytest.raises(DatasetError, match=r"is no dataset: it has no manifest.json. Make one with `penn generate"):
+    with pytest.raises(DatasetError, match=r"is not a dataset: it has no manifest.json. Make one with `penn generate"):
         storage.read(tmp_path)
-    with pytest.raises(DatasetError, match="is no dataset"):
+    with pytest.raises(DatasetError, match="is not a dataset"):
         storage.read(tmp_path / "absent")
 
 
@@ -49,9 +49,9 @@ def test_a_folder_without_manifest_says_how_to_make_one(tmp_path):
     ("content", "words"),
     [
         ("{", "cannot be read"),
-        ("[]", "is no manifest of a dataset"),
+        ("[]", "is not the manifest of a dataset"),
         ('{"format": "pennpde dataset", "version": 99}', "version 99.*install a newer pennpde"),
-        ('{"format": "pennpde dataset", "version": 1}', "is no manifest of version 1"),
+        ('{"format": "pennpde dataset", "version": 1}', "is not a manifest of version 1"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_named(folder, content, words):

@@ -118,7 +118,7 @@ def test_times_that_do_not_fit_the_targets_are_refused(times):
 
 @pytest.mark.parametrize("keep", [0, 10, 500, 3000, -1])
 def test_a_truncated_file_is_named(keep):
-    with pytest.raises(vtkhdf.CaseFileError, match=r"some.vtkhdf is no complete case file .*generate it again"):
+    with pytest.raises(vtkhdf.CaseFileError, match=r"some.vtkhdf is not a complete case file .*generate it again"):
         unpacked(vtkhdf.pack(some_case())[:keep])
 
 

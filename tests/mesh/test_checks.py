@@ -63,7 +63,7 @@ def test_a_mesh_that_cannot_be_is_refused_by_name(points, cells, says):
 
 
 def test_ragged_cells_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="do not tell the cell types"):
+    with pytest.raises(ValueError, match="do not determine the cell types"):
         Mesh.from_arrays(UNIT_SQUARE, (np.arange(4), np.array([0, 4])))
     with pytest.raises(ValueError, match="offsets of the cells run from 0 to 5"):
         Mesh.from_arrays(UNIT_SQUARE, (np.arange(4), np.array([0, 5])), QUAD)

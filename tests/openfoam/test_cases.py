@@ -170,7 +170,7 @@ def test_an_unknown_condition_is_an_error_with_patch_field_and_type(tmp_path, fi
         (
             lambda case: write_conditions(case, "p", "uniform 0", {'"(a+)+"': "type noSlip;"}),
             FoamFormatError,
-            "never end",
+            "might not terminate",
         ),
         (
             lambda case: write_conditions(case, "p", "uniform 0", {'"("': "type noSlip;"}),

@@ -123,7 +123,7 @@ def test_cyclic_patches_that_are_turned_or_alone_are_refused(tmp_path):
     folder = periodic_case(tmp_path / "alone")
     path = folder / "constant" / "polyMesh" / "boundary"
     path.write_text(path.read_text().replace("neighbourPatch right", "neighbourPatch nowhere"))
-    with pytest.raises(FoamFormatError, match="its neighbourPatch is 'nowhere', which is not there"):
+    with pytest.raises(FoamFormatError, match="its neighbourPatch is 'nowhere', which does not exist"):
         read(folder)
     folder = periodic_case(tmp_path / "field")
     write_conditions(folder, "p", "uniform 0", {'".*"': "type zeroGradient;", "left": "type zeroGradient;"})

@@ -124,7 +124,7 @@ def test_a_continued_training_draws_the_windows_of_one_without_a_break_and_learn
 
 
 def test_a_row_that_wants_frames_refuses_a_dataset_without(ends, tmp_path):
-    with pytest.raises(ValueError, match=r"'mp_pde_2_32' learns from all frames .* has the last alone; `penn gen"):
+    with pytest.raises(ValueError, match=r"'mp_pde_2_32' learns from all frames .* has only the last; `penn gen"):
         experiments.run(ROWS["mp_pde_2_32"], ends, tmp_path, device="cpu")
 
 

@@ -93,7 +93,7 @@ def test_types_of_shapes_have_columns_of_their_own():
 
 def test_a_divergent_row_of_the_paper_says_so():
     assert "divergent" in markdown([record(paper="ablation_a")])
-    assert markdown([record(paper="")])  # one that the paper does not have has no numbers beside it
+    assert markdown([record(paper="")])  # one that the paper does not have has no published numbers
 
 
 def test_the_papers_numbers_are_those_that_the_task_states():
@@ -116,7 +116,7 @@ def test_records_are_read_from_files_and_folders_and_others_refused(tmp_path):
     (tmp_path / "one.json").write_text(json.dumps(record()))
     (tmp_path / "other.json").write_text('{"kind": "training"}')
     assert len(read_records([tmp_path])) == len(read_records([tmp_path / "one.json"])) == 1
-    with pytest.raises(ValueError, match=r"other\.json is no record of an evaluation"):
+    with pytest.raises(ValueError, match=r"other\.json is not a record of an evaluation"):
         read_records([tmp_path / "other.json"])
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ValueError, match=r"broken\.json is no JSON"):

@@ -63,7 +63,9 @@ def test_the_largest_deviation_from_a_prescribed_value_is_found():
     velocity[case.mesh.patch("inlet").points[2], 1] = -0.25
     certificate = certificate_of(case, u=velocity)
     assert certificate.dirichlet == {"u": 0.25, "p": 0}
-    assert certificate.warnings == ("A prescribed value of u is missed by 2.5e-01; this network does not keep them.",)
+    assert certificate.warnings == (
+        "A prescribed value of u is missed by 2.5e-01; this network does not enforce them.",
+    )
 
 
 def test_single_precision_counts_as_exact_where_it_is_the_nearest_number():

@@ -96,8 +96,8 @@ def test_a_mesh_finer_or_coarser_than_those_of_training_gets_a_companion(network
         assert outcome.companion is not None
         assert size.value == pytest.approx(describe(outcome.companion)["mean cell size"])
         assert outcome.certificate.notes == (
-            f"Predicted on a companion mesh of {outcome.companion.mesh.number_of_cells} triangles at the network's "
-            f"spacing, interpolated to your {case.number_of_points} points.",
+            f"Predicted on a companion mesh of {outcome.companion.mesh.number_of_cells} triangles of the network's "
+            f"cell size, interpolated to your {case.number_of_points} points.",
         )
         assert any("note: Predicted on a companion" in line for line in outcome.certificate.lines())
         assert outcome.certificate.as_dict()["notes"] == list(outcome.certificate.notes)
@@ -148,13 +148,13 @@ def test_a_companion_of_very_many_points_is_not_made_unasked(network, ranges):
 
 
 def test_the_network_s_resolution_is_refused_where_there_is_none(network, ranges):
-    with pytest.raises(ValueError, match="does not tell on which cell sizes"):
+    with pytest.raises(ValueError, match="does not record the cell sizes"):
         predict(network, user_case(6.0), resolution="network")
     with pytest.raises(ValueError, match="The resolution is 'fine'; it may be 'auto', 'own', 'network'"):
         predict(network, user_case(6.0), ranges, resolution="fine")  # type: ignore[arg-type]
     solid = brick((3, 3, 3), 1 / 3).with_patches({"low": lambda x: np.isclose(x[:, 0], 0.0)})
     space = Case(solid, initial={"u": [0.0, 0.0, 0.0], "p": 0.0}, dirichlet={"u": {"low": (1.0, 0.0, 0.0)}})
-    with pytest.raises(ValueError, match="only plane cases have companion meshes"):
+    with pytest.raises(ValueError, match="only two-dimensional cases can be remeshed"):
         predict(network, space, ranges, resolution="network")
 
 

@@ -132,7 +132,7 @@ def test_a_network_without_the_guarantee_is_not_corrected_but_reported(duct):
     plain = flow_network(width=4, iterations=2, pressure_iterations=2, decoder="mlp").eval()
     outcome = predict(plain, bare(duct))
     assert outcome.certificate.dirichlet["u"] > 0
-    assert any("does not keep them" in warning for warning in outcome.certificate.warnings)
+    assert any("does not enforce them" in warning for warning in outcome.certificate.warnings)
 
 
 def test_a_prediction_gives_what_the_network_gives_on_a_training_case(duct, precise):

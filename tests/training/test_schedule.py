@@ -111,7 +111,8 @@ def test_a_standstill_restarts_from_the_best_with_half_the_rate_and_then_stops(t
         "restart 2 from step 4",
         "early stop",
     ]
-    # Adam's step is the rate as long as the gradient keeps its sign: each stage starts from the best, Adam anew.
+    # Adam's step is the rate as long as the gradient keeps its sign: each stage starts from the best weights and
+    # a fresh Adam.
     best = 4 * 0.01
     reached = [math.sqrt(float(row["validation_T"])) for row in rows]
     assert reached[0] == pytest.approx(best, rel=1e-2)

@@ -30,7 +30,7 @@ def test_a_network_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_folder_that_is_no_dataset_is_named(network_folder, tmp_path):
-    assert "no dataset" in said(view("--model", network_folder, "--data", tmp_path))
+    assert "not a dataset" in said(view("--model", network_folder, "--data", tmp_path))
 
 
 def test_a_port_that_is_taken_is_named(network_folder):
@@ -38,7 +38,7 @@ def test_a_port_that_is_taken_is_named(network_folder):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert f"port {port} is taken" in said(view("--model", network_folder, "--port", port))
+        assert f"port {port} is in use" in said(view("--model", network_folder, "--port", port))
 
 
 def test_an_address_of_another_machine_cannot_be_listened_on(network_folder):

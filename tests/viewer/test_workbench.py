@@ -181,5 +181,5 @@ def test_the_network_says_how_it_was_trained(bench):
     for part in ("3 cases of flow", "2 epochs", "small", "validation u 1.23e-02"):
         assert part in words
     untrained = wording.about("new", checkpoints.Config("flow", {}))
-    assert "where training would start" in untrained[-1]["value"]
+    assert "untrained weights" in untrained[-1]["value"]
     assert "no configuration" in wording.about("bare", None)[-1]["value"]

@@ -41,7 +41,7 @@ _NAMES = tuple(kind.kind for kind in KINDS)
 
 @dataclass(frozen=True, eq=False, init=False)
 class Case:
-    """One boundary value problem, or a batch of them side by side.
+    """One boundary value problem, or a batch of several.
 
     Args:
         mesh: The mesh with its named patches.
@@ -167,7 +167,7 @@ class Case:
         return together
 
     def representative(self, name: str) -> Int[Tensor, " points"] | None:
-        """For each point the one that stands for it and its copies, where the unknown is periodic."""
+        """For each point the representative of it and its periodic copies, if the unknown is periodic."""
         found = [each.representative for each in self.conditions_of(name)]
         return next((each for each in found if each is not None), None)
 
@@ -186,14 +186,14 @@ class Case:
         return self.with_conditions(lambda _, each: each.at(time), parameters={**self.parameters, "time": known})
 
     def over(self, times: Sequence[float]) -> Case:
-        """The case for judging fields at several times, their trailing axis: conditions that change have it, too.
+        """The case for evaluating fields at several times: time-dependent conditions get a trailing axis of times.
 
         Fields at one time have no such axis, and neither have the conditions.
         """
         return self.with_conditions(lambda _, each: each.over(times)) if self.changes_with_time else self
 
     def fulfilled(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Fields with what is prescribed exactly in place, bit for bit."""
+        """Fields with the prescribed values set, bit for bit."""
 
         def fulfil(name: str, values: Tensor) -> Tensor:
             for condition in self.conditions_of(name):
@@ -253,7 +253,7 @@ class Case:
         return made
 
     def with_neumann_weight(self, weight: float) -> Case:
-        """The case with Neumann conditions of another strength; itself where that is the strength it has."""
+        """The case with another weight of the Neumann conditions; itself if it has this weight already."""
         if weight == self.neumann_weight:
             return self
         return replace(self, neumann_weight=weight, cached_operators=None)
@@ -309,7 +309,7 @@ class Case:
         return torch.where(self.present.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
 
     def at_points(self, per_case: Float[Tensor, "cases *axes"]) -> Float[Tensor, "points_or_one *axes"]:
-        """Spread one value a case over its points."""
+        """Spread one value per case over its points."""
         if len(self.sizes) == 1:
             return per_case
         if len(set(self.sizes)) == 1:

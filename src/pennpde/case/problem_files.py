@@ -1,4 +1,4 @@
-"""A boundary value problem written down: a TOML file beside a mesh file.
+"""A boundary value problem as a TOML file that accompanies a mesh file.
 
 [patches]                                    # in order; several may share points
 inlet = "x == 0"                             # comparisons, see selections.py
@@ -56,7 +56,7 @@ _SECTIONS = ("patches", *_CONDITIONS, "initial", "parameters")
 _KINDS = ("box", "half_space", "array")
 _MOST_BYTES = 1_000_000
 _LARGEST = 1e100
-"""Beyond it squares overflow; integers of TOML have no end at all."""
+"""Largest number: squares of larger ones overflow, and TOML integers are unbounded."""
 
 
 def read_problem(path: Path | str, mesh: Mesh) -> Case:
@@ -143,7 +143,7 @@ def _with_patch_of_kind(mesh: Mesh, name: str, given: Mapping[str, Any], label: 
     if len(kinds) != 1 or given.keys() - known:
         raise ValueError(
             f"{label} has the keys {sorted(given)}; it needs exactly one of {list(_KINDS)} "
-            "(and `equals` beside `array`)."
+            "(and `equals` together with `array`)."
         )
     if kinds[0] == "array":
         array = given["array"]
@@ -172,7 +172,7 @@ def _with_patch_of_kind(mesh: Mesh, name: str, given: Mapping[str, Any], label: 
 
 
 def _near(x: np.ndarray) -> float:
-    """What counts as on a plane: a millionth of the mesh's size, as in selections."""
+    """Tolerance for a point on a plane: a millionth of the mesh size, as in selections."""
     return 1e-6 * float(np.ptp(x, axis=0).max())
 
 
@@ -226,7 +226,7 @@ def _numbers(given: Any, label: str) -> float | list[float] | list[list[float]]:
 
 
 def _condition(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> Any:
-    """What a section says about one unknown, as `Case` takes it."""
+    """The entries of a section for one unknown, in the form that `Case` accepts."""
     given = sections[kind][name]
     if kind == "slip":
         return _names(given, f"[slip] {name} of {where}")
@@ -280,7 +280,7 @@ def _names(given: Any, label: str) -> list[str]:
 
 
 def _rest(name: str, sections: Mapping[str, Any], mesh: Mesh) -> Any:
-    """An unknown without initial field starts at zero; its conditions tell whether it is a vector or a matrix."""
+    """An unknown without initial field starts at zero; its conditions decide whether it is a vector or a matrix."""
     conditions = sections["dirichlet"].get(name, {})
     values = [each for value in conditions.values() for each in _rows(value)] if isinstance(conditions, Mapping) else []
     if any(_is_matrix(value) for value in values):

@@ -1,4 +1,4 @@
-"""Which points a user means: a small language of comparisons on coordinates, never evaluated as Python.
+"""Selections of points: a small language of comparisons on coordinates, never evaluated as Python.
 
 x < 0.001                     one comparison
 0.2 <= y <= 0.8               a chain
@@ -16,7 +16,7 @@ import numpy as np
 
 Positions = np.ndarray
 Selection = Callable[[Positions], np.ndarray]
-"""Positions [points, space] to one bool a point."""
+"""Maps positions [points, space] to one bool per point."""
 
 _TOKEN = re.compile(r"\s*(?:(<=|>=|==|!=|<|>|\(|\))|([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))")
 _NEARNESS = 1e-6

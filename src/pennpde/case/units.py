@@ -18,7 +18,7 @@ from pennpde.case.conditions import Reference
 
 @dataclass(frozen=True)
 class Scale:
-    """What counts as one, and as zero, of an unknown, a parameter or a feature."""
+    """Reference value and zero of an unknown, a parameter or a feature."""
 
     one: float = 1.0
     zero: float = 0.0

@@ -1,4 +1,4 @@
-"""The command `penn`: one small module a subcommand, loaded when it is called.
+"""The command `penn`: one small module per subcommand, imported when it is called.
 
 To add the subcommand `penn time`, write `cli/time.py` with a function `run` and name it in `SUBCOMMANDS`::
 
@@ -14,7 +14,7 @@ To add the subcommand `penn time`, write `cli/time.py` with a function `run` and
     def run(
         output: Output,
         mesh: Annotated[Path, typer.Argument(help="Mesh file to measure on.", show_default=False)],
-        repeats: Annotated[int, typer.Option(min=1, help="How often to measure.")] = 3,
+        repeats: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 3,
     ) -> dict:
         "Measure the operators on a mesh."  # the first line is the summary in `penn --help`
         from pennpde.operators import Operators  # torch, PyVista and all of ours: imported in here
@@ -26,7 +26,7 @@ To add the subcommand `penn time`, write `cli/time.py` with a function `run` and
 
 The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit codes, and errors without a
 traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError, OSError ... with a message
-for the user, and never prints to stdout, exits or catches all by itself.
+for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
 `COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring.
@@ -82,7 +82,7 @@ def _penn(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Physics-embedded neural networks on your meshes: predict, train, measure, look."""
+    """Physics-embedded neural networks on meshes: predict, generate data, train, evaluate, view."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

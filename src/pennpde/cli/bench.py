@@ -9,9 +9,9 @@ import typer
 from pennpde.cli.conventions import Output
 from pennpde.files import write_atomically
 
-ABOUT = """Compare networks with OpenFOAM: error against seconds on one core.
+ABOUT = """Compare networks with OpenFOAM: error against time on one core.
 
-A second run measures only what is missing. Run it on an idle machine: other work spoils the times.
+A second run measures only what is missing. Run it on an idle machine.
 """
 EXAMPLES = [
     "penn bench openfoam --data data/flow --out bench",
@@ -127,7 +127,7 @@ def _sweep(
     plan = read(settings)
     test_set = sweeping.TestSet.read(data, only, limit)
     if test_set.seen:
-        output.warn(f"{', '.join(sorted(test_set.seen))} is no test case: a network may have been trained on it.")
+        output.warn(f"{', '.join(sorted(test_set.seen))} is not a test case: a network may have been trained on it.")
     programs = dict.fromkeys(each.setting.program for each in plan)
     installation = find_installation(("blockMesh", "potentialFoam", *programs))
     record = sweeping.sweep(
@@ -144,14 +144,14 @@ def _sweep(
     write_atomically(out / sweeping.TABLE, sweep_markdown(record))
     output.say(
         f"{record['runs']['all']} runs of {record['solver']} in {len(plan)} settings, {record['runs']['diverged']} "
-        f"diverged; {record['seconds'] / 60:.1f} minutes of one core. Total error, seconds a case:",
+        f"diverged; {record['seconds'] / 60:.1f} minutes of one core. Total error, seconds per case:",
         *map(_line, record["rows"]),
         f"Record: {path}, table: {out / sweeping.TABLE}",
     )
     if (busy := disturbance(record["rows"])) > DISTURBED:
         output.warn(
-            f"the machine was busy: OpenFOAM took {busy:.2g} times as long as its processor worked. For times that "
-            f"count, remove {runs} and start again on an idle machine."
+            f"the machine was busy: OpenFOAM's wall time is {busy:.2g} times its processor time. For reliable times, "
+            f"remove {runs} and run the command again on an idle machine."
         )
     return record
 

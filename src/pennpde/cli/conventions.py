@@ -1,4 +1,4 @@
-"""What all subcommands share: options, output for people and for programs, errors, exit codes.
+"""Conventions of all subcommands: options, output for people and programs, errors, exit codes.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
 """
@@ -36,7 +36,7 @@ _EXPECTED = (ValueError, LookupError, OSError, ImportError, ArithmeticError, Not
 
 @dataclass(frozen=True)
 class Output:
-    """Where a subcommand writes: to people as text, to programs as JSON, or not at all."""
+    """Where a subcommand writes: text for people, JSON for programs, or nothing."""
 
     json: bool = False
     quiet: bool = False
@@ -47,7 +47,7 @@ class Output:
             return
         console = _console(stderr=False)
         for renderable in renderables:
-            # Text is printed as it stands: a file may be called "[red].vtu", and a pipe has no 80 columns.
+            # Text is printed verbatim: a file may be called "[red].vtu", and a pipe has no 80 columns.
             console.print(renderable, markup=False, highlight=False, soft_wrap=isinstance(renderable, str))
 
     def warn(self, message: str) -> None:
@@ -55,7 +55,7 @@ class Output:
         _console(stderr=True).print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
-        """Pass the items on under a progress bar, which stands on a terminal and nowhere else."""
+        """Iterate over the items with a progress bar, which is shown only on a terminal."""
         console = _console(stderr=True)
         if self.quiet or not console.is_terminal:
             yield from items
@@ -101,7 +101,7 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
     def command(*, json_output: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
         output = Output(json_output, quiet)
         if not debug:
-            # Python would print the line of our source that the warning came from.
+            # By default Python also prints the source line that the warning came from.
             warnings.showwarning = lambda message, *_: output.warn(str(message))
         try:
             record = run(output, **arguments)
@@ -121,8 +121,8 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
         if parameter.name != "output"
     ]
     shared = [
-        _option("json_output", "--json", "Print the result as JSON, and nothing else, to stdout."),
-        _option("quiet", "--quiet", "Print nothing but warnings and errors."),
+        _option("json_output", "--json", "Print the result as JSON to stdout, and nothing else."),
+        _option("quiet", "--quiet", "Print only warnings and errors."),
         _option("debug", "--debug", "Show the traceback of an error."),
     ]
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared
@@ -132,7 +132,7 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
 
 
 def describe(error: Exception) -> str:
-    """What went wrong, in words for somebody who does not read Python."""
+    """The error message for users who do not read Python."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA_OF:
         package = (error.name or "").partition(".")[0]
         return f"this needs {package}, which is not installed; pip install 'pennpde[{_EXTRA_OF[package]}]'"
@@ -164,5 +164,5 @@ def _is_usage_error(error: Exception) -> bool:
 def _console(stderr: bool) -> Any:
     from rich.console import Console
 
-    # Asked for anew each time: sys.stdout changes under pytest, and making a console costs microseconds.
+    # Made for each call: sys.stdout changes under pytest, and making a console costs microseconds.
     return Console(file=sys.stderr if stderr else sys.stdout)

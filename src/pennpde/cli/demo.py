@@ -17,22 +17,21 @@ EXAMPLES = ["penn demo", "penn demo --out /tmp/demo --json", "penn demo --operat
 
 _RADIUS = 0.5
 _HALF_WIDTH = 2.0
-# Between the steps that the network was trained on, with ramps of 0, 0.1, ... 1; on a mesh of its own, finer than the
-# 22.5 cells of training.
+# A ramp between those of the training set (0, 0.1, ... 1), on a mesh finer than the 22.5 cells of training.
 _STEP, _CELLS_PER_LENGTH, _SEED = "a_0.37", 24.5, 37
 
 
 def run(
     output: Output,
-    out: Annotated[Path, typer.Option(help="Folder for pictures, fields and page.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for picture, fields and page.")] = Path("demo"),
     operators: Annotated[
-        bool, typer.Option("--operators", help="Show the differential operators alone, without a network.")
+        bool, typer.Option("--operators", help="Show the differential operators only, without a network.")
     ] = False,
 ) -> dict[str, Any]:
-    """Predict the flow over a step that the network has never seen: fields, picture, page, certificate.
+    """Predict the flow over a step that is absent from the training set: fields, picture, page, certificate.
 
-    Nothing is needed but the network that comes with penn: the mesh is made, the potential flow to start from is
-    computed, and what the prediction keeps of mass and conditions is measured.
+    Uses the shipped network. Makes the mesh, computes the potential flow at the start, predicts, and measures mass
+    balance and boundary conditions.
     """
     from pennpde.checkpoints import shipped
 
@@ -80,8 +79,8 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
 def _operators(output: Output, out: Path) -> dict[str, Any]:
     """Differentiate on a mesh: the flow past a cylinder from its potential, with a picture.
 
-    The velocity is the gradient of a potential that is known at the points alone. With the condition of the
-    cylinder (no flow through its surface) in the operator, the gradient meets it; without, it does not.
+    The velocity is the gradient of a potential that is known only at the points. If the operator includes the condition
+    on the cylinder (no flow through its surface), the gradient satisfies it; otherwise it does not.
     """
     import torch
 
@@ -122,9 +121,9 @@ def _operators(output: Output, out: Path) -> dict[str, Any]:
     draw(out / "operators.png", [panels])
     output.say(
         f"Flow past a cylinder: gradient of its potential at {mesh.number_of_points} points in {seconds:.2f} s",
-        f"  mean error, where the inflow speed is 1             {record['mean_error']:.1e}",
+        f"  mean error (inflow speed 1)                         {record['mean_error']:.1e}",
         f"  flow through the cylinder, without its condition    {record['flow_through_without_condition']:.1e}",
-        f"  flow through the cylinder, with it in the operator  {record['flow_through']:.1e}",
+        f"  flow through the cylinder, with its condition       {record['flow_through']:.1e}",
         f"Picture: {record['picture']}",
         f"Fields:  {record['fields']} (opens in ParaView)",
     )

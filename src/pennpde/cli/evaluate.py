@@ -22,33 +22,33 @@ def run(
     model: Annotated[
         str,
         typer.Argument(
-            help="A network that comes with penn, the folder of one of yours, or a weight file of the paper's authors.",
+            help="Name of a shipped network, folder of your own, or weight file of the paper's authors.",
             show_default=False,
         ),
     ],
     dataset: Annotated[Path, typer.Argument(help="Folder of a dataset.", show_default=False)],
-    split: Annotated[str, typer.Option(help="Part of the dataset.")] = "test",
+    split: Annotated[str, typer.Option(help="Split of the dataset.")] = "test",
     unrelated: Annotated[
         bool,
         typer.Option(
             "--unrelated",
-            help="Leave out cases that are a mirror image, or a multiple, of a training or validation case.",
+            help="Leave out cases that are a mirror image or a multiple of a training or validation case.",
         ),
     ] = False,
     transformed: Annotated[
-        bool, typer.Option("--transformed", help="Rotate or reflect, and shift, every case at random first.")
+        bool, typer.Option("--transformed", help="First apply a random rigid motion to every case.")
     ] = False,
-    threads: Annotated[int, typer.Option(min=1, help="On a CPU; the paper measures on one.")] = 1,
-    repeats: Annotated[int, typer.Option(min=1, help="Forward calls a case; the fastest counts.")] = 1,
-    precision: Annotated[Literal["float32", "float64"], typer.Option(help="Of the network.")] = "float32",
-    device: Annotated[str, typer.Option(help="Such as cpu or cuda.")] = "cpu",
-    limit: Annotated[int | None, typer.Option(min=1, help="The first cases alone.", show_default=False)] = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; the paper uses 1.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Forward calls per case; the fastest counts.")] = 1,
+    precision: Annotated[Literal["float32", "float64"], typer.Option(help="Precision of the network.")] = "float32",
+    device: Annotated[str, typer.Option(help="Device, such as cpu or cuda.")] = "cpu",
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first cases.", show_default=False)] = None,
     pictures: Annotated[
         Path | None,
-        typer.Option(help="Folder for pictures of the cases with the smallest, median, largest error."),
+        typer.Option(help="Folder for pictures of the cases with smallest, median and largest error."),
     ] = None,
 ) -> dict[str, Any]:
-    """Measure a network on a test set: errors as the paper defines them, conditions, time per case."""
+    """Measure a network on a test set: errors as the paper defines them, errors on the conditions, time per case."""
     import torch
 
     from pennpde.datasets import storage
@@ -62,7 +62,9 @@ def run(
         names = set(unrelated_names(manifest, split))
         cases = [case for case in cases if case.name in names]
         if not cases:
-            raise typer.BadParameter(f"--unrelated leaves no case: all of split {split!r} have relatives in training.")
+            raise typer.BadParameter(
+                f"--unrelated leaves no case: every case of split {split!r} is related to a training case."
+            )
     cases = cases[:limit]
     fields = {}
     found = evaluate(
@@ -86,7 +88,7 @@ def run(
 
 
 def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set: str) -> dict[str, Any]:
-    """Where the network and the cases come from: what the record says besides the measurements."""
+    """Origin of network and cases, for the record."""
     from pennpde.checkpoints import config_of
     from pennpde.datasets import storage
     from pennpde.experiments import dataset_hash
@@ -133,7 +135,7 @@ def _lines(record: dict[str, Any]) -> list[str]:
             lines.append(f"  {name:5}{error['mse']:.3e} ± {error['standard_error']:.1e}   on the {what} boundary")
     seconds = record["seconds"]
     lines.append(
-        f"  {seconds['mean']:.4f} s a case on {record['device']} with {record['threads']} threads; operators "
+        f"  {seconds['mean']:.4f} s per case on {record['device']} with {record['threads']} threads; operators "
         f"{seconds['preparation']:.4f} s"
     )
     return lines

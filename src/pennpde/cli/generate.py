@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 ABOUT = """Generate a dataset; resumes an interrupted run.
 
-A case appears when it is complete; at the end all cases are packed into a few files. A second run checks the hashes of
-the cases that are there and generates the rest. A case that fails three times is recorded in manifest.json with the end
-of its log; the others go on.
+The datasets follow the paper's descriptions. A second run checks the hashes of existing cases and generates the rest. A
+case that fails three times is recorded in manifest.json with the end of its log; the other cases continue. At the end
+all cases are packed into a few files.
 """
 EXAMPLES = [
     "penn generate gradient --out data/gradient",
@@ -38,9 +38,10 @@ Only = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Generate at most this many cases.", show_default=False)]
 Profile = Annotated[
-    Literal["paper", "standard", "small"], typer.Option(help="Resolution of the solver that computes the truth.")
+    Literal["paper", "standard", "small"],
+    typer.Option(help="Resolution of the solver that computes the reference solutions."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random in the dataset.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the dataset.")]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -51,13 +52,15 @@ Workers = Annotated[
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="A running Dask scheduler to use instead.", show_default=False),
+    typer.Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.", show_default=False),
 ]
 OffLattice = Annotated[
-    bool, typer.Option("--off-lattice", help="The second test set, between the parameters of the first.")
+    bool,
+    typer.Option("--off-lattice", help="Generate the second test set, with parameters between those of the dataset."),
 ]
 Runs = Annotated[
-    Path | None, typer.Option(help="Where the solver's fine results are kept and reused.", show_default="OUT/runs")
+    Path | None,
+    typer.Option(help="Folder where the solver's fine results are kept and reused.", show_default="OUT/runs"),
 ]
 
 
@@ -91,7 +94,7 @@ def advection_diffusion(
     seed: Seed = 0,
     points: Annotated[int, typer.Option(min=3, help="Number of points along each side of the square.")] = 11,
     jitter: Annotated[
-        float, typer.Option(min=0.0, max=0.4, help="How far interior points are moved at random, in cell sizes.")
+        float, typer.Option(min=0.0, max=0.4, help="Largest random shift of interior points, in cell sizes.")
     ] = 0.0,
     off_lattice: OffLattice = False,
     workers: Workers = None,
@@ -112,11 +115,11 @@ def flow(
     limit: Limit = None,
     profile: Profile = "standard",
     seed: Seed = 0,
-    frames: Annotated[bool, typer.Option("--frames", help="Keep all 41 times instead of the last one.")] = False,
+    frames: Annotated[bool, typer.Option("--frames", help="Store all 41 times instead of start and end.")] = False,
     varied: Annotated[
         bool,
         typer.Option(
-            "--varied", help="Quads, triangles or both, finer and coarser, instead of the dataset's own meshes."
+            "--varied", help="Use quads, triangles or both, finer and coarser, instead of the dataset's own meshes."
         ),
     ] = False,
     off_lattice: OffLattice = False,
@@ -165,7 +168,7 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Job:
-    """What all datasets have in common: where they go, which cases, and who does the work."""
+    """Options that all datasets share: folder, cases, workers."""
 
     out: Path
     only: Sequence[str]
@@ -180,7 +183,7 @@ class Job:
         return str((self.runs or self.out / "runs").resolve())
 
     def run(self, output: Output, recipe: "Recipe") -> dict[str, Any]:
-        """Generate the dataset under a progress bar, and say what came of it."""
+        """Generate the dataset with a progress bar and report the result."""
         from pennpde.datasets.generate import generate
 
         with _progress_bar(output, recipe.dataset) as show:
@@ -239,14 +242,14 @@ def _report(output: Output, summary: "Summary") -> dict[str, Any]:
     manifest = read_manifest(summary.folder)
     number, size = len(manifest.cases), bytes_on_disk(summary.folder, manifest)
     output.say(
-        f"{summary.folder}: {len(summary.made)} cases made in {_duration(summary.seconds)}, {len(summary.kept)} were "
-        f"there; now {number} in {len(manifest.files)} files of {size / 1e6:.1f} MB altogether",
+        f"{summary.folder}: {len(summary.made)} cases generated in {_duration(summary.seconds)}, {len(summary.kept)} "
+        f"existed; now {number} cases in {len(manifest.files)} files, {size / 1e6:.1f} MB in total",
     )
     if summary.failed:
         first, reason = next(iter(summary.failed.items()))
         raise CasesFailedError(
             f"{len(summary.failed)} cases failed, the first is {first}: {reason}\n{summary.folder / MANIFEST} has the "
-            "tail of each log. Start the same command again to try them once more."
+            "end of each log. Run the same command again to retry them."
         )
     return {
         "folder": str(summary.folder),
@@ -260,7 +263,7 @@ def _report(output: Output, summary: "Summary") -> dict[str, Any]:
 
 
 class CasesFailedError(RuntimeError):
-    """Some cases failed. All others are there."""
+    """Some cases failed; all others were generated."""
 
 
 def _duration(seconds: float) -> str:

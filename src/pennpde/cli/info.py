@@ -30,23 +30,20 @@ _PICTURED = 3
 def run(
     output: Output,
     path: Annotated[
-        Path | None, typer.Argument(help="A dataset's folder, a case file or a mesh file.", show_default=False)
+        Path | None, typer.Argument(help="Folder of a dataset, case file, or mesh file.", show_default=False)
     ] = None,
     case: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One case of the dataset instead of all.", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="Describe only this case of the dataset.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Write that case as a file of its own, .vtkhdf, for ParaView and PyVista.", show_default=False
-        ),
+        typer.Option(help="Write that case as a separate .vtkhdf file for ParaView and PyVista.", show_default=False),
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw a picture, too.", show_default=False)] = None,
+    png: Annotated[Path | None, typer.Option(help="Also draw a picture.", show_default=False)] = None,
 ) -> dict[str, Any]:
     """Describe this installation, a dataset, one of its cases, or a mesh file.
 
-    A dataset is read as a whole, and its cases are checked against their hashes. One of its cases, given by --case, is
-    read without the others.
+    A dataset is read completely and its cases are checked against their hashes. With --case only that case is read.
     """
     _check_options(path, case, out)
     if path is None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
-    "penn predict pitzDaily --model flow --out flow.vtu --png flow.png",
-    "penn predict pitzDaily --write-time 0.01 --strict",
-    "penn predict duct.vtu --case duct.toml --resolution own",
+    "penn predict cavity --out cavity.vtu --png cavity.png        # an OpenFOAM case",
+    "penn predict myCase --write-time 4 --strict                  # write the time folder myCase/4",
+    "penn predict duct.vtu --case duct.toml --out flow.vtu --resolution own   # never remesh",
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
@@ -33,48 +33,52 @@ def run(
     input_path: Annotated[
         Path,
         typer.Argument(
-            metavar="INPUT", help="A mesh file (with --case), or the folder of an OpenFOAM case.", show_default=False
+            metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.", show_default=False
         ),
     ],
-    model: Annotated[str, typer.Option(help="A network that comes with penn, or the folder of one of yours.")] = "flow",
+    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
     case: Annotated[
-        Path | None, typer.Option(help="TOML file with patches, conditions and parameters.", show_default=False)
+        Path | None,
+        typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where the fields go: .vtu, .vtk or .vtkhdf.", show_default=False)
+        Path | None, typer.Option(help="Write the fields: .vtu, .vtk or .vtkhdf.", show_default=False)
     ] = None,
     png: Annotated[Path | None, typer.Option(help="Draw a picture: .png, .pdf or .svg.", show_default=False)] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page to look at in the browser: .html.", show_default=False)
+        Path | None, typer.Option(help="Write an interactive page for the browser: .html.", show_default=False)
     ] = None,
     write_time: Annotated[
         str | None,
-        typer.Option(help="Write the fields into the OpenFOAM case, as the folder of this time.", show_default=False),
+        typer.Option(
+            help="Write the fields into the OpenFOAM case, as a time folder of this name.", show_default=False
+        ),
     ] = None,
-    length: Annotated[
-        float | None, typer.Option(help="Length that counts as one; of a flow the width of its inlet.")
-    ] = None,
-    speed: Annotated[float | None, typer.Option(help="Speed that counts as one; of a flow that of its inlet.")] = None,
+    length: Annotated[float | None, typer.Option(help="Reference length (flow: the inlet width).")] = None,
+    speed: Annotated[float | None, typer.Option(help="Reference speed (flow: the inlet speed).")] = None,
     resolution: Annotated[
         Literal["auto", "own", "network"],
         typer.Option(
-            help="Predict on your own mesh, on one of the network's spacing, or on the latter if yours is unlike those "
-            "of training."
+            help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
+            "your mesh is unlike the training meshes)."
         ),
     ] = "auto",
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on any warning of the certificate.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing.")
+    ] = False,
     plugin: Annotated[
         str | None,
         typer.Option(
             metavar="FILE.py",
-            help="Your Python file or module that registers networks of your own.",
+            help="Python file or module that registers your own networks.",
             show_default=False,
         ),
     ] = None,
 ) -> dict[str, Any]:
-    """Predict the fields of your case with a trained network.
+    """Predict the fields of a case with a trained network.
 
-    Every prediction comes with a certificate: what was measured of conditions, mass, solver and training range.
+    Every prediction comes with a certificate: errors on the boundary conditions, mass balance, residual of the solver,
+    and whether the case lies within the training range.
     """
     _check_input(input_path, case)
     _check_targets(input_path, out, png, html, write_time)
@@ -103,27 +107,29 @@ def _network(model: str, plugin: str | None) -> "PENN":
         load_plugin(plugin)
     network = load_pretrained(model)
     if not isinstance(network, PENN):
-        raise ValueError(f"{model} is a {type(network).__name__}, not a PENN: it solves no boundary value problem")
+        raise ValueError(f"{model} is a {type(network).__name__}, not a PENN; penn predict needs a PENN")
     return network
 
 
 def _check_drawable(problem: "Case", png: Path | None, html: Path | None) -> None:
     if (png or html) and problem.space != 2:
         option = "--png" if png else "--html"
-        raise ValueError(f"{option} draws only plane cases; this one is in space. Write --out and open it in ParaView")
+        raise ValueError(
+            f"{option} draws only two-dimensional cases; this one has three. Use --out and open it in ParaView"
+        )
 
 
 def _check_usable(outcome: "Outcome", strict: bool) -> None:
-    """Refuse to write fields that nobody can use, or that a careful user does not want."""
+    """Refuse to write fields that are not finite, or, with --strict, that have warnings."""
     certificate = outcome.certificate
     if not all(values.isfinite().all() for values in outcome.fields.values()):
         raise ValueError(
-            "the network gave values that are not finite, so nothing was written; its certificate:\n"
+            "the predicted values are not finite, so nothing was written; the certificate:\n"
             + "\n".join(certificate.lines())
         )
     if strict and certificate.warnings:
         raise ValueError(
-            "the certificate has warnings, and --strict forbids them; nothing was written:\n  "
+            "the certificate has warnings, which --strict does not allow; nothing was written:\n  "
             + "\n  ".join(certificate.warnings)
         )
 
@@ -132,8 +138,8 @@ def _lines(model: str, outcome: "Outcome") -> list[str]:
     network = outcome.seconds["network"]
     return [
         f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
-        f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; the state "
-        f"{outcome.time:.4g} time units after the start",
+        f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; state at t = "
+        f"{outcome.time:.4g} after the start",
         *outcome.certificate.lines(),
     ]
 
@@ -152,7 +158,7 @@ def _record(outcome: "Outcome") -> dict[str, Any]:
 
 
 def use_threads_for(case: "Case") -> None:
-    """Take no more threads than there is work for: they wait for each other, and on a busy machine for ever."""
+    """Limit the threads to what the number of points is worth: idle threads slow each other down on a busy machine."""
     import torch
 
     torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
@@ -166,7 +172,7 @@ def write_files(
     png: Path | None,
     html: Path | None,
 ) -> list[str]:
-    """Write the files that were asked for, each complete or not at all, and name them."""
+    """Write the requested files, each complete or not at all, and return their names."""
     mesh, fields = outcome.case.mesh, outcome.last
     written = []
     if out is not None:
@@ -182,8 +188,8 @@ def write_files(
         from pennpde.viewer.records import record_of, write_page
 
         subtitle = (
-            f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; the state "
-            f"{outcome.time:.4g} time units after the start"
+            f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; state at t = "
+            f"{outcome.time:.4g} after the start"
         )
         lines = outcome.certificate.lines()
         written.append(_whole(html, lambda path: write_page(path, record_of(mesh, fields), title, subtitle, lines)))
@@ -191,7 +197,7 @@ def write_files(
 
 
 def _whole(path: Path, write: Callable[[Path], None]) -> str:
-    """Write a file under another name and rename it when it is complete."""
+    """Write a file under a temporary name and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         write(temporary)
@@ -202,10 +208,10 @@ def _check_input(input_path: Path, case: Path | None) -> None:
     if not input_path.exists():
         raise FileNotFoundError(f"there is no {input_path}; give a mesh file or the folder of an OpenFOAM case")
     if input_path.is_dir() and case is not None:
-        raise typer.BadParameter("an OpenFOAM case has its own conditions; leave --case out", param_hint="--case")
+        raise typer.BadParameter("an OpenFOAM case contains its own conditions; leave out --case", param_hint="--case")
     if not input_path.is_dir() and case is None:
         raise typer.BadParameter(
-            f"{input_path} is a mesh; give its conditions with --case FILE.toml", param_hint="--case"
+            f"{input_path} is a mesh; give its boundary conditions with --case FILE.toml", param_hint="--case"
         )
     if case is not None and not case.is_file():
         raise FileNotFoundError(f"there is no case file {case}")
@@ -214,7 +220,7 @@ def _check_input(input_path: Path, case: Path | None) -> None:
 def _check_targets(
     input_path: Path, out: Path | None, png: Path | None, html: Path | None, write_time: str | None
 ) -> None:
-    """Every target that could not be written is found before any work is done."""
+    """Find targets that cannot be written before any work is done."""
     for option, path, suffixes in (("--out", out, FIELDS), ("--png", png, PICTURES), ("--html", html, PAGES)):
         if path is not None and path.suffix not in suffixes:
             raise typer.BadParameter(f"{path} must end in one of {', '.join(suffixes)}", param_hint=option)
@@ -231,9 +237,11 @@ def _check_targets(
     except ValueError:
         time = math.nan
     if not (math.isfinite(time) and time >= 0) or write_time.strip() != write_time or "_" in write_time:
-        raise typer.BadParameter(f"{write_time!r} is no time, such as 4 or 0.01", param_hint="--write-time")
+        raise typer.BadParameter(
+            f"{write_time!r} is not a time; give a number such as 4 or 0.01", param_hint="--write-time"
+        )
     if (input_path / write_time).exists():
-        raise FileExistsError(f"{input_path / write_time} is there already; choose another time, or remove it")
+        raise FileExistsError(f"{input_path / write_time} exists already; choose another time, or remove it")
     if not (input_path / "constant" / "polyMesh").is_dir() and (input_path / "processor0").is_dir():
         raise FileNotFoundError(
             f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "

@@ -10,29 +10,31 @@ from pennpde.files import write_atomically
 
 EXAMPLES = [
     "penn report records --out results.md",
-    "penn report flow.json --pictures pictures --case b_0.10_0.70",
+    "penn report records/flow/shipped/0.json --pictures pictures --case b_0.80_0.70",
 ]
 
 
 def run(
     output: Output,
     records: Annotated[
-        list[Path], typer.Argument(help="Records of `penn evaluate --json`, or folders of them.", show_default=False)
+        list[Path],
+        typer.Argument(help="Records from `penn evaluate --json`, or folders of records.", show_default=False),
     ],
     out: Annotated[Path | None, typer.Option(help="Markdown file for the tables.", show_default="print them")] = None,
     pictures: Annotated[
-        Path | None, typer.Option(help="Folder for pictures: truth, prediction, error.", show_default=False)
+        Path | None, typer.Option(help="Folder for pictures of reference, prediction and error.", show_default=False)
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Dataset for the pictures.", show_default="the one that a record names")
+        Path | None, typer.Option(help="Dataset for the pictures.", show_default="the one named in the record")
     ] = None,
     case: Annotated[
-        list[str] | None, typer.Option(help="Case to draw; may be repeated.", show_default="that of median error")
+        list[str] | None,
+        typer.Option(help="Case to draw; may be given several times.", show_default="the case of median error"),
     ] = None,
 ) -> dict[str, Any]:
-    """Make the paper's tables of your records, its numbers beside yours, and pictures like its figures.
+    """Make tables from records, next to the published values, and pictures like the paper's figures.
 
-    A file that has the lines `<!-- tables -->` and `<!-- end of tables -->` keeps what stands around them.
+    In an existing file, only the part between the lines `<!-- tables -->` and `<!-- end of tables -->` is replaced.
     """
     from pennpde.paper.tables import markdown, read_records, within
 

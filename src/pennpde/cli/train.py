@@ -22,33 +22,43 @@ EXAMPLES = [
 
 def run(
     output: Output,
-    experiment: Annotated[Path, typer.Argument(help="TOML file of an experiment.", show_default=False)],
+    experiment: Annotated[Path, typer.Argument(help="TOML file with the rows of an experiment.", show_default=False)],
     data: Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)],
     out: Annotated[
-        Path, typer.Option(help="Folder for the network, the state and the log of the training.", show_default=False)
+        Path, typer.Option(help="Folder for the network, the training state and the log.", show_default=False)
     ],
-    row: Annotated[str, typer.Option(help="Row of the file.")] = "penn",
+    row: Annotated[str, typer.Option(help="Row of the file to train.")] = "penn",
     also: Annotated[
-        Path | None, typer.Option(help="A dataset whose training cases are added.", show_default=False)
+        Path | None, typer.Option(help="Second dataset; its training cases are added.", show_default=False)
     ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
-    epochs: Annotated[float | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget, in place of the row's.", show_default=False)] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Budget in minutes; replaces the row's.", show_default=False)
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Budget in epochs; replaces the row's.", show_default=False)
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in steps; replaces the row's.", show_default=False)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue what the folder holds; begin where it holds nothing.")
+        bool, typer.Option("--resume", help="Continue the training in the folder, or start one if there is none.")
     ] = False,
     pause_after: Annotated[
         float | None,
-        typer.Option(help="Minutes after which to save the state and stop; go on with --resume.", show_default=False),
+        typer.Option(
+            help="Save the state and stop after this many minutes; continue with --resume.", show_default=False
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="In place of the row's.", show_default=False)] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda.", show_default="the GPU, if any")] = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits each time.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Random seed; replaces the row's.", show_default=False)] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device, such as cpu or cuda.", show_default="the GPU, if any")
+    ] = None,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Use deterministic algorithms: bit-identical results in every run.")
+    ] = False,
 ) -> dict[str, Any]:
     """Train a row of an experiment.
 
-    The folder always holds the best network so far, which `penn predict` and `penn evaluate` take. Several GPUs or
-    machines: `accelerate launch -m pennpde train ...` or `torchrun -m pennpde train ...`.
+    The folder always contains the best network so far; `penn predict` and `penn evaluate` accept the folder. For
+    several GPUs or machines use `accelerate launch -m pennpde train ...` or `torchrun -m pennpde train ...`.
     """
     from pennpde.experiments import read_row
     from pennpde.experiments import run as run_experiment
@@ -66,14 +76,14 @@ def run(
             changes=_changes({"minutes": minutes, "epochs": epochs, "steps": steps}, seed, deterministic),
         )
     result = trained.result
-    if not result.is_main:  # of several processes one speaks
+    if not result.is_main:  # only one of several processes prints
         raise typer.Exit
     output.say(*_lines(result), f"Network: {trained.folder}")
     return {**trained.record, "network_folder": str(trained.folder)}
 
 
 def _changes(budgets: dict[str, Any], seed: int | None, deterministic: bool) -> dict[str, Any]:
-    """What to train with instead of the row's settings. A budget that is given replaces all of the row's budgets."""
+    """Settings that replace the row's. A given budget replaces all budgets of the row."""
     changes = budgets if any(value is not None for value in budgets.values()) else {}
     if seed is not None:
         changes = changes | {"seed": seed}
@@ -85,7 +95,7 @@ def _lines(result: "TrainingResult") -> list[str]:
     ended = {
         "budget": "The budget is used up",
         "early stop": "The validation error no longer improves",
-        "paused": "Paused; the same command with --resume goes on",
+        "paused": "Paused; continue with the same command and --resume",
     }[result.ended]
     return [
         f"{ended}: {result.steps} steps, {result.seconds / 60:.1f} minutes, {result.milliseconds_per_step:.1f} ms each",
@@ -94,7 +104,7 @@ def _lines(result: "TrainingResult") -> list[str]:
 
 
 class _told:  # noqa: N801
-    """Shows what a training tells about itself, line by line, on stderr."""
+    """Writes the training's log messages to stderr, one per line."""
 
     def __init__(self, output: Output):
         self.logger = logging.getLogger("pennpde")
@@ -113,6 +123,6 @@ class _told:  # noqa: N801
 
 class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        # Asked for anew each time: while a progress bar is shown, sys.stderr is one that writes above it.
+        # Looked up for each message: while a progress bar is shown, sys.stderr is replaced by one that writes above it.
         sys.stderr.write(self.format(record) + "\n")
         sys.stderr.flush()

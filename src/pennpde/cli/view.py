@@ -10,7 +10,7 @@ from pennpde.cli.conventions import Output
 EXAMPLES = [
     "penn view",
     "penn view --data data/flow                 # compare with OpenFOAM",
-    "penn view --model runs/flow --port 0       # a network of yours, any free port",
+    "penn view --model runs/flow --port 0       # your own network, any free port",
 ]
 
 _DATA = Path("data/flow")
@@ -18,26 +18,26 @@ _DATA = Path("data/flow")
 
 def run(
     output: Output,
-    model: Annotated[str, typer.Option(help="A network that comes with penn, or the folder of one of yours.")] = "flow",
+    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
     data: Annotated[
         Path | None,
-        typer.Option(help="A flow dataset to compare with; default: data/flow, where it exists.", show_default=False),
+        typer.Option(help="Flow dataset to compare with; default: data/flow, if it exists.", show_default=False),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own lets others in.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")] = 7366,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than 127.0.0.1, other machines can connect.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7366,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page in a browser.")] = False,
 ) -> dict[str, Any]:
-    """Predict in the browser: move a slider, upload a mesh, see the flow.
+    """Predict in the browser: move sliders, upload a mesh, look at the flow.
 
-    Serves a page on this machine until it is stopped with Ctrl+C. The page loads nothing from elsewhere.
+    Serves a page on this machine until Ctrl+C. The page loads nothing from the internet.
     """
     import asyncio
     import errno
     import webbrowser
 
-    import trame.app  # noqa: F401  # the error names what is to be installed; what trame brings along it would not
+    import trame.app  # noqa: F401  # fails here, with the name of the missing package, rather than inside trame
 
     from pennpde.viewer.reading import Reader
     from pennpde.viewer.server import Page
@@ -52,9 +52,9 @@ def run(
 
     def on_ready(address: str) -> None:
         addresses.append(address)
-        output.say(f"{address}   (Ctrl+C ends it)")
+        output.say(f"{address}   (stop with Ctrl+C)")
         if host not in ("127.0.0.1", "localhost", "::1"):
-            output.warn(f"whoever reaches {host} can use this page: it asks for no password")
+            output.warn(f"everybody who can reach {host} can use this page; there is no password")
         if not no_browser:
             webbrowser.open(address)
 
@@ -68,9 +68,9 @@ def run(
     try:
         asyncio.run(serve())
     except KeyboardInterrupt:
-        output.say("ended")
+        output.say("stopped")
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise OSError(f"port {port} is taken; give another with --port, or --port 0 for any that is free") from None
+            raise OSError(f"port {port} is in use; choose another with --port, or any free one with --port 0") from None
         raise
     return {"address": addresses[0] if addresses else None}

@@ -48,7 +48,7 @@ CELLS_ACROSS = 1
 PROGRAMS = ("blockMesh", "scalarTransportFoam")
 THICKNESS = 0.01
 
-# A limited scheme keeps T between 0 and T̂ where nothing diffuses. Limiters depend on ratios alone, so that the scheme
+# A limited scheme keeps T between 0 and T̂ where nothing diffuses. Limiters depend only on ratios, so that the scheme
 # is as linear in T̂ as the equation. Of those of OpenFOAM, SuperBee keeps the moving step sharpest, and costs nothing
 # where T is smooth.
 SCHEMES = {
@@ -81,7 +81,7 @@ def case_name(velocity: float, diffusivity: float, inlet_temperature: float) -> 
 
 
 def all_names() -> list[str]:
-    """The 1200 cases of the set; without velocity and diffusivity nothing would ever happen."""
+    """The 1200 cases of the set; velocity and diffusivity are not both zero."""
     values = itertools.product(COEFFICIENTS, COEFFICIENTS, INLET_TEMPERATURES)
     return [case_name(c, D, hot) for c, D, hot in values if c or D]
 
@@ -102,9 +102,9 @@ def parse_name(name: str) -> tuple[float, float, float]:
 
 
 def splits(seed: int = 0) -> dict[str, list[str]]:
-    """The 1200 cases, dealt out to train, validation and test at random, as in the paper.
+    """The 1200 cases, split at random into train, validation and test, as in the paper.
 
-    Cases that differ in the inlet temperature alone are multiples of each other, and end up in different splits.
+    Cases that differ only in the inlet temperature are multiples of each other, and end up in different splits.
     """
     names = all_names()
     random = np.random.default_rng([seed, zlib.crc32(b"splits")])
@@ -178,7 +178,7 @@ def advection_diffusion_case(
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The truth for T̂ = 1, which depends on x and t alone.
+    """The reference solution for T̂ = 1, which depends only on x and t.
 
     Attributes:
         temperature: of cells of equal length along x, at each of `TIMES`.
@@ -234,7 +234,7 @@ def find_installation() -> openfoam.Installation:
 
 
 def solver_settings(profile: Profile) -> dict[str, Any]:
-    """All that decides on the truth."""
+    """All settings that determine the reference solution."""
     return {"profile": asdict(profile), "cells_across": CELLS_ACROSS, "schemes": SCHEMES, "solvers": SOLVERS}
 
 
@@ -305,7 +305,7 @@ def read_run(run_file: Path | str) -> Run:
     except FileNotFoundError:
         raise
     except (OSError, KeyError, RuntimeError) as error:
-        raise ValueError(f"{run_file} is no complete run file ({error}); remove it and solve it again.") from error
+        raise ValueError(f"{run_file} is not a complete run file ({error}); remove it and solve it again.") from error
     if run.temperature.ndim != 2 or run.temperature.shape[1] != len(TIMES):
         raise ValueError(f"{run_file} holds a temperature of shape {run.temperature.shape}; remove it and solve again.")
     return run

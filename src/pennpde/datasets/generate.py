@@ -1,6 +1,6 @@
 """Generating a dataset, on this machine or on a cluster, by Dask.
 
-Workers solve and pack; they send the finished bytes back, and this process alone writes them into the dataset's folder.
+Workers solve and pack; they send the finished bytes back, and only this process writes to the folder of the dataset.
 So the workers need no common disk with it, and one lock keeps the folder in order.
 """
 
@@ -42,12 +42,12 @@ _LOG_LINES = 40
 
 
 class GenerationError(RuntimeError):
-    """Nothing can be generated as things stand: no solver, no scheduler, or results of other settings in the way."""
+    """Generation is impossible: no solver, no scheduler, or existing results of other settings."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far generation has come.
+    """Progress of the generation.
 
     Attributes:
         total: number of cases asked for.
@@ -64,7 +64,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of the cases that were asked for.
+    """Outcome for the requested cases.
 
     Attributes:
         kept: those that were complete before.
@@ -88,10 +88,10 @@ def generate(
     scheduler: str | None = None,
     on_progress: Callable[[Status], None] | None = None,
 ) -> Summary:
-    """Make a dataset, or what it lacks.
+    """Generate a dataset; resumes an interrupted run.
 
     Each case is a file of its own until all that were asked for are made; then they are packed into shards. Cases that
-    are complete and agree with their hashes are left alone. A case that fails, or whose worker dies, is tried again;
+    are complete and agree with their hashes are kept. A case that fails, or whose worker dies, is tried again;
     after three attempts the manifest records it with the tail of its log, and the others go on.
 
     Args:
@@ -100,7 +100,7 @@ def generate(
         only: names of cases, instead of all.
         limit: at most so many cases, from all splits.
         workers: number of processes on this machine; 0 works in this process, without Dask. By default one for each
-            processor, or this process alone where there is only one thing to do.
+            processor, or only this process if there is a single case to do.
         scheduler: address of a running Dask scheduler, instead of workers of our own.
         on_progress: is called whenever something is done, from any thread.
     """
@@ -174,7 +174,7 @@ def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: 
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process, however that ends."""
+    """Hold the lock of the folder; it is released when the process ends, in whatever way."""
     import fcntl
 
     with (folder / ".lock").open("a+") as lock:
@@ -193,7 +193,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 class _Ledger:
-    """The manifest while it grows. It is written often enough that hardly anything would have to be made twice."""
+    """The manifest during generation. It is written often, so that a crash loses little work."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
@@ -221,7 +221,7 @@ class _Ledger:
         return _Ledger(folder, replace(known, splits=splits))
 
     def begin(self, missing: Sequence[str]) -> None:
-        """What is about to be made is not there, whatever the manifest said of a damaged file."""
+        """Remove the entry of a case that is about to be generated, such as one with a damaged file."""
         gone = set(missing)
         self.manifest = replace(
             self.manifest,
@@ -283,7 +283,7 @@ _LOG_FOLLOWS = "\nThe end of its log:"
 
 
 def attempt_on_worker(recipe: Recipe, task: tuple[str, ...], topic: str) -> Outcome:
-    """The same on a worker of Dask, which tells the client about progress at most once a second."""
+    """The same on a worker of Dask, which reports progress to the client at most once per second."""
     from distributed import get_worker
 
     worker, last = get_worker(), time.monotonic()
@@ -298,7 +298,7 @@ def attempt_on_worker(recipe: Recipe, task: tuple[str, ...], topic: str) -> Outc
 
 
 class _Watch:
-    """Adds up what is done and tells whoever asked to be told."""
+    """Adds up the progress and calls the progress callback."""
 
     def __init__(self, status: Status, on_progress: Callable[[Status], None] | None) -> None:
         self.status, self.on_progress = status, on_progress
@@ -400,7 +400,7 @@ def _pool(
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "Generating with several workers needs Dask: pip install 'pennpde[generate]'. With workers=0 this process "
-            "works alone, without it.",
+            "does all the work, without Dask.",
             name=error.name,
         ) from error
     if scheduler is not None:
@@ -438,7 +438,7 @@ def _pool(
 
 @contextmanager
 def _kept_alive(cluster: Any, workers: int, patience: float = 120.0) -> Iterator[None]:
-    """Start workers anew where none is left: Dask gives up on one that dies while it is starting."""
+    """Restart workers if none is left: Dask gives up on one that dies while it is starting."""
     finished = threading.Event()
 
     def look() -> None:

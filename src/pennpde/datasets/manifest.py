@@ -19,12 +19,12 @@ FORMAT_VERSION = 2
 
 
 class DatasetError(ValueError):
-    """A folder is no dataset, or one that is damaged or incomplete."""
+    """A folder is not a dataset, or the dataset is damaged or incomplete."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the manifest says about a case.
+    """Entry of a case in the manifest.
 
     Attributes:
         file: the name in the folder of the file that holds it: its own file, or a shard.
@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def has_frames(self) -> bool:
-        """Whether targets hold a whole run from its start on, rather than what networks predict."""
+        """Whether targets are a whole time series from the start on, rather than what networks predict."""
         return bool(self.settings.get("frames"))
 
     def names(self, split: str | None = None) -> list[str]:
@@ -94,15 +94,15 @@ def read_manifest(folder: Path | str) -> Manifest:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(
-            f"{folder} is no dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or give "
-            "the folder that has it."
+            f"{folder} is not a dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or "
+            "give the folder that has it."
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DatasetError(
-            f"{path} cannot be read: {error}. Take a good copy, or generate the dataset anew."
+            f"{path} cannot be read: {error}. Restore a good copy, or generate the dataset again."
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DatasetError(f"{path} is no manifest of a dataset: it does not say that its format is {FORMAT!r}.")
+        raise DatasetError(f"{path} is not the manifest of a dataset: its format is not {FORMAT!r}.")
     version = content.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise DatasetError(
@@ -114,13 +114,13 @@ def read_manifest(folder: Path | str) -> Manifest:
             content["dataset"], content["settings"], content["splits"], cases, content["failed"], content["about"]
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path} is no manifest of version {version}: {error}.") from error
+        raise DatasetError(f"{path} is not a manifest of version {version}: {error}.") from error
     for part in ("settings", "splits", "failed", "about"):
         if not isinstance(content[part], dict):
-            raise DatasetError(f"{path} is no manifest of version {version}: {part} is no table.")
+            raise DatasetError(f"{path} is not a manifest of version {version}: {part} is not a table.")
     for split, names in manifest.splits.items():
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DatasetError(f"{path}: split {split!r} is no list of the names of cases.")
+            raise DatasetError(f"{path}: split {split!r} is not a list of names of cases.")
     for name, entry in cases.items():
         if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
             raise DatasetError(f"{path}: case {name!r} has no file and sha256.")
@@ -172,7 +172,7 @@ def file_name(name: str) -> str:
     """A case's own file."""
     if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
         raise ValueError(
-            f"A case cannot be called {name!r}: its name is that of a file. Letters, digits, _ . + - will do."
+            f"A case cannot be called {name!r}: its name is that of a file. Use letters, digits and _ . + -."
         )
     if name in shards.RESERVED:
         raise ValueError(f"A case cannot be called {name!r}: VTKHDF has a group of that name.")

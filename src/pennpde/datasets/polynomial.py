@@ -1,4 +1,4 @@
-"""Gradients of polynomials on bricks: the cases of the paper's first experiment, made from formulas alone."""
+"""Gradients of polynomials on bricks: the cases of the paper's first experiment, computed from formulas."""
 
 from __future__ import annotations
 

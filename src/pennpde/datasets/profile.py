@@ -1,4 +1,4 @@
-"""Resolution of a solver that computes the truth of a dataset."""
+"""Resolution of the solver that computes the reference solutions of a dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """Resolution of the truth.
+    """Resolution of the reference solutions.
 
     Attributes:
         cells: per unit length.

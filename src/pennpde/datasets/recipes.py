@@ -1,4 +1,4 @@
-"""What each dataset consists of: its settings, its splits, and how some of its cases are made from nothing."""
+"""Recipes of the datasets: settings, splits, and how cases are generated."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FRAME_BITS = 11
 
 
 class OtherRunsError(ValueError):
-    """The solver's results that are to be used again were computed with other settings."""
+    """Stored results of the solver were computed with other settings."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A case that was made: the content of its file, and what the manifest is to tell about it."""
+    """A generated case: the content of its file and its entry in the manifest."""
 
     name: str
     content: bytes
@@ -42,17 +42,17 @@ class Product:
 
 
 Report = Callable[[float], None]
-"""Hears which share of a task is done, from 0 to 1."""
+"""Progress callback: the completed share of a task, from 0 to 1."""
 
 
 class Recipe(ABC):
-    """How a dataset is made. Recipes travel to other machines, so they hold nothing but numbers and names."""
+    """How a dataset is generated. Recipes are sent to other machines, so they contain only numbers and names."""
 
     dataset: ClassVar[str]
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """All that decides on the content of the files, in JSON's terms. A dataset is continued only with the same."""
+        """All settings that determine the content of the files, as JSON values; a run with others cannot resume."""
 
     @abstractmethod
     def splits(self) -> dict[str, list[str]]:
@@ -150,7 +150,7 @@ class AdvectionDiffusionRecipe(Recipe):
         advection_diffusion.parse_name(name)
 
     def tasks(self, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """The cases that differ in the inlet temperature alone come from one run."""
+        """Cases that differ only in the inlet temperature come from one run."""
         groups: dict[str, list[str]] = {}
         for name in names:
             groups.setdefault(self._run_name(name), []).append(name)

@@ -56,13 +56,13 @@ __all__ = [
 
 
 def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -> list[Case]:
-    """The cases of a dataset, each checked against its hash. Needs h5py alone, no VTK.
+    """The cases of a dataset, each checked against its hash. Needs only h5py, no VTK.
 
     Args:
         folder: of the dataset.
         split: such as "train"; all cases by default.
         frames: whether the targets of a dataset that `penn generate flow --frames` made keep all times of the run.
-            Otherwise they are at the last of them alone, which is what networks predict.
+            Otherwise they are at the last time only, which is what networks predict.
     """
     cases = (case_file.case for case_file in read_files(folder, split))
     if frames or not read_manifest(folder).has_frames:
@@ -242,7 +242,7 @@ def store(folder: Path | str, name: str, content: bytes, facts: Mapping[str, Any
 
 
 def facts_of(case: Case) -> dict[str, Any]:
-    """What the manifest tells about every case."""
+    """The manifest's entry for every case."""
     return {
         "points": case.mesh.number_of_points,
         "cells": case.mesh.number_of_cells,

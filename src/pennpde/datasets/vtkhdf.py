@@ -1,4 +1,4 @@
-"""A Case in one file: VTKHDF, which ParaView and PyVista open with its fields and times, written with h5py alone.
+"""A Case in one file: VTKHDF, which ParaView and PyVista open with its fields and times; written with h5py only.
 
 What viewers show lies under `/VTKHDF`: the mesh (a plane one in z = 0, its vectors with a third component), every field
 under its own name, `patch:NAME` and `conditions:UNKNOWN` as numbers on the points. An unknown's array holds its initial
@@ -47,7 +47,7 @@ _FIRST_KINDS = ("dirichlet", "neumann", "slip")
 
 
 class CaseFileError(ValueError):
-    """A file is no case file, or not all of one."""
+    """A file is not a case file, or is incomplete."""
 
 
 def pack(
@@ -136,7 +136,7 @@ def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | No
         if "VTKHDF" not in file or "pennpde" not in file:
             raise CaseFileError(
                 f"{source} is an HDF5 file, but no case of pennpde: it has the groups {', '.join(file) or 'none'}. "
-                "A mesh alone is read with Mesh.read."
+                "Mesh.read reads files that contain only a mesh."
             )
         return assemble(file["pennpde"].attrs["case"], _Arrays(file), source, meshes)
 
@@ -160,7 +160,7 @@ def read_case(path: Path | str) -> Case:
 
 
 def is_case_file(path: Path | str) -> bool:
-    """Whether a file was written by `pack`: other VTKHDF files are meshes alone."""
+    """Whether a file was written by `pack`: other VTKHDF files contain only a mesh."""
     try:
         with h5py.File(path, "r") as file:
             return "pennpde" in file and "case" in file["pennpde"].attrs
@@ -186,7 +186,7 @@ def named(source: str) -> Iterator[None]:
         MemoryError,
     ) as error:
         raise CaseFileError(
-            f"{source} is no complete case file ({str(error) or type(error).__name__}). It was cut off, changed, or "
+            f"{source} is not a complete case file ({str(error) or type(error).__name__}). It was cut off, changed, or "
             "written by another program; generate it again or take a good copy."
         ) from error
 
@@ -194,7 +194,7 @@ def named(source: str) -> Iterator[None]:
 def _checked_record(attribute: Any, source: str) -> dict[str, Any]:
     record = json.loads(np.asarray(attribute).item())
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
-        raise CaseFileError(f"{source}: the attribute 'case' of /pennpde is no record of a case.")
+        raise CaseFileError(f"{source}: the attribute 'case' of /pennpde is not the record of a case.")
     if record["version"] > _FURTHER_VERSION:
         raise CaseFileError(
             f"{source} has format {record['version']}, but this pennpde reads up to {_FURTHER_VERSION}; install a "
@@ -532,7 +532,7 @@ def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
 
 
 def _is_plane_tensor(axes: Sequence[int], space: int) -> bool:
-    """Whether a field is to get a third component: viewers draw arrows for vectors of three alone."""
+    """Whether a field is to get a third component: viewers draw arrows only for vectors of three components."""
     return space == 2 and len(axes) > 0 and set(axes) == {2}
 
 

@@ -94,7 +94,7 @@ class Facets:
 
     @staticmethod
     def of(rows: np.ndarray | Sequence[Sequence[int]] | Facets) -> Facets:
-        """Facets from their points alone, as a table or as rows of different lengths; all are put down to cell 0."""
+        """Facets from only their points, as a table or as rows of different lengths; all are assigned to cell 0."""
         if isinstance(rows, Facets):
             return rows
         if isinstance(rows, np.ndarray) and rows.ndim == 2:

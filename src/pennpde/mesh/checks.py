@@ -1,4 +1,4 @@
-"""From what a user gives to cells that can be trusted: one layout, one orientation, errors that name the cell."""
+"""Checks of user input: cells in one layout and one orientation, errors that name the cell."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cells_from(given: CellsLike, cell_types: str | int | np.ndarray | None, spac
         number = len(offsets) - 1
         if cell_types is None:
             raise ValueError(
-                "Connectivity and offsets do not tell the cell types; give cell_types, a code for each cell."
+                "Connectivity and offsets do not determine the cell types; give cell_types, a code for each cell."
             )
         types = np.broadcast_to(np.asarray(cell_types if code is None else code, dtype=np.uint8), (number,)).copy()
         return Cells(connectivity, offsets, types)

@@ -1,4 +1,4 @@
-"""What follows from the cells and the points of a mesh, worked out once, when it is asked for first.
+"""Quantities derived from the cells and points of a mesh, computed once, on first use.
 
 It lies apart from `Mesh` so that copies of a mesh share it: one with other patches or fields has the same graph,
 boundary, normals and volumes; one that was moved or scaled still has the same graph and boundary.

@@ -104,8 +104,8 @@ class _Discs:
         height = np.abs(_dot(offset, self.axes[disc]))
         across = np.sqrt(np.maximum(square - height**2, 0.0))
         above = np.maximum(height - self.half_thicknesses[disc], 0.0)
-        beside = np.maximum(across - self.radii[disc], 0.0)
-        return square, above**2 + beside**2
+        outside = np.maximum(across - self.radii[disc], 0.0)
+        return square, above**2 + outside**2
 
 
 def _tree(parts: Float[np.ndarray, "parts corners space"]) -> list[_Discs]:

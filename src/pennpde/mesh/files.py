@@ -68,7 +68,7 @@ def read(path: str | Path) -> Contents:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Of VTK, which tells the terminal pages about a damaged file, and of PyVista, which repeats them to the log."""
+    """Silences VTK, which prints pages about a damaged file, and PyVista, which repeats them in the log."""
     import pyvista
 
     before = logging.root.manager.disable
@@ -118,7 +118,7 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
             "Mesh.from_pyvista(dataset[0])."
         )
     if not isinstance(dataset, pyvista.DataSet):
-        raise TypeError(f"A {type(dataset).__name__} is no mesh; give a PyVista dataset.")
+        raise TypeError(f"A {type(dataset).__name__} is not a mesh; give a PyVista dataset.")
     grid = dataset if isinstance(dataset, pyvista.UnstructuredGrid) else dataset.cast_to_unstructured_grid()
     notes = {name: np.asarray(grid.field_data[name]) for name in grid.field_data}
     cells = _cells_of(grid)

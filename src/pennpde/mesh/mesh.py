@@ -145,8 +145,8 @@ class Mesh:
         """The plane mesh under a mesh that is one cell thick in z, such as OpenFOAM's plane cases.
 
         Points are those of the lower side, in the order they have in `mesh`; `layer` holds their indices there. Cells
-        keep their order. Patches keep their upright facets; those of the two flat sides alone are dropped. Fields keep
-        their values on the lower side, vectors and tensors without the components of z.
+        keep their order. Patches keep their upright facets; patches that consist only of the two flat sides are
+        dropped. Fields keep their values on the lower side, vectors and tensors without the components of z.
         """
         if mesh.space == 2:
             raise ValueError("The mesh is plane already.")
@@ -314,9 +314,9 @@ class Mesh:
         return mask
 
     def with_patch_facets(self, patches: Mapping[str, FacetsLike]) -> Mesh:
-        """The mesh with further named patches, made of these facets alone, each given by its points in any order.
+        """The mesh with further named patches, made only of these facets, each given by its points in any order.
 
-        Where a boundary is thin or a patch fills a corner, points do not tell which facets are meant; facets do.
+        Where a boundary is thin or a patch fills a corner, points do not determine which facets are meant; facets do.
         """
         made = {}
         for name, given in patches.items():

@@ -1,4 +1,4 @@
-"""Companion meshes: triangles without structure that fill the domain of a plane mesh at a spacing of its own."""
+"""Companion meshes: unstructured triangles of a given size that fill the domain of a plane mesh."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CompanionError(ValueError):
 
 
 def companion_mesh(mesh: Mesh, spacing: float, seed: int = 0, keep: Sequence[int] | np.ndarray = ()) -> Mesh:
-    """Triangles without structure that fill the domain of a plane mesh, with its patches.
+    """Unstructured triangles that fill the domain of a plane mesh, with its patches.
 
     Corners and ends of patches stay points; between them the boundary is followed at the spacing, so a curve in many
     short edges becomes one in longer edges, with its points on the old ones.
@@ -97,7 +97,7 @@ def _check_area(mesh: Mesh, outline: Outline, spacing: float) -> None:
 def _filled(
     mesh: Mesh, outline: Outline, spacing: float, seed: int
 ) -> tuple[Float[np.ndarray, "points 2"], Int64[np.ndarray, "triangles 3"]]:
-    """Points, those of the outline first, and triangles; drawn anew where they are not sound."""
+    """Points, those of the outline first, and triangles; repeated with other random points if they are not valid."""
     boundary = len(outline.points)
     cut, extension = cut_into_triangles(mesh)
     corners = np.asarray(extension @ mesh.points.numpy())[cut]

@@ -1,11 +1,12 @@
-"""Incompressible flow by a fractional step in the encoded space (equations 20 to 25 and 30 to 36 of the paper).
+"""Incompressible flow by a fractional step in the encoded space (equations 50 to 52 and 55 to 61 of the paper).
 
     du/dt = -(u . grad) u + nu lap u - grad p,    div u = 0
 
-One iteration takes the intermediate velocity, solves the pressure Poisson equation in an inner Barzilai–Borwein loop
-with the divergence as its source, and adds the pressure gradient. Velocity derivatives know the outlet's Neumann
-condition, pressure derivatives that of walls and inlet. Units are physical throughout: a channel mixing that is the
-identity and a coefficient that is one give the equation itself, and that is where training starts.
+One iteration computes the intermediate velocity, relaxes the pressure towards the Poisson equation in an inner
+Barzilai–Borwein loop with the divergence as its source, and adds the pressure gradient. Velocity derivatives use the
+Neumann condition of the outlet, pressure derivatives that of walls and inlet. Units are physical. With identity channel
+mixings and unit coefficients an iteration is a fractional step with `diffusion_start` times the viscosity and the share
+`relaxation` of the time step; training starts near it. docs/differences.md compares it with the paper.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ DURATION = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """What stays the same during a solve."""
+    """Quantities that are constant during a solve."""
 
     code: Float[Tensor, "points width"]
     """The encoded wall distance."""
     slope: Float[Tensor, "points space width"]
     """Its gradient, times the typical length."""
     operators: Mapping[str, Operators]
-    """With the Laplacian multiplied out: it is taken dozens of times a solve."""
+    """With the Laplacian multiplied out: it is applied dozens of times per solve."""
     prescribed: Mapping[str, tuple[Tensor, Tensor]]
     """By unknown, what its prescribed normal derivatives add to gradient and Laplacian; absent where they are zero."""
 
@@ -146,7 +147,7 @@ class Flow(Equation):
         intermediate_rate = viscosity * scale_by(by_diffusion, mix(diffusion, self.diffusion.T)) - scale_by(
             by_advection, mix(advection, self.advection.T)
         )
-        # Equation 20: div of the intermediate velocity u + dt (...) over dt.
+        # Equations 50 and 51: divergence of the intermediate velocity u + dt (...), over dt.
         source = divergence / duration + place.operators["u"].div(intermediate_rate)
         source = by_source * mix(source, self.source.T)
         local = self.local_pressure(torch.cat([invariants, state["p"], length * divergence], dim=1))
@@ -208,7 +209,7 @@ def complete_flow(case: Case) -> Case:
         distance = walls.distance_to(["no-slip wall"], images=case.periods("u"))
         case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
     velocity, pressure = case.initial["u"], case.initial["p"]
-    # The same everywhere is a first guess, as OpenFOAM's cases have it, and no flow.
+    # A uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from.
     if _is_uniform(velocity[~case.dirichlet["u"].mask]):
         velocity = potential_flow(case)
     if _is_uniform(pressure[~case.dirichlet["p"].mask]):

@@ -127,7 +127,7 @@ def reweighted(
     """The gradient with another weight of the Neumann condition, `ratio` times that of the operators.
 
     The fit with weight w' differs from that with w by a multiple of M^-1 n (Sherman and Morrison), so no matrix has to
-    be assembled anew. Ratio 0 is IsoGCN; towards infinity n . gradient becomes the normal derivative.
+    be assembled again. Ratio 0 is IsoGCN; towards infinity n . gradient becomes the normal derivative.
     """
     axes = [1] * (gradient.ndim - 2)
     normals = condition.normals.reshape(*condition.normals.shape, *axes)
@@ -156,7 +156,7 @@ def _unevenness(
     condition: Neumann,
     operators: Operators,
 ) -> Float[Tensor, "points space"]:
-    """Q of `CorrectedGradient`, out of gradients alone: G(x . g) - x . G(g) leaves M^-1 sum r r . g_j / |r|^2."""
+    """Q of `CorrectedGradient`, from gradients only: G(x . g) - x . G(g) leaves M^-1 sum r r . g_j / |r|^2."""
     product = operators.grad((positions * gradient).sum(dim=1))
     neighbours = product - (operators.grad(gradient) * positions[:, None]).sum(dim=2)
     own = gradient - operators.neumann_lift * (condition.normals * gradient).sum(dim=1, keepdim=True)
@@ -164,7 +164,7 @@ def _unevenness(
 
 
 def _stencil(condition: Neumann, operators: Operators) -> Float[Tensor, "points 3"]:
-    """Invariants that tell inside, faces, edges and corners apart, and what kind of mesh it is."""
+    """Invariants that distinguish interior, faces, edges and corners, and kinds of meshes."""
     inverse = operators.moment_inverse
     share = (condition.normals * operators.neumann_lift).sum(dim=1)
     trace = inverse.diagonal(dim1=1, dim2=2).sum(dim=1)

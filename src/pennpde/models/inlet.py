@@ -1,8 +1,8 @@
-"""What the inlet of a flow tells: its width and speed as units, and what enters through it.
+"""Quantities from the inlet of a flow: its width and speed as units, and the inflow.
 
 The Navier–Stokes equations do not change when lengths are divided by L, velocities by U, kinematic pressures by U²,
 times by L/U and viscosities by U L, nor when a constant is added to the pressure. The flow network was trained with
-inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is brought there and back, exactly.
+inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is scaled to these and back, exactly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def inlet_units(case: Case, length: float | None = None, speed: float | None = N
 
 
 def flow_units(length: float, speed: float, pressure_level: float = 0.0) -> Units:
-    """Units of a flow with this reference length and speed, and the pressure that counts as zero."""
+    """Units of a flow with this reference length, speed and pressure."""
     scales = {
         "u": Scale(speed),
         "p": Scale(speed**2, pressure_level),
@@ -53,7 +53,7 @@ def flow_units(length: float, speed: float, pressure_level: float = 0.0) -> Unit
 
 
 def describe_inlet(case: Case) -> dict[str, float]:
-    """The numbers that decide about a flow with an inlet; none where it has no inlet or no viscosity."""
+    """Characteristic numbers of a flow with an inlet; none if it has no inlet or no viscosity."""
     if float(case.parameters.get("viscosity", 0.0)) <= 0:
         return {}
     try:
@@ -80,7 +80,7 @@ def facet_velocity(
 
 
 def prescribed_inflow(case: Case) -> tuple[float, float]:
-    """Size of the inlet and what flows through it: the facets on which the prescribed velocity points inwards."""
+    """Size of the inlet and flux through it: the facets on which the prescribed velocity points inwards."""
     condition = case.dirichlet["u"]
     velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
     through = (velocity * case.mesh.facet_areas).sum(dim=1)

@@ -81,7 +81,7 @@ def _solve_periodic(
     number = len(load)
     joining = csr_array((np.ones(number), (np.arange(number), representative)), shape=(number, number))
     alone = np.setdiff1d(np.arange(number), representative)
-    # Copies have an equation of their own that says nothing; the points that stand for them have both.
+    # Copies have an identity row; their representatives carry the contributions of all copies.
     joined = csr_array(joining.T @ stiffness @ joining) + csr_array(
         (np.ones(len(alone)), (alone, alone)), shape=(number, number)
     )
@@ -279,7 +279,7 @@ def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
 def _cut_around_centres(mesh: Mesh, chosen: np.ndarray) -> tuple[Int64[np.ndarray, "tetrahedra 4"], csr_array]:
     """Tetrahedra from each cell's centre to its facets, these cut around their own centres.
 
-    A cut from corner to corner would favour one diagonal of each quad, and not fit the trilinear cells beside it.
+    A cut from corner to corner would favour one diagonal of each quad, and not match the trilinear cells next to it.
     """
     every = cell_facets(Cells(mesh.connectivity, mesh.offsets, mesh.cell_types, mesh.polyhedron_faces))
     facets = every.take(np.flatnonzero(np.isin(every.cells, chosen)))

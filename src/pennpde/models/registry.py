@@ -1,12 +1,11 @@
-"""Networks by name: what a configuration may ask for.
+"""Networks by name.
 
-A stored network names its builder and the builder's arguments, never code to import. To store and load a network of
-your own, register it before::
+A stored network contains the name of its builder and the builder's arguments, no code. To store and load your own
+network, register its builder first::
 
     pennpde.models.registry.register("burgers", burgers_network)
 
-Commands take the file or module that does so as `--plugin`; it is the only code that they run because of what a user
-names.
+Commands accept the file or module that does so as `--plugin`; it is the only user code that they execute.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch import nn
 
 Builder = Callable[..., nn.Module]
 
-# A string is loaded when it is first asked for: describing one network must not import all others.
+# A string is imported on first use: describing one network must not import all others.
 _BUILDERS: dict[str, Builder | str] = {
     "gradient": "pennpde.models.gradient:gradient_network",
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
@@ -41,7 +40,7 @@ def names() -> list[str]:
 
 
 def register(name: str, builder: Builder) -> None:
-    """Let configurations ask for a network of your own; a second one of the same name takes the place of the first."""
+    """Register the builder of your own network; a second one of the same name replaces the first."""
     if name in _SHIPPED:
         raise ValueError(
             f"pennpde has a network {name!r} itself; choose another name than {', '.join(sorted(_SHIPPED))}."

@@ -2,7 +2,7 @@
 
 penn      encode, solve, decode
 equation  what a user writes: unknowns, rate of change, and what is known about the equation
-hooks     what an equation may tell about itself: names, dimensions, checks
+hooks     what an equation can declare: names, dimensions, checks
 solver    the neural nonlinear solver: Barzilai-Borwein, explicit steps
 layers    encoders with pseudoinverse, differential operators with channel mixing, Dirichlet layer
 decoders  what corrects the pseudoinverse, and what ablations put in its place

@@ -12,7 +12,7 @@ from pennpde.network.layers import MLP, scale_by, squared_norm
 class Correction(nn.Module):
     """What is added to the pseudoinverse, nothing before training: for a vector its channels, gated by their lengths.
 
-    The pseudoinverse looks at one direction of the encoded space alone, that of the encoder.
+    The pseudoinverse sees only one direction of the encoded space, that of the encoder.
     """
 
     def __init__(self, width: int, rank: int):

@@ -77,7 +77,7 @@ class Equation(nn.Module):
     A subclass names its unknowns with their ranks and gives the rate. Equations that are not a plain evolution, as
     incompressible flow with its pressure, give `step` instead.
 
-    All else has defaults that fit any equation. What a subclass tells about itself (`complete`, `units`, `describe`,
+    All else has defaults that fit any equation. What a subclass declares (`complete`, `units`, `describe`,
     `checks`, `foam_fields`, `foam_parameters`, `looks`, `headline`) serves prediction, training range, certificate,
     pictures and OpenFOAM.
     """
@@ -95,7 +95,7 @@ class Equation(nn.Module):
     """Which of the numbers of `describe` are worth a place in a summary, such as the Reynolds number."""
 
     def prepare(self, case: EncodedCase) -> Any:  # noqa: ARG002
-        """What stays the same during a solve, such as encoded geometry; it comes back as `case.constants`."""
+        """Quantities that are constant during a solve, such as encoded geometry; available as `case.constants`."""
         return None
 
     def rate(self, state: State, case: EncodedCase) -> State:
@@ -107,7 +107,7 @@ class Equation(nn.Module):
         return {name: start[name] + time_step * rate for name, rate in self.rate(state, case).items()}
 
     def complete(self, case: Case) -> Case:
-        """The case with what the network wants and a user need not give, such as distances or a start."""
+        """The case with derived inputs of the network added, such as distances or a start field."""
         return case
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units | None:  # noqa: ARG002
@@ -121,7 +121,7 @@ class Equation(nn.Module):
         return None
 
     def describe(self, case: Case) -> dict[str, float]:  # noqa: ARG002
-        """Numbers that decide about a case, in the network's units: their range in training is recorded."""
+        """Characteristic numbers of a case in the network's units; their range in training is recorded."""
         return {}
 
     def checks(
@@ -130,7 +130,7 @@ class Equation(nn.Module):
         fields: Mapping[str, Tensor],  # noqa: ARG002
         operators: Operators,  # noqa: ARG002
     ) -> Sequence[Check]:
-        """What can be measured on predicted fields without the truth, such as the balance of mass.
+        """Quantities measured on predicted fields without the true solution, such as the mass balance.
 
         Args:
             case: What was predicted, in the user's units.

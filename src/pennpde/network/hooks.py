@@ -1,4 +1,4 @@
-"""What an equation may tell about itself, so that prediction, certificate, pictures and OpenFOAM need no names."""
+"""What an equation can declare, so that prediction, certificate, pictures and OpenFOAM need no field names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Check:
-    """A number that tells about predicted fields without the truth. Smaller is better.
+    """A quantity measured on predicted fields without the true solution. Smaller is better.
 
     Attributes:
         name: What is measured.

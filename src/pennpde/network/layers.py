@@ -57,7 +57,7 @@ class MLP(nn.Module):
 
         Args:
             sizes: Channels from the input to the output.
-            activations: One a layer; by default tanh inside and none at the end.
+            activations: One per layer; by default tanh inside and none at the end.
             bias: Whether the layers have one.
             start: The output before training, for a network that should begin as a known constant; None keeps
                 PyTorch's own start.
@@ -116,7 +116,7 @@ class Encoder(nn.Module):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it commutes with derivatives: then it encodes normal derivatives, too."""
+        """Whether it commutes with derivatives: then it also encodes normal derivatives."""
         return self.network.activations == ("identity",) and self.network.layers[0].bias is None
 
     def forward(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes width"]:

@@ -29,7 +29,7 @@ class Prediction:
 
     fields: dict[str, Tensor]
     solutions: tuple[Solution, ...]
-    """One a time step."""
+    """One per time step."""
     round_off: dict[str, Tensor]
     """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
 
@@ -54,7 +54,7 @@ class PENN(nn.Module):
     """
 
     compiled_methods: ClassVar = ("iterate",)
-    """What training compiles on a GPU: one iteration, for the unrolled loop takes minutes to compile."""
+    """What training compiles on a GPU: one iteration, because the unrolled loop takes minutes to compile."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class PENN(nn.Module):
         return case.with_neumann_weight(self.neumann_weight)
 
     def prepare(self, case: Case) -> None:
-        """Work out what depends on the mesh alone; it is kept with the case's operators."""
+        """Compute what depends only on the mesh; it is kept with the case's operators."""
         for name in self.equation.unknowns:
             case.operators[name].composed(self.laplacian_damping)
 
@@ -129,7 +129,7 @@ class PENN(nn.Module):
         return self._predict(case, record=False).fields
 
     def solve(self, case: Case) -> Prediction:
-        """Predict, and tell how: solver histories and the round-off of the decoder."""
+        """Predict, with solver histories and the round-off of the decoder."""
         return self._predict(case, record=True)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:

@@ -30,7 +30,7 @@ State = Mapping[str, Tensor]
 
 
 class DivergedError(RuntimeError):
-    """A solve that a caller wanted to converge did not."""
+    """A solve did not converge although the caller required it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ Step = Callable[[State, State, float], State]
 """step(state, start, fraction): where a fraction of the time step leads from `start`, the rate taken at `state`."""
 
 Memory = tuple[State, State] | None
-"""What the next iteration has to know of the one before: its state and its residual. None before the first."""
+"""State and residual of the previous iteration; None before the first."""
 
 Iterate = Callable[[State, Memory], tuple[State, Memory, State]]
 """iterate(state, memory): the next state, the next memory, and the residual of the state that was given."""
@@ -110,18 +110,18 @@ class Solver(ABC):
 
 @dataclass(frozen=True)
 class BarzilaiBorwein(Solver):
-    """Solves h = project(step(h)), an implicit step, with a step size of its own for every case and unknown.
+    """Solves h = project(step(h)), an implicit step, with one step size per case and unknown.
 
     Args:
-        iterations: How often the residual is followed. A network unrolls exactly so many.
-        tolerance: Stop once the residual is this small everywhere. It costs a look at the numbers after each iteration,
-            so None, a fixed depth, is the default.
+        iterations: Number of iterations; a network unrolls exactly this many.
+        tolerance: Stop once the residual of every case is this small. Checking it after each iteration costs time, so
+        the default is None, a fixed number of iterations.
         divergence: A case whose residual passes this many times its first one counts as diverged.
         first_step: The step size of the first iteration, which has no history.
-        allow_negative_steps: Equation 16 may give a negative step, which climbs the residual. The authors' code takes
-            the absolute value, and so do we by default.
-        settled: Where <dR, dR> is no larger, the residual has stopped changing and the quotient says nothing. Adding a
-            small number instead would shorten every step near the solution, and make steps depend on units.
+        allow_negative_steps: Equation 16 may give a negative step, which increases the residual. The authors' code
+        takes the absolute value, and so do we by default.
+        settled: Where <dR, dR> is no larger, the residual has stopped changing and the quotient is meaningless. Adding
+        a small number instead would shorten every step near the solution, and make steps depend on units.
         project_state: Apply the Dirichlet layer to the updated state, as equation 17 has it, instead of inside the
             residual. Then the residual at prescribed points takes part in the step size.
         taken: Unknowns whose new value is what the step gives, without a step size: the paper's pressure, which comes
@@ -183,7 +183,7 @@ class ExplicitSteps(Solver):
         limit: The most that one step may change a channel of a point by (the length of the change, for a vector). A
             change well below it stays as it is. Explicit steps have a stability limit, and training pushes learned
             coefficients beyond it: without a limit on the change a few such steps overflow, and with them the gradient.
-            It is a matter of each point by itself; nothing is summed over the mesh.
+            It acts on each point separately; nothing is summed over the mesh.
     """
 
     iterations: int

@@ -52,7 +52,7 @@ def block_mesh_dictionary(
             try:
                 start, end = (vertices[_rounded(corner)] for corner in side)
             except KeyError:
-                raise ValueError(f"Patch {name!r} has the side {side}, which is no side of a block.") from None
+                raise ValueError(f"Patch {name!r} has the side {side}, which is not a side of a block.") from None
             faces.append(_row([start, end, end + above, start + above]))
         boundary.append(f"{name} {{ type {kind}; faces ({' '.join(faces)}); }}")
     boundary.append(f"frontAndBack {{ type empty; faces ({' '.join(front_and_back)}); }}")

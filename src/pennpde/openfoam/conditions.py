@@ -129,7 +129,7 @@ class FieldReader:
         partner = patch.neighbour
         if partner is None or partner not in self.body.patches:
             raise FoamFormatError(
-                f"Patch {patch.name!r} is cyclic; its neighbourPatch is {partner!r}, which is not there."
+                f"Patch {patch.name!r} is cyclic; its neighbourPatch is {partner!r}, which does not exist."
             )
         if patch.transform == "rotational":
             raise UnsupportedConditionError(
@@ -220,7 +220,7 @@ class FieldReader:
 
     def _unsupported(self, patch: FacePatch, kind: str, where: str) -> UnsupportedConditionError:
         return UnsupportedConditionError(
-            f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}has no counterpart here. "
+            f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}is not supported. "
             f"Known are {', '.join(_KNOWN)}."
         )
 
@@ -316,7 +316,9 @@ def _entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any
 def _fits(pattern: str, name: str) -> bool:
     # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.
     if len(pattern) > 200 or re.search(r"\([^()]*[*+{][^()]*\)[*+{]", pattern) or pattern.count("(") > 10:
-        raise FoamFormatError(f"The pattern {shown(pattern)} of patch names is refused: it might never end.")
+        raise FoamFormatError(
+            f"The pattern {shown(pattern)} of patch names is refused: matching it might not terminate."
+        )
     try:
         return re.fullmatch(pattern, name) is not None
     except re.error as error:

@@ -101,7 +101,7 @@ class Workplace:
         return run(self.folder, program, *arguments, installation=self.installation, on_progress=on_progress)
 
     def facts(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What a file of results tells about its making: name, solver, settings, seconds until now."""
+        """Facts stored in a file of results: name, solver, settings, computing time so far."""
         return {
             "name": name,
             "solver": f"OpenFOAM {self.installation.version}",

@@ -121,7 +121,7 @@ class PolyMesh:
         if len(open_cells):
             raise FoamFormatError(
                 f"{folder}: the faces of {len(open_cells)} cells do not close them, the first is cell {open_cells[0]}. "
-                "The files are damaged or do not belong together; make the mesh anew."
+                "The files are damaged or do not belong together; generate the mesh again."
             )
 
     @cached_property

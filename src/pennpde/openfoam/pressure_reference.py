@@ -19,7 +19,7 @@ _ALGORITHMS = ("PISO", "PIMPLE", "SIMPLE")
 def with_pressure_reference(case: Case, folder: Path | str, pressure: str) -> Case:
     """The case with its pressure prescribed at one point, where it is prescribed nowhere, as below the lid of a cavity.
 
-    The point is that next to the reference that `system/fvSolution` names, where OpenFOAM fixes the level, too.
+    The point is that next to the reference that `system/fvSolution` names, where OpenFOAM fixes the level as well.
 
     Args:
         case: As `read_case` gives it; one that prescribes a pressure is returned as it is.

@@ -1,4 +1,4 @@
-"""Differential operators on the points of a mesh that know Neumann conditions (NIsoGCN).
+"""Differential operators on the points of a mesh, with Neumann conditions built in (NIsoGCN).
 
 operators  gradient, divergence, Laplacian, Hessian
 moments    the fit at each point

@@ -84,7 +84,7 @@ def roughness(
     moment_inverse: Float[np.ndarray, "points space space"],
     closed: ClosedNeighbours | None = None,
 ) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
-    """What fitted gradients do not explain of the differences between neighbours, as a second derivative.
+    """The part of the differences between neighbours that fitted gradients do not explain, as a second derivative.
 
         (S f)_i = sum_j omega_ij (f_j - f_i - r_ij . (g_i + g_j) / 2),    omega_ij = 2 r.M_i^-1 r / |r|^4
 

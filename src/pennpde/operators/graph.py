@@ -18,7 +18,7 @@ from pennpde.operators.sparse import index_tensor
 class PointGraph:
     """A symmetric graph in which every point is its own neighbour too: where the entries of all matrices go.
 
-    It depends on the mesh alone, so the unknowns of a case share one.
+    It depends only on the mesh, so the unknowns of a case share one.
 
     Attributes:
         space: number of axes.

@@ -1,21 +1,20 @@
 """Differential operators on a mesh: the linear part of IsoGCN and NIsoGCN (equations 14 and 15 of the paper).
 
 Every point fits a gradient to the slopes towards its neighbours and, on a Neumann boundary, to the prescribed normal
-derivative with weight w. The fit is one small moment matrix a point::
+derivative with weight w. The fit needs one small moment matrix per point::
 
     M_i = sum_j r_ij r_ij^T / |r_ij|^2 + w n_i n_i^T          r_ij = x_j - x_i
     (grad f)_i = M_i^{-1} [ sum_j r_ij (f_j - f_i) / |r_ij|^2 + w n_i g_i ]
 
 On a Robin boundary, a f + b df/dn = c, the normal derivative depends on the point's own value: g_i = c/b - (a/b) f_i.
 The first part is prescribed, as g is; the second is a diagonal term of the gradient. There the divergence is fitted to
-the neighbours only: with the normal in its fit, a sixth of the flux through the boundary would count, and modes would
-grow that should decay. Over pairs of periodic patches the
-graph is closed (`periodic`).
+the neighbours only: with the normal in its fit, only a sixth of the flux through the boundary would count, and modes
+that should decay would grow. Points of periodic patches share the neighbours of their copies (`periodic`).
 
 Axes: points first, the axis of the derivative directly after them, feature channels last: `grad(u)[p, j, i]` is the
 derivative of u_i by x_j. All operators are equivariant under rotation, reflection and translation.
 
-How exact they are (h is the distance of points; each line is a test):
+Accuracy (h is the distance between points; each line is a test):
 
 - grad and div are exact on linear fields, on any mesh and up to the boundary; on a Neumann boundary given the matching
   normal derivative (for div that of the vector, which otherwise counts as zero there), on a Robin boundary given the
@@ -23,9 +22,9 @@ How exact they are (h is the distance of points; each line is a test):
 - Inside a regular or smoothly bent mesh, grad, div, laplacian and hessian are of second order.
 - At the boundary, and inside a mesh whose points are jittered at random, grad and div are of first order. A prescribed
   normal derivative makes the error on the boundary smaller, not its order higher.
-- The laplacian is div of grad, a fit of a fit: where the gradient's error is as rough as the mesh, one more division by
-  h leaves an error that does not shrink with h. Inside a jittered mesh it is proportional to the jitter; on the
-  boundary and next to it, it is of order one. It stays bounded: where the boundary alone is rough, the root of its mean
+- The laplacian is div of grad, a fit of a fit: if the gradient's error is as irregular as the mesh, one more division
+by h leaves an error that does not shrink with h. Inside a jittered mesh it is proportional to the jitter; on the
+  boundary and next to it, it is of order one. It stays bounded: if only the boundary is rough, the root of its mean
   square over the mesh falls with h^1/2.
 - Averaged against a smooth function over a jittered mesh, these errors nearly cancel: the mean of the gradient is of
   second order, and the mean of the laplacian falls about with h, down to a bias that grows with the fourth power of the
@@ -140,7 +139,7 @@ class Operators:
         Args:
             points: Positions, on the CPU.
             edges: Both directions (i, j) of every edge, sorted by i, then j; or the graph made of them, which unknowns
-                that differ in their Neumann boundary alone may share.
+                that differ only in their Neumann boundary may share.
             normals: The outward unit normal where the normal derivative is prescribed, zero elsewhere.
             neumann_weight: As for `on`.
             transfer: a/b where a Robin condition a f + b df/dn = c is prescribed (c/b is its normal derivative), zero
@@ -390,7 +389,7 @@ class Operators:
         """The same operators with the Laplacian multiplied out.
 
         In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
-        162. It pays where a Laplacian is taken alone and often, as in a Poisson loop. Gradients no longer reach the
+        162. It pays if only the Laplacian is needed, and often, as in a Poisson loop. Gradients no longer reach the
         positions of points through it.
 
         Args:

@@ -1,4 +1,4 @@
-"""What trainings were allowed and what they took, in words: networks compare only where this is told.
+"""Budgets of trainings and what they used, in words: networks can be compared only if this is known.
 
 Takes `Config.training_in_short` as records keep it.
 """

@@ -48,7 +48,7 @@ class LookUp:
     Attributes:
         train: the cases to look among.
         identity: family and parameters of a case.
-        neighbours: how many of the nearest training cases take part; 1: the nearest alone, as it is. With more a
+        neighbours: how many of the nearest training cases take part; 1: only the nearest, unchanged. With more a
             quadratic polynomial is fitted, or a linear one where there are too few for that.
         places: where points of one case lie in another.
     """

@@ -15,7 +15,7 @@ def machine() -> dict[str, Any]:
 
 
 def load() -> float | None:
-    """How many processes have wanted a processor in the last minute, where the system tells it."""
+    """Load average of the last minute, if the system provides it."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 

@@ -1,4 +1,4 @@
-"""Records of evaluations as the paper's tables, its numbers beside ours; truth, prediction and error as pictures."""
+"""Tables from records of evaluations, next to the published values; pictures of reference, prediction and error."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ TABLES = (
 
 
 SECOND = (
-    "The paper's test set shares problems with its training set: `c_x_y` is the mirror image of `c_y_x`, and in "
-    "advection-diffusion all cases with one velocity and diffusivity are multiples of one another. Here are cases that "
-    "share none."
+    "The test set overlaps with the training set: `c_x_y` is the mirror image of `c_y_x`, and in advection-diffusion "
+    "all cases with the same velocity and diffusivity are multiples of one another. The test sets of this table have "
+    "no such overlap."
 )
 
 
@@ -130,7 +130,9 @@ def read_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
             if isinstance(record, dict) and record.get("kind") == evaluation.KIND:
                 found.append(record)
             elif not path.is_dir():
-                raise ValueError(f"{file} is no record of an evaluation; `penn evaluate MODEL DATA --json` makes one.")
+                raise ValueError(
+                    f"{file} is not a record of an evaluation; `penn evaluate MODEL DATA --json` makes one."
+                )
     if not found:
         raise ValueError(
             "There is no record of an evaluation; `penn evaluate MODEL DATA --json > record.json` makes one."
@@ -159,7 +161,7 @@ def markdown(records: Sequence[Record]) -> str:
 
 
 def within(page: str, made: str, name: str = "tables", *, required: bool = False) -> str:
-    """The page with what was made between its marks of this name; what was made alone where it has none, if it may."""
+    """The page with the text between its marks of this name replaced; without marks, only the text, if allowed."""
     opening, closing = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     if opening not in page and closing not in page and not required:
         return made

@@ -1,8 +1,7 @@
-"""What a prediction guarantees, measured on the prediction itself.
+"""The certificate of a prediction: errors that can be measured without the true solution.
 
-Nobody should have to believe a network. Every prediction comes with the errors that can be had without the truth: on
-the conditions (those of Dirichlet are zero by construction, and checked), in mass, in the solver, and how far the case
-lies from the training data.
+They are the errors on the boundary conditions (zero for Dirichlet by construction, measured all the same), the mass
+balance, the residual of the solver, and whether the case lies within the range of the training data.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pennpde.prediction.ranges import Comparison, Ranges, compare, describe
 
 @dataclass(frozen=True)
 class Certificate:
-    """Measured guarantees of one prediction.
+    """Quantities measured on one prediction.
 
     Attributes:
         dirichlet: By unknown, the largest deviation from a prescribed value. Zero.
@@ -59,7 +58,7 @@ class Certificate:
 
     @property
     def behaviour(self) -> dict[str, float]:
-        """What tells, without the truth, whether a network does what it did in training."""
+        """Quantities that show, without the true solution, whether a network behaves as in training."""
         grown = [history[-1] / history[0] for history in self.residuals if history and history[0] > 0]
         numbers = {"growth of the solver's residual": max(grown)} if grown else {}
         return numbers | {each.training_name: each.value for each in self.checks if each.training_name}
@@ -84,7 +83,7 @@ class Certificate:
         return plain(record)
 
     def lines(self) -> list[str]:
-        """The certificate for people."""
+        """The certificate as lines of text."""
         rows = [(f"largest error on prescribed {name}", f"{error:.1e}") for name, error in self.dirichlet.items()]
         rows += [
             (f"normal derivative of {name}", f"{100 * self.neumann_of_cell[name]:.2g} % of the field's range per cell")
@@ -100,7 +99,7 @@ class Certificate:
             inside = sum(each.inside for each in self.compared)
             rows.append(("within the training range", f"{inside} of {len(self.compared)} numbers"))
         else:
-            rows.append(("within the training range", "unknown: the network does not record it"))
+            rows.append(("within the training range", "unknown: the network does not record its training range"))
         told = [f"  note: {each}" for each in self.notes] + [f"  warning: {each}" for each in self.warnings]
         return [f"  {what:<32}{value}" for what, value in rows] + told
 
@@ -114,12 +113,12 @@ def certify(
     fields: Mapping[str, Tensor] | None = None,
     compared: Case | None = None,
 ) -> Certificate:
-    """Measure what a prediction keeps of its case.
+    """Measure a prediction against its case.
 
     Args:
         prediction: From `PENN.solve`.
-        case: What the fields are judged by; with conditions that change with time, `case.over(times)`.
-        ranges: What the network was trained on (`ranges.spanned`), to warn outside of it.
+        case: The case that the fields are measured against; with time-dependent conditions, `case.over(times)`.
+        ranges: The training range (`ranges.spanned`), for warnings outside of it.
         equation: What it checks on the fields and knows about the case; None: only what holds for any equation.
         fields: What is handed out, where that is not the prediction itself but the same in other units: those of
             `case`.
@@ -131,13 +130,13 @@ def certify(
         for name, values in judged.items()
         if name in case.dirichlet and bool(case.dirichlet[name].mask.any())
     }
-    # A time series is judged by its last field.
+    # Of a time series the last field is measured.
     last = {
         name: (values[..., -1] if values.ndim > case.initial[name].ndim else values).to(case.mesh.points)
         for name, values in judged.items()
     }
     finite = all(bool(torch.isfinite(values).all()) for values in judged.values())
-    # Those of the case were made to agree with its Neumann conditions: they would judge in their own favour.
+    # The operators of the case include its Neumann conditions and would hide their error.
     operators = Operators.on(case.mesh, singular="pseudoinverse")
     held = [name for name in last if name in case.neumann and bool(case.neumann[name].mask.any())]
     neumann = {name: _normal_derivative_error(last[name], case, name, operators) for name in held}
@@ -189,7 +188,7 @@ def behaviour_range(model: PENN, cases: Iterable[Case]) -> dict[str, tuple[float
     """How a network behaves on cases that it is good at, such as those of validation: a part of its `Ranges`.
 
     A case may look like those of training in every number and still not be like them; then the solver or the mass
-    balance tells.
+    balance shows it.
     """
     seen: dict[str, list[float]] = {}
     for case in cases:
@@ -223,6 +222,8 @@ def _warnings(certificate: Certificate) -> list[str]:
         warnings.append("The neural solver diverged: do not use these fields.")
     for name, error in certificate.dirichlet.items():
         if error != 0:  # NaN as well
-            warnings.append(f"A prescribed value of {name} is missed by {error:.1e}; this network does not keep them.")
+            warnings.append(
+                f"A prescribed value of {name} is missed by {error:.1e}; this network does not enforce them."
+            )
     warnings += [each.warning for each in certificate.checks if each.passed is False and each.warning]
     return warnings + [f"{str(each)[0].upper()}{str(each)[1:]}" for each in certificate.compared if not each.inside]

@@ -32,7 +32,7 @@ _MOST_POINTS = 100_000
 def companion_of(
     case: Case, units: Units | None, ranges: Ranges, resolution: Resolution
 ) -> tuple[Case | None, tuple[str, ...]]:
-    """The case on a companion, where it is to be predicted on one, and what to tell about that.
+    """The case on a companion, if it is to be predicted on one, and the notes about that.
 
     Args:
         case: In the user's units.
@@ -46,12 +46,12 @@ def companion_of(
         return None, ()
     if case.space != 2:
         raise ValueError(
-            "The network's resolution was asked for, but only plane cases have companion meshes; this one is in space. "
+            'Resolution "network" was requested, but only two-dimensional cases can be remeshed; this one has three. '
             'Leave the resolution out, or take "own".'
         )
     if _CELL_SIZE not in ranges:
         raise ValueError(
-            "The network's resolution was asked for, but the network does not tell on which cell sizes it was trained. "
+            'Resolution "network" was requested, but the network does not record the cell sizes of its training. '
             'Take the resolution "own".'
         )
     one = 1.0 if units is None else units.length
@@ -69,10 +69,10 @@ def companion_of(
     except CompanionError as error:
         if resolution == "network":
             raise
-        return None, (f"The mesh is unlike those of training, but could not be replaced by one of their kind. {error}",)
+        return None, (f"The mesh is unlike the training meshes, but could not be remeshed. {error}",)
     note = (
-        f"Predicted on a companion mesh of {mesh.number_of_cells} triangles at the network's spacing, interpolated to "
-        f"your {case.number_of_points} points."
+        f"Predicted on a companion mesh of {mesh.number_of_cells} triangles of the network's cell size, interpolated "
+        f"to your {case.number_of_points} points."
     )
     return on_companion(case, mesh), (note,)
 

@@ -1,8 +1,7 @@
 """From a user's case to fields with a certificate.
 
-What the network wants and the user did not give, the units, and what to check on the fields is known to the equation
-(`Equation.complete`, `units`, `describe`, `checks`). A plane mesh unlike those of training is replaced for the
-prediction (`policy`).
+The equation knows derived inputs, units, characteristic numbers and checks (`Equation.complete`, `units`, `describe`,
+`checks`). A plane mesh unlike the training meshes is remeshed for the prediction (`policy`).
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Outcome:
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
 
-        A file has no axis of times beside that of components: four times of a scalar would look like a tensor.
+        A file has no separate axis for times: four times of a scalar would look like a tensor.
         """
         series = {
             f"{name}_{place + 1}": values[..., place]

@@ -1,7 +1,6 @@
-"""What a network was trained on, in a few numbers, and whether a case lies within.
+"""The training range of a network: characteristic numbers of its training cases, and whether a case lies within.
 
-A network interpolates. These numbers do not prove that a case is like the training cases, but a case outside of them
-certainly is not.
+A case within the range need not be like the training cases, but a case outside of it certainly is not.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _ZERO = 1e-6
 
 @dataclass(frozen=True)
 class Comparison:
-    """One number of a case beside the range that it had in training."""
+    """One number of a case and its range in training."""
 
     name: str
     value: float
@@ -107,7 +106,7 @@ def checked(given: Any, where: str = "The training range") -> dict[str, tuple[fl
 
 
 def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, ...]:
-    """Every number, as `describe` gives them, that is known of the training cases, beside its range."""
+    """Every number, as `describe` gives them, that has a training range, with this range."""
     return tuple(Comparison(name, value, *ranges[name]) for name, value in numbers.items() if name in ranges)
 
 

@@ -26,7 +26,7 @@ _WASTE = {"cpu": 1.5, "cuda": 4.0}
 """Points with those that fill up over points without: a GPU gains more from one shape than it loses."""
 
 _TOLERANCE = 2e-2
-"""Of the relative difference between a case alone and in a stack; a solver amplifies float32's round-off to 1e-3."""
+"""Largest relative difference between a case by itself and in a stack; a solver amplifies round-off to 1e-3."""
 
 
 class Batches(Protocol):

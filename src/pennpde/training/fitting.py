@@ -37,7 +37,7 @@ _LONGEST_STRETCH = 2.0
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """A trained network and how it came about."""
+    """A trained network and how it was trained."""
 
     model: nn.Module
     """The network that was given, with the best weights."""
@@ -55,7 +55,7 @@ class TrainingResult:
     restarts: int
     rollbacks: int
     history: tuple[Mapping[str, Any], ...]
-    """One row a test or event of this call, as in the CSV file."""
+    """One row per validation or event of this call, as in the CSV file."""
     description: str
     """How steps were taken: eager or captured, on which device, in which shapes."""
     scales: Mapping[str, float]
@@ -290,7 +290,7 @@ class _Run:
         states.save(states.State(plain, tensors), self.folder)
 
     def _stretch_from(self, step: int) -> tuple[int, bool, bool]:
-        """Steps until the next look at the clock, whether at the losses, too, and whether a test follows.
+        """Steps until the clock is read next, whether the losses are read as well, and whether a validation follows.
 
         The losses are judged and tests are made at the same steps always; a break must not change a training.
         """
@@ -392,7 +392,7 @@ class _Run:
         return sum(terms) / len(terms)
 
     def _fraction(self, step: int) -> float:
-        """The share of the budget that is used up at a step; the clock is read between stretches of steps alone."""
+        """The share of the budget that is used up at a step; the clock is read only between stretches of steps."""
         fraction = step / self.total_steps if self.total_steps else 1.0
         if self.settings.minutes is not None:
             fraction = max(fraction, self.seconds / (60 * self.settings.minutes))
@@ -425,7 +425,7 @@ class _Run:
             different.append("the cases are others")
         if different:
             raise ValueError(
-                f"The training in {self.folder} cannot be continued: {'; '.join(different)}. Start anew in another "
+                f"The training in {self.folder} cannot be continued: {'; '.join(different)}. Start again in another "
                 "folder, or give what it began with."
             )
 

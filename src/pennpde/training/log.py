@@ -1,4 +1,4 @@
-"""What a training leaves behind and shows: rows of a CSV file, TensorBoard where it is installed, a progress bar."""
+"""Log of a training: rows of a CSV file, TensorBoard if installed, a progress bar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("step", "epoch", "seconds", "learning_rate", "loss", "validation")
 
 
 class Journal:
-    """Records of a training, one a test or event.
+    """Records of a training, one per validation or event.
 
     Args:
         folder: Where to write; None: nowhere.

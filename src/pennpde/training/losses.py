@@ -1,4 +1,4 @@
-"""What a training makes small."""
+"""Loss functions."""
 
 from __future__ import annotations
 

@@ -34,16 +34,16 @@ class Optimizer(Protocol):
         ...
 
     def reset(self) -> None:
-        """As at the start."""
+        """Reset to the initial state."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that it remembers, in place."""
+        """All state of the optimizer, in place."""
         ...
 
 
 class Adam:
-    """PyTorch's, fused."""
+    """PyTorch's fused Adam."""
 
     refresh_every = 0
 

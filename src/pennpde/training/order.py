@@ -1,4 +1,4 @@
-"""Which cases a training step sees: depends on the seed and the step only, so that a resumed training goes on alike."""
+"""Which cases a training step sees: depends only on seed and step, so that a resumed training sees the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Order:
-    """Which cases a step sees: every case once an epoch, each epoch in an order of its own."""
+    """Which cases a step sees: every case once per epoch, each epoch in a different order."""
 
     def __init__(self, cases: int, batch_size: int, seed: int):
         self.cases, self.batch_size, self.seed = cases, batch_size, seed

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Processes:
-    """All processes of a training; with one alone, everything is as given.
+    """All processes of a training; with a single one, everything stays as given.
 
     Gradients are averaged by hand rather than by DistributedDataParallel: a network of this size is one message, and
     the step stays the same code, which a GPU can capture.

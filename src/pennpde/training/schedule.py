@@ -20,12 +20,12 @@ _USUAL = 10
 
 
 class TrainingDivergedError(RuntimeError):
-    """A training that went back to its best weights too often."""
+    """The loss diverged too often: too many rollbacks to the best weights."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """Where a training stands."""
+    """State of the schedule."""
 
     rate_scale: float = 1.0
     restarts: int = 0

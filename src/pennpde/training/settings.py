@@ -16,31 +16,31 @@ class Settings:
         optimizer: "adam" as in the paper, or "soap": Adam in the eigenbasis of the gradients' second moments, which
             needs fewer steps for the same error (docs/experiments.md).
         learning_rate: At the start.
-        batch_size: Cases a step, over all processes together.
-        epochs: Stop after so many passes over the training cases.
-        steps: Stop after so many steps.
-        minutes: Stop after so much time in steps and tests; reading data, compiling and pauses do not count.
-        schedule: "restart", the paper's protocol: the rate stays until the validation error has not improved in
-            `patience` tests, then training goes on from the best weights with a fresh Adam and `rate_factor` times the
-            rate, at most `restarts` times. "cosine": the rate falls to `final_rate` over the budget, which must be
-            given. "constant": it stays.
-        test_every: Epochs between two looks at the validation error.
-        patience: Tests in a row without improvement that end a stage of "restart", or the whole training under another
-            schedule. None: 3 for "restart", without end otherwise.
-        restarts: How often "restart" goes on with a lower rate.
-        rate_factor: On the learning rate at each restart and each rollback.
-        final_rate: Share of the learning rate at the end of "cosine".
+        batch_size: Cases per step, over all processes together.
+        epochs: Stop after this many passes over the training cases.
+        steps: Stop after this many steps.
+        minutes: Stop after this time in steps and validations; reading data, compiling and pauses do not count.
+        schedule: "restart", the paper's protocol: if the validation error has not improved in `patience` validations,
+            training continues from the best weights with a fresh Adam and `rate_factor` times the learning rate, at
+            most `restarts` times. "cosine": the learning rate falls to `final_rate` over the budget, which must be
+            given. "constant": it does not change.
+        test_every: Epochs between two validations.
+        patience: Consecutive validations without improvement that end a stage of "restart", or the whole training under
+            another schedule. None: 3 for "restart", unlimited otherwise.
+        restarts: Largest number of restarts.
+        rate_factor: Factor on the learning rate at each restart and each rollback.
+        final_rate: Final learning rate of "cosine", as a share of the initial one.
         warm_up: Steps over which the rate rises at the start, and after a restart or rollback.
         betas: Of Adam; the second is the authors', not PyTorch's default.
-        clip: Largest norm of the gradient; None: as it comes.
+        clip: Largest norm of the gradient; None: no clipping.
         scales: By target, what its error is divided by in the loss; None: the standard deviation of the target over
             the training cases.
         divergence: A mean loss over `check_every` steps this many times the usual one counts as diverged.
         rollbacks: How often training may go back to the best weights with a lower rate before it gives up.
-        check_every: Steps between two looks at the losses, which wait for the device.
+        check_every: Steps between two checks of the losses, which wait for the device.
         seed: Of the order of the cases and of random numbers in the network.
         deterministic: Ask PyTorch for algorithms that give the same bits each time; slower on a GPU.
-        stacked: Fill cases up to one shape (see `CaseStack`). None: where the network takes it and not too much is
+        stacked: Pad cases to one shape (see `CaseStack`). None: if the network accepts it and not too much memory is
             wasted.
         captured: On a GPU, capture the step as a graph.
         compiled: On a GPU, compile the methods that the network names in `compiled_methods`.
@@ -95,7 +95,7 @@ class Settings:
             raise ValueError('schedule "cosine" falls over the whole training: give epochs, steps or minutes.')
 
     def with_changes(self, changes: Mapping[str, Any]) -> Settings:
-        """These settings but for some; an unknown name is refused with those that exist."""
+        """These settings with some changed; an unknown name is refused, with a list of the known ones."""
         known = sorted(each.name for each in fields(self))
         if unknown := sorted(changes.keys() - set(known)):
             raise ValueError(f"Training has no setting {', '.join(map(repr, unknown))}; it has {', '.join(known)}.")
@@ -110,7 +110,7 @@ class Settings:
 
 
 MAY_CHANGE = frozenset({"epochs", "steps", "minutes", "patience", "restarts", "rollbacks", "captured", "compiled"})
-"""What a continued training may set anew: budgets, and how the device does the work."""
+"""Settings that a resumed training may change: budgets, and how the device does the work."""
 
 
 def _check_positive(name: str, value: float | None) -> None:

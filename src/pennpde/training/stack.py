@@ -43,7 +43,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class CaseStack:
-    """Cases filled up to one size. `batch` gathers some of them, by an index tensor that may live on the device."""
+    """Cases padded to one size. `batch` gathers some of them, by an index tensor that may live on the device."""
 
     points_per_case: int
     space: int
@@ -52,7 +52,7 @@ class CaseStack:
     matrices: Mapping[tuple[str, ...], UniformMatrix]
     """By unknown and name, each tensor with a leading axis of cases."""
     weights: Float[Tensor, "cases points"]
-    """One over the number of real points; zero at the filled-up ones. A weighted sum is a case's mean."""
+    """One over the number of real points; zero at padding points. A weighted sum is a case's mean."""
     patterns: Mapping[tuple[str, str], Pattern]
     """By kind and unknown, how a condition is put together from the tensors."""
     laplacian_damping: Damping

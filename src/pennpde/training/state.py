@@ -1,4 +1,4 @@
-"""Everything that a continued training needs, in one file: tensors, and JSON in its header. Nothing is unpickled."""
+"""The state of a training in one file, to resume it: tensors, and JSON in the header. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class State:
 
 
 def save(state: State, folder: Path) -> None:
-    """Write the state; whoever reads meanwhile, or after a crash, finds the old or the new one whole."""
+    """Write the state atomically: a reader, also after a crash, finds the old or the new one complete."""
     from safetensors.torch import save as to_bytes
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,18 +57,18 @@ def load(folder: Path) -> State | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start anew."
+            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start again."
         ) from error
     if plain.get("format") != FORMAT:
         raise ValueError(
             f"{path} has format {plain.get('format')}, this version of pennpde reads {FORMAT}: continue it with the "
-            "version that began it, or start anew in another folder."
+            "version that began it, or start again in another folder."
         )
     return State(plain, tensors)
 
 
 def fingerprint(cases: Sequence[Case]) -> str:
-    """A hash of names, points and targets: tells whether two trainings see the same data."""
+    """A hash of names, points and targets: equal if two trainings see the same data."""
     digest = hashlib.sha256()
     for case in cases:
         digest.update(case.name.encode())

@@ -1,4 +1,4 @@
-"""One step of Adam and one look at the validation cases; on a GPU each captured as a graph.
+"""Training steps and validation; on a GPU each is captured as a CUDA graph.
 
 Nothing in a step waits for the device: batches are drawn by an index tensor, learning rates and losses lie in tensors,
 and a step whose gradient is not finite changes nothing instead of raising.
@@ -74,7 +74,7 @@ class Steps:
             self._capture_all(tell)
         how = "captured" if self._step_graphs else "eager"
         self.description = f"{how}{', compiled' if self._compiles else ''} on {device}, " + (
-            f"batches of one shape, {batches.stack.points_per_case} points a case"
+            f"batches of one shape, {batches.stack.points_per_case} points per case"
             if isinstance(batches, Stacked)
             else "batches block by block"
         )
@@ -279,7 +279,7 @@ class Steps:
 
 
 def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers"]:
-    """One vector whose parts are the parameters' gradients: it is clipped, exchanged and reset at one go."""
+    """One vector whose parts are the parameters' gradients: it is clipped, exchanged and reset in one operation."""
     first = parameters[0]
     if other := next((each for each in parameters if (each.dtype, each.device) != (first.dtype, first.device)), None):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Mesh files from anybody, read in a process of their own.
+"""Uploaded mesh files, read in a separate process.
 
 VTK trusts the counts in a file: a wrong one ends the process that reads it, or takes all of its memory. A server must
 outlive that. The process is told a path in a line of JSON and answers with an archive of arrays, behind the number
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 
 class Reader:
-    """A process that reads one mesh file after the other, and is replaced when a file is its end.
+    """A process that reads mesh files one after the other; it is replaced if a file crashes it.
 
     Args:
         patience: Seconds after which reading is given up.
@@ -129,7 +129,7 @@ def main() -> None:
         except MemoryError:
             answer = {"error": np.array(f"{path.name} needs more than {MOST_MEMORY >> 30} GB of memory.")}
         except SystemExit:  # meshio's way to say that it cannot read a file
-            answer = {"error": np.array(f"{path.name} cannot be read: it is no mesh, or damaged.")}
+            answer = {"error": np.array(f"{path.name} cannot be read: it is not a mesh, or it is damaged.")}
         except Exception as error:
             answer = {"error": np.array(_reason(error, path))}
         _send(answers, answer)

@@ -27,7 +27,7 @@ def record_of(
 
     Args:
         mesh: A plane mesh.
-        fields: By name, [points] or [points, 2]. None at all shows the mesh alone.
+        fields: By name, [points] or [points, 2]. Without fields only the mesh is shown.
         limits: Of the colours, by the name of a component such as "|u|"; by default each field's own.
     """
     shown, velocity = _components(fields)
@@ -70,7 +70,7 @@ def with_segments(record: Mapping[str, Any], pieces: Iterable[np.ndarray]) -> di
 def write_page(
     path: Path | str, record: Mapping[str, Any], title: str, subtitle: str, certificate: Sequence[str]
 ) -> None:
-    """One HTML file with the fields inside, to look at, to zoom, to probe; it loads nothing from anywhere."""
+    """One HTML file that contains the fields and loads nothing else: pan, zoom, probe."""
     page = Template((WEB / "page.html").read_text(encoding="utf-8"))
     # "</" inside a script would end it.
     text = page.substitute(

@@ -117,7 +117,7 @@ class Page:
             "theme": {"themes": {name: {"colors": colours} for name, colours in _COLOURS.items()}}
         }
         state.update(self._start())
-        # What concerns a browser alone, not the prediction.
+        # State of the browser only, not of the prediction.
         state.client_only("dark", "scheme", "field", "streamlines", "cells", "hold", "marked", "uploading")
         state.change(
             "source", "kind", "first", "second", "speed", "viscosity", "resolution", "dataset_case"
@@ -200,7 +200,7 @@ class Page:
             )
 
     def _follow_roles(self, **_: Any) -> None:
-        """The prediction of the mesh, if it is one of these roles; else the mesh alone."""
+        """The prediction of the mesh, if it is one of these roles; else only the mesh."""
         if self.state.source != "mesh" or not self.state.upload:
             return
         number, last = self.state.upload["number"], self._predicted
@@ -283,7 +283,7 @@ class Page:
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="Another site may not use this server.")
         if self._loopback and not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
-            raise web.HTTPForbidden(text="This server answers to the name of this machine alone; see --host.")
+            raise web.HTTPForbidden(text="This server answers only to the name of this machine; see --host.")
         response = await handler(request)
         if not response.prepared:
             response.headers.setdefault(
@@ -301,7 +301,7 @@ class Page:
     def _find(self, request: web.Request) -> View:
         view = self.workbench.find(int(request.match_info["number"]))
         if view is None:
-            raise web.HTTPNotFound(text="This picture is no longer remembered.")
+            raise web.HTTPNotFound(text="This picture is no longer available.")
         return view
 
     async def _record(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""A prediction in rows of words for the page: the network, what the certificate measured, errors against the truth."""
+"""Texts of the page for a prediction: the network, the certificate, errors against the reference solution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def about(name: str, config: Config | None) -> list[dict[str, str]]:
         rows.append(_row("Settings", arguments))
     training, dataset = config.training, config.dataset
     if not training and not config.row:
-        rows.append(_row("Training", "none: its weights are where training would start"))
+        rows.append(_row("Training", "none: untrained weights"))
         return rows
     count = f"{dataset['train']} cases" if "train" in dataset else "an unnamed number of cases"
     rows.append(_row("Trained on", f"{count} of {dataset.get('kind', 'an unnamed dataset')}"))
@@ -88,7 +88,7 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
     if history:
         grew = not history[-1] <= _GROWTH * history[0]
         level = "bad" if certificate.diverged or grew else "good" if certificate.converged else ""
-        how = "converged" if certificate.converged else "grew as it should not" if grew else "as many as in training"
+        how = "converged" if certificate.converged else "residual grew" if grew else "fixed count"
         how = "diverged" if certificate.diverged else how
         row = _row(
             "Solver residual", f"{history[0]:.1e} → {history[-1]:.1e}", level, f"{len(history)} iterations, {how}"
@@ -101,7 +101,7 @@ def measures(certificate: Certificate) -> list[dict[str, Any]]:
             _row("Training range", f"{inside} of {whole}", "good" if inside == whole else "bad", "numbers within it")
         )
     else:
-        rows.append(_row("Training range", "unknown", note="the network does not tell it"))
+        rows.append(_row("Training range", "unknown", note="not recorded by the network"))
     return rows
 
 
@@ -131,7 +131,7 @@ def errors(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
-    """What took how long, as shares of the whole."""
+    """Computing times, with their shares of the total."""
     names = {"prepare": "Preparation", "operators": "Operators", "network": "Network", "certificate": "Certificate"}
     whole = seconds.get("altogether", sum(seconds.values())) or 1.0
     return [

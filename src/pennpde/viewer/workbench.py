@@ -1,4 +1,4 @@
-"""What the page shows, without the page: a request goes in, fields with all that stands beside them come out."""
+"""Content of the page, without the page itself: a request goes in, fields and accompanying texts come out."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class TemplateRequest:
 
 @dataclass(frozen=True)
 class DatasetRequest:
-    """A case of the dataset, with its truth beside the prediction."""
+    """A case of the dataset, with the reference solution next to the prediction."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class MeshRequest:
-    """A mesh that was uploaded; without roles, the mesh alone."""
+    """A mesh that was uploaded; without roles, only the mesh."""
 
     upload: int
     roles: tuple[Role, ...] | None = None
@@ -79,18 +79,18 @@ Request = TemplateRequest | DatasetRequest | MeshRequest
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One picture and what stands beside it.
+    """One picture and the texts next to it.
 
     Attributes:
         number: Tells it from all others.
         title: What it shows.
         record: What `field_view.js` draws, as compressed JSON.
         facts: Short words: numbers of points and cells, Reynolds number, time.
-        certificate: Rows for the page; None for a mesh alone.
+        certificate: Rows for the page; None without a prediction.
         warnings: Of the certificate.
         errors: Rows of errors against the truth, where there is one.
         seconds: What took how long.
-        outcome: The prediction, for files; None for a mesh alone.
+        outcome: The prediction, for files; None if there is none.
     """
 
     number: int

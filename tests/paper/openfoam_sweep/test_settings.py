@@ -28,7 +28,7 @@ def test_a_name_tells_family_resolution_and_cases(text, setting, cases):
         ("gamg", "names no setting"),
         ("quick-22.5-0.01", "the families are gamg-smooth"),
         ("tuned-22.5", "names no setting"),
-        ("tuned-1..2-0.01", "is no number"),
+        ("tuned-1..2-0.01", "is not a number"),
         ("tuned-1-0.01", "1 cells per unit length"),
         ("tuned-22.5-0.03", "do not end at t = 4"),
         ("tuned-22.5-0", "time step of 0"),

@@ -103,7 +103,7 @@ def test_a_record_is_read_back_as_it_was_written(data, tmp_path):
     record = swept(TestSet.read(data), tmp_path / "runs", ["tuned-9-0.05"])
     sweep.write_record(tmp_path / "deep" / "record.json", record)
     assert sweep.read_record(tmp_path / "deep" / "record.json", sweep.KIND, "penn") == json.loads(json.dumps(record))
-    with pytest.raises(ValueError, match=r"no record of kind 'speed.*`penn bench tradeoff` makes one"):
+    with pytest.raises(ValueError, match=r"not a record of kind 'speed.*`penn bench tradeoff` makes one"):
         sweep.read_record(tmp_path / "deep" / "record.json", tradeoff.KIND, "penn bench tradeoff")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ValueError, match=r"broken\.json is no JSON"):
@@ -180,5 +180,5 @@ def test_a_case_that_is_no_test_case_is_warned_about(solved_data, tmp_path):
     options = ("--data", copy, "--out", tmp_path, "--only", "a_0.50", "--settings", "tuned-4.5-0.1")
     finished = penn("bench", "openfoam", *options)
     assert finished.exit_code == 0, finished.output
-    assert "a_0.50 is no test case" in finished.stderr
+    assert "a_0.50 is not a test case" in finished.stderr
     assert json.loads((tmp_path / sweep.RECORD).read_text())["no_test_cases"] == ["a_0.50"]

@@ -1,4 +1,4 @@
-"""Pairs of patches that are one: what leaves through the second comes in through the first."""
+"""Periodic pairs of patches: what leaves through the second enters through the first."""
 
 from __future__ import annotations
 

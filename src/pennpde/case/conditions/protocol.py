@@ -1,4 +1,4 @@
-"""What every kind of condition has to know: then cases, batches, stacks, units and companions treat all kinds alike.
+"""The protocol of all kinds of conditions, so that cases, batches, stacks, units and companions treat all kinds alike.
 
 A kind is one frozen dataclass. Each of its tensors says what it holds (`field(metadata=VALUE.tag)`), and from that
 follow how it is copied to a device, turned, put side by side, filled up and encoded. What is left to the kind itself:
@@ -122,7 +122,7 @@ class Slope:
 
 
 class Condition(ABC):
-    """A condition of one unknown, over all points of a case. A kind is a frozen dataclass made of this."""
+    """A condition of one unknown, over all points of a case. A kind is a frozen dataclass derived from this."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

@@ -121,8 +121,8 @@ def _check(a: Tensor, b: Tensor, where: str) -> None:
         )
     if bool((a * b < 0).any()):
         raise ValueError(
-            f"{where} has a and b of opposite signs in a f + b df/dn = c: the more there is, the more would flow in, "
-            "and the field would grow without bound. With the outward normal derivative both have the same sign."
+            f"{where} has a and b of opposite signs in a f + b df/dn = c: the inflow would grow with the field, "
+            "and the field without bound. With the outward normal derivative both have the same sign."
         )
 
 

@@ -1,4 +1,4 @@
-"""The paper's flow dataset: ducts, their meshes, OpenFOAM's truth, and the cases made of them.
+"""The flow dataset: ducts, their meshes, reference solutions by OpenFOAM, and the cases made of them.
 
 ducts      the shapes, by name
 cases      coarse meshes and cases

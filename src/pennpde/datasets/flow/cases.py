@@ -83,7 +83,7 @@ def splits_off_lattice() -> dict[str, list[str]]:
 
 
 def splits(seed: int = 0) -> dict[str, list[str]]:
-    """The 253 cases, dealt out to train, validation and test, type by type."""
+    """The 253 cases, split into train, validation and test within each type."""
     random = np.random.default_rng([seed, zlib.crc32(b"splits")])
     dealt: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     for kind, sizes in SPLIT_SIZES.items():
@@ -174,7 +174,7 @@ def case_from_run(
         seed: of the jitter.
         cells_per_length: of the coarse mesh.
         jitter: as for `coarse_mesh`.
-        frames: whether the targets hold all 41 times, u [points, 2, 41] and p [points, 41], instead of t = 4 alone.
+        frames: whether the targets hold all 41 times, u [points, 2, 41] and p [points, 41], instead of only t = 4.
         thick: whether the mesh is to be one cell thick in space, as the released networks want it.
     """
     run = read_run(run_file, frames)

@@ -1,7 +1,7 @@
 """The ducts of the flow dataset: three templates with one or two design parameters each.
 
-The paper's drawing of the templates is lost. Type A (a step) was recovered from the authors' samples; B (an offset
-duct) and C (an expansion) are ours, with the same inlet and Reynolds number.
+The paper's drawing of the templates was not available. Type A (a step) was recovered from the authors' samples; B (an
+offset duct) and C (an expansion) are our own shapes, with the same inlet and Reynolds number.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Region:
 
     Attributes:
         corners: counter-clockwise.
-        reference: the rectangle (left, right, bottom, top) that the region is when all parameters are zero. It alone
-            decides on the numbers of cells, so that neighbours fit together whatever the parameters.
+        reference: the rectangle (left, right, bottom, top) that the region is when all parameters are zero. Only
+            it determines the numbers of cells, so that neighbouring regions match for all parameters.
     """
 
     corners: tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]

@@ -1,7 +1,7 @@
 """Triangle meshes of the ducts without any structure, as mesh generators make them: what users bring to a network.
 
 Points are scattered at random, none too near to another, joined by Delaunay and smoothed. Networks that have seen the
-quads of `flow.coarse_mesh` alone are judged on them.
+only quads of `flow.coarse_mesh` are tested on them.
 """
 
 from __future__ import annotations

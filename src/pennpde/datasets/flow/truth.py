@@ -1,4 +1,4 @@
-"""The truth of the flow dataset: OpenFOAM on a fine mesh, one run file a case.
+"""The truth of the flow dataset: OpenFOAM on a fine mesh, one run file per case.
 
 A run file (HDF5) holds the fine plane mesh and the cell values of all frames. The coarse cases that networks see are
 made from it in a moment (`flow.case_from_run`), so the expensive part is never repeated for another coarse mesh.
@@ -249,7 +249,7 @@ def read_run(run_file: Path | str, frames: bool = False) -> Run:
         raise
     except (OSError, KeyError, RuntimeError, AttributeError) as error:
         raise ValueError(
-            f"{run_file} is no complete run file ({error}); remove it and solve the case again."
+            f"{run_file} is not a complete run file ({error}); remove it and solve the case again."
         ) from error
 
 

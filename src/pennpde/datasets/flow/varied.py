@@ -1,7 +1,7 @@
 """Meshes of the ducts as users bring them: quads, triangles and both, finer and coarser than those of the dataset.
 
-A network that is trained on one kind of mesh alone learns that mesh's errors by heart and fails on another; one mesh
-of these a case, beside the dataset's own, cures it.
+A network trained on only one kind of mesh overfits to the errors of that kind and fails on others. One of these meshes
+per case, in addition to the dataset's own, prevents it.
 """
 
 from __future__ import annotations

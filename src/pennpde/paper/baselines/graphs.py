@@ -1,4 +1,4 @@
-"""Graphs over the points of meshes, for networks that send messages: made once a mesh, kept on the device.
+"""Graphs over the points of meshes, for networks that send messages: built once per mesh, kept on the device.
 
 Edges are sorted by the point that receives. What goes out to edges and what comes back are then a repetition and a sum
 over neighbouring rows, each the derivative of the other, so that neither needs atomic additions on a GPU.

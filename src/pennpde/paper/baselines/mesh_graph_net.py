@@ -54,7 +54,7 @@ class MeshGraphNet(nn.Module):
         return fields
 
     def prepare(self, case: Case) -> None:
-        """Make the graph of a case, once a mesh, before its time is taken."""
+        """Build the graph of a case, once per mesh, before time is measured."""
         self._graphs.of(case.mesh, next(self.parameters()))
 
     def _point_features(self, case: Case, graph: MessageGraph) -> Float[Tensor, "points features"]:

@@ -114,7 +114,7 @@ class MPPDE(nn.Module):
         return {"u": last[:, : self.space], "p": last[:, self.space]}
 
     def prepare(self, case: Case) -> None:
-        """Make the graph of a case, once a mesh, before its time is taken."""
+        """Build the graph of a case, once per mesh, before time is measured."""
         self._graphs.of(case.mesh, next(self.parameters()))
 
     def training_loss(

@@ -121,7 +121,7 @@ class Setting:
         return FAMILIES[self.family].program
 
     def dictionaries(self) -> dict[str, Any]:
-        """All that OpenFOAM is told, but for the mesh: what decides on a result besides the case."""
+        """All settings of OpenFOAM except the mesh: with the case they determine a result."""
         family = FAMILIES[self.family]
         velocity = {"U": family.velocity, "UFinal": family.velocity}
         correctors = {"nCorrectors": family.correctors, "nNonOrthogonalCorrectors": family.non_orthogonal}
@@ -198,13 +198,13 @@ def parse(text: str) -> Planned:
     if found is None or found["family"] not in FAMILIES:
         raise ValueError(
             f"{text!r} names no setting of OpenFOAM. A name is FAMILY-CELLS-STEP, such as gamg-smooth-22.5-0.01 or "
-            f"adaptive-22.5-co0.9, with @3 behind it for three cases alone; the families are {', '.join(FAMILIES)}. "
+            f"adaptive-22.5-co0.9, with the suffix @3 for only three cases; the families are {', '.join(FAMILIES)}. "
             f"Whole groups are {', '.join(GROUPS)}."
         )
     try:
         cells, step = float(found["cells"]), float(found["step"])
     except ValueError:
-        raise ValueError(f"{text!r}: {found['cells']!r} or {found['step']!r} is no number.") from None
+        raise ValueError(f"{text!r}: {found['cells']!r} or {found['step']!r} is not a number.") from None
     limit = None if found["cases"] is None else int(found["cases"])
     if not 2 <= cells <= _MOST_CELLS:
         raise ValueError(f"{text!r} asks for {cells:g} cells per unit length; 2 to {_MOST_CELLS:g} are possible.")

@@ -1,7 +1,7 @@
 """OpenFOAM in many settings on the test cases of the flow dataset: error and time of each.
 
 Each run leaves one small JSON file, written all at once, and a second start makes what is missing. A run that diverges
-is a result, too, and is kept as such. The error is that of the networks: at the points of the dataset's coarse mesh,
+is also a result and is kept. The error is that of the networks: at the points of the dataset's coarse mesh,
 against its truth, interpolated as the truth was, with the prescribed values where some are prescribed.
 """
 
@@ -58,7 +58,7 @@ class TestSet:
     hashes: Mapping[str, str]
     """By case, the SHA-256 of its own file: the truth that errors refer to."""
     truth: Mapping[str, Any]
-    """Cells per unit length and time step of the truth, where the dataset tells them."""
+    """Cells per unit length and time step of the truth, if the dataset records them."""
     seen: tuple[str, ...] = ()
     """Those that are no test cases: networks may have been trained on them."""
 
@@ -402,5 +402,5 @@ def read_record(path: Path | str, kind: str, made_by: str) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no JSON: {error}.") from error
     if not isinstance(record, dict) or record.get("kind") != kind:
-        raise ValueError(f"{path} is no record of kind {kind!r}; `{made_by}` makes one.")
+        raise ValueError(f"{path} is not a record of kind {kind!r}; `{made_by}` makes one.")
     return record

@@ -54,7 +54,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
     """
 
     equivariant = True
-    """Its output is a scalar and it sees the velocity through invariants alone, so every row is equivariant."""
+    """Its output is a scalar and it sees the velocity only through invariants, so every row is equivariant."""
 
     def __init__(self, width: int = 64, kind: Kind = "PENN", iterations: int = 8, *, hidden: int = 16):
         super().__init__()
@@ -176,9 +176,9 @@ class ReleasedAdvectionDiffusion(nn.Module):
         return {"T": torch.stack(fields, dim=1)}
 
     def _advance(self, operator: Callable[[Tensor], Tensor], start: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """One output time, from the final state of the one before; its step sizes start anew."""
+        """One output time, from the final state of the one before; its step sizes start again."""
         if self.switches.solver == "simple":
-            # Row C is no explicit Euler: nothing adds the state before.
+            # Row C is not explicit Euler: the previous state is not added.
             for _ in range(self.iterations):
                 start = operator(start)
             return start

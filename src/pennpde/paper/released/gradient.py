@@ -80,7 +80,7 @@ class ReleasedGradient(nn.Module):
         """The same from operators that are scaled already."""
         if self.kind == "neumannisogcn":
             gradient = self.mixing(_gradient(operators, self.encoder(values[:, None])))
-            # w is inside M alone: its factor on the normal derivative is left to the encoder's weights.
+            # w is only inside M: its factor on the normal derivative is left to the encoder's weights.
             directed = self.mixing(self.neumann_encoder((normals * normal_derivative[:, None])[..., None]))
             lifted = (operators.moment_inverse[..., None] * directed[:, None]).sum(dim=2)
             return self.decoder(gradient + lifted)[..., 0]

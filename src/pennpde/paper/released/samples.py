@@ -110,7 +110,7 @@ class _SampleReader:
     def _array(self, name: str) -> np.ndarray:
         if name not in self.arrays:
             raise ValueError(
-                f"{self.path} is no sample of the released networks: it lacks {name!r}. It holds {sorted(self.arrays)}."
+                f"{self.path} is not a sample of the authors: it lacks {name!r}. It has {sorted(self.arrays)}."
             )
         return self.arrays[name]
 

@@ -65,7 +65,7 @@ def load(path: str | Path, iterations: int | None = None, kind: str | None = Non
     """A released network from its weight file, in the precision of the file.
 
     Problem, width and, as far as they show in names and shapes, the row of the ablation table come from the file. Two
-    things do not show: the number of iterations, and rows that differ in wiring alone (PENN, C and D; B, F and G). They
+    things do not show: the number of iterations, and rows that differ only in wiring (PENN, C and D; B, F and G). They
     are looked for in the name of the file, then in that of its folder ("flow_penn_n16_rep4.npz",
     "wo_neural_nonlinear_solver/model"). Without a name it is 8 iterations, and PENN where that is possible.
 

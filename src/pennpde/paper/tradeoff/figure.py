@@ -20,7 +20,7 @@ _BLOWN_UP = 0.05
 
 
 def draw(record: Mapping[str, Any], path: Path | str) -> None:
-    """Total error against seconds a case, both logarithmic; filled as the cases are, hollow moved rigidly."""
+    """Total error against seconds per case, both logarithmic; filled: original cases, hollow: after a rigid motion."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -34,7 +34,7 @@ def draw(record: Mapping[str, Any], path: Path | str) -> None:
     axes.set_yscale("log")
     _draw_openfoam(axes, shown)
     _draw_networks(axes, [each for each in found if each.is_network])
-    axes.set_xlabel(f"seconds a case, one core of {record['machine']['cpu']}")
+    axes.set_xlabel(f"seconds per case, one core of {record['machine']['cpu']}")
     axes.set_ylabel("mean squared error of u and p together")
     axes.grid(True, which="major", color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -87,7 +87,7 @@ def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
 
 
 def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour: str, below: bool = False) -> None:
-    """Names beside their marks: above to the right, or below to the left, which is a front's free side.
+    """Names next to their marks: above to the right, or below to the left, which is the free side of a front.
 
     Long ones behind a front would cover each other; the table has them.
     """

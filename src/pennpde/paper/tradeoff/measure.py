@@ -1,4 +1,4 @@
-"""Networks and OpenFOAM beside each other: error against seconds on one core, and who beats whom.
+"""Networks compared with OpenFOAM: error against seconds on one core, and which beats which.
 
 Networks are timed as OpenFOAM is: one case after the other, one thread. What comes before, for a network the distances,
 the potential flow and the operators, for OpenFOAM the mesh and the potential flow, is measured and stated apart. A
@@ -256,7 +256,7 @@ class Contender:
         return total_error([self.errors[case] for case in cases])
 
     def time(self, cases: Sequence[str], prepared: bool = True) -> float:
-        """Mean seconds a case; with what comes before, where it is not prepared."""
+        """Mean seconds per case; with preparation, unless `prepared`."""
         return statistics.fmean(self.seconds[case] + (0.0 if prepared else self.preparation[case]) for case in cases)
 
 

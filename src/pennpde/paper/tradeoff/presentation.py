@@ -17,12 +17,21 @@ DISTURBED = 1.15
 """Times on the wall that exceed those of the processor by more are not worth comparing."""
 
 
-# The sweep alone
+# The sweep
 
 
 def sweep_markdown(sweep: Record) -> str:
-    """All settings of OpenFOAM, the paper's numbers beside those that it has."""
-    headings = ["Setting", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "paper", "s a case", "paper, total time"]
+    """All settings of OpenFOAM, next to the paper's numbers where it has them."""
+    headings = [
+        "Setting",
+        "Cases",
+        "u (×10⁻⁴)",
+        "p (×10⁻⁴)",
+        "u + p (×10⁻⁴)",
+        "paper",
+        "s per case",
+        "paper, total time",
+    ]
     headings += ["mesh, s", "potential flow, s"]
     lines = []
     for row in sweep["rows"]:
@@ -38,12 +47,16 @@ def sweep_markdown(sweep: Record) -> str:
     truth = sweep.get("truth") or {}
     text = (
         f"{sweep['solver']} on {len(sweep['cases'])} test cases, one core of "
-        f"{', '.join(sorted({each['cpu'] for each in sweep['machines']}))}. A setting is way of solving, cells a unit "
-        "length and time step. Errors are mean squares at the points of the dataset's coarse meshes; ± is the standard "
-        "deviation over cases. Where a setting diverged in some cases, errors and times are those of the others."
+        f"{', '.join(sorted({each['cpu'] for each in sweep['machines']}))}. A setting is FAMILY-CELLS-STEP: "
+        "solver family, cells per unit length, time step. Errors are mean squared errors at the points of the "
+        "dataset's coarse meshes; ± is the standard deviation over cases. If a setting diverged in some cases, errors "
+        "and times are those of the others."
     )
     if truth:
-        text += f" † the mesh of the truth ({truth['cells']:g} cells, Δt = {truth['time_step']:g}): understated."
+        text += (
+            f" † on the mesh of the reference ({truth['cells']:g} cells, Δt = {truth['time_step']:g}), whose "
+            "discretisation error it shares: the error is understated."
+        )
     heading = f"# OpenFOAM in {len(sweep['rows'])} settings (the paper's Table 7)"
     return f"{heading}\n\n{text}\n\n{markdown_table(headings, lines)}\n"
 
@@ -85,12 +98,12 @@ def _legend(record: Record) -> str:
     limited = [row for row in sweep["rows"] if row["cases"] < row["of"]]
     text = (
         f"{len(record['cases'])} test cases of dataset {record['dataset'].get('hash', '')}, one core of {here}. Errors "
-        "are mean squares over all points of the cases, u over three components, against the dataset's truth at the "
-        "points of its coarse meshes; ± is the standard deviation over cases. Networks: "
-        f"{record['precision']}, one thread, median of {record['repeats']} forward calls after one that is not "
-        f"counted, or that one alone where it takes more than {LONG:g} s; {sweep['solver']}: wall time of its whole "
-        "process, on one core. *Before* is what has to be done first: distances, potential flow and operators, or "
-        "mesh and potential flow. OpenFOAM was not run on moved shapes, which are the same to it."
+        "are mean squared errors over all points of the cases, u over three components, against the dataset's "
+        "reference solution at the points of its coarse meshes; ± is the standard deviation over cases. Times of "
+        f"networks: {record['precision']}, one thread, median of {record['repeats']} forward calls after a warm-up "
+        f"call, or one call if it takes more than {LONG:g} s. Times of {sweep['solver']}: wall time of its whole "
+        "process, on one core. *Preparation* is distances, potential flow and operators for networks, mesh and "
+        "potential flow for OpenFOAM. OpenFOAM was not run on moved shapes, where its errors would be the same."
     )
     if limited:
         text += (
@@ -100,16 +113,14 @@ def _legend(record: Record) -> str:
     truth = sweep.get("truth") or {}
     if truth:
         text += (
-            f" The truth itself comes from {truth['cells']:g} cells per unit length and Δt = {truth['time_step']:g}: "
-            "rows on its own mesh (†) share its discretisation error, so theirs is understated."
+            f" The reference has {truth['cells']:g} cells per unit length and Δt = {truth['time_step']:g}. Rows on the "
+            "same mesh (†) share its discretisation error, so their errors are understated."
         )
     if there != [here]:
         text += f" **The times do not compare: OpenFOAM was timed on {', '.join(there)}.**"
-    for who, busy in (("OpenFOAM", disturbance(sweep["rows"])), ("The networks", disturbance(record["networks"]))):
+    for who, busy in (("OpenFOAM", disturbance(sweep["rows"])), ("the networks", disturbance(record["networks"]))):
         if busy > DISTURBED:
-            text += (
-                f" **The machine was busy: {who} took {busy:.2g} times as long on the wall as the processor worked.**"
-            )
+            text += f" **The machine was busy: for {who}, wall time is {busy:.2g} times the processor time.**"
     return text
 
 
@@ -124,12 +135,12 @@ def _verdict(record: Record) -> list[str]:
     parts = []
     for prepared in (True, False):
         found = losses(record, prepared)
-        what = "by the time of the forward call and of the solver" if prepared else "with the time of what comes before"
+        what = "without preparation" if prepared else "with preparation"
         if not found:
-            parts.append(f"Judged {what}: no setting of OpenFOAM that was measured is both faster and more accurate.")
+            parts.append(f"Times {what}: no measured setting of OpenFOAM is both faster and more accurate.")
             continue
         of_loser = groupby(found, key=lambda each: (each.loser.name, each.loser.transformed))
-        lines = [f"Judged {what}:", "", *(f"- {_sentence(*defeats)}" for _, defeats in of_loser)]
+        lines = [f"Times {what}:", "", *(f"- {_sentence(*defeats)}" for _, defeats in of_loser)]
         parts.append("\n".join(lines))
     parts.append(_more_accurate(record))
     return parts
@@ -175,7 +186,7 @@ def _more_accurate(record: Record) -> str:
         _setting(each.row) + (f" (on {len(each.cases)} of {number})" if len(each.cases) < number else "")
         for each in better
     )
-    speed = f"takes {_times(factor)} times as long" if factor >= 1 else f"takes {factor:.2g} of its time"
+    speed = f"takes {_times(factor)} times as long" if factor >= 1 else f"takes {factor:.2g} times as long"
     return (
         f"More accurate than the best network, {best.name}, on the cases that they have: {names}. The quickest of "
         f"them, relative to the network, is `{quickest.name}`, which {speed}."
@@ -184,7 +195,7 @@ def _more_accurate(record: Record) -> str:
 
 def _table(record: Record) -> str:
     found = contenders(record)
-    headings = ["Method", "Trans.", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "s a case", "before, s"]
+    headings = ["Method", "Trans.", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "s per case", "preparation, s"]
     headings += ["Beaten by", "Paper, u + p (×10⁻⁴)", "Trained for"]
     lines = []
     for each in found:

@@ -22,7 +22,7 @@ _LEAST_GAP = 0.16
 
 
 def _places(draw: Draw, sizes: list[float], start: float) -> tuple[list[Point], float]:
-    """Centres of bodies one behind the other, or beside each other where there is room, and where the last one ends."""
+    """Centres of bodies one behind the other, or side by side if there is room, and where the last one ends."""
     found: list[Point] = []
     x = start
     for number, size in enumerate(sizes, 1):
