@@ -1,9 +1,11 @@
 """`penn bench`: tables made again from records, and wrong use."""
 
 import json
+from pathlib import Path
 
 import pytest
 from commands import penn
+from paths import ROOT
 from sweeps import solved_by_rule, write_dataset
 
 from pennpde.paper.openfoam_sweep import sweep
@@ -49,3 +51,15 @@ def test_wrong_use_of_the_command_is_said(arguments, code, words):
     assert finished.exit_code == code
     assert words in " ".join(finished.stderr.replace("│", " ").split())
     assert "Traceback" not in finished.output
+
+
+def errors_of(path: Path) -> dict[str, float]:
+    return {each["row"]: each["pooled"]["domain"]["u"]["mse"] for each in json.loads(path.read_text())}
+
+
+def test_floors_without_a_network_come_from_one_command(tmp_path):
+    result = penn("bench", "lookup", ROOT / "data" / "flow", "--out", tmp_path / "floors.json", "--json")
+    assert result.exit_code == 0, result.output
+    found = errors_of(tmp_path / "floors.json")
+    assert found == pytest.approx(errors_of(ROOT / "benchmarks" / "results" / "lookup_flow.json"), rel=1e-9)
+    assert found["floor_quadratic"] < found["floor_nearest"] < found["floor_start"]

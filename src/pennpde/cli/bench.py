@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
-from pennpde.files import write_atomically
+from pennpde.files import write_atomically, write_json
 
 ABOUT = """Compare networks with OpenFOAM: error against time on one core.
 
@@ -17,6 +17,7 @@ EXAMPLES = [
     "penn bench openfoam --data data/flow --out bench",
     "penn bench openfoam --data data/flow --out bench --settings tuned,gamg-smooth-45-0.02@3 --limit 5",
     "penn bench tradeoff --data data/flow --models flow,runs/mp_pde --openfoam bench/openfoam_sweep.json --out bench",
+    "penn bench lookup data/flow --out lookup_flow.json",
     "penn bench tradeoff --from bench/tradeoff.json --out bench",
 ]
 
@@ -96,7 +97,29 @@ def tradeoff(
     return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, kept, repeats)
 
 
-COMMANDS = {"openfoam": openfoam, "tradeoff": tradeoff}
+def lookup(
+    output: Output,
+    train_data: Annotated[Path, typer.Argument(help="Dataset whose training cases are looked up.", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Option(help="Dataset whose test cases are wanted.", show_default="the same")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Part of the dataset to predict.")] = "test",
+    out: Annotated[Path | None, typer.Option(help="JSON file for the records.", show_default=False)] = None,
+) -> dict[str, Any]:
+    """Measure floors without a network: the start field, the nearest training case, a quadratic fit to neighbours."""
+    from pennpde.paper.lookup import measure
+
+    records = measure(train_data, data, split)
+    for record in records:
+        errors = "  ".join(f"{name} {each['mse']:.3e}" for name, each in record["pooled"]["domain"].items())
+        output.say(f"{record['title']:<34} {errors}")
+    if out is not None:
+        write_json(out, records)
+        output.say(f"Written: {out}")
+    return {"records": records, "written": [] if out is None else [str(out)]}
+
+
+COMMANDS = {"openfoam": openfoam, "tradeoff": tradeoff, "lookup": lookup}
 
 
 def _needed(path: Path | None, option: str) -> Path:
