@@ -22,6 +22,10 @@ from pennpde.network.hooks import Check
 from pennpde.operators import Operators
 from pennpde.prediction.ranges import Comparison, Ranges, compare, describe
 
+_GROWTH = 1.4
+"""Of the solver's residual from its first iteration to its last. On validation cases of the flow set it was 0.96 to
+1.14, on triangles, which no network was trained on, 1.5 to 25."""
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -55,6 +59,12 @@ class Certificate:
     compared: tuple[Comparison, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def residual_grew(self) -> bool:
+        """Whether the solver's residual ended larger than it does on cases like those of training."""
+        history = [value for each in self.residuals for value in each]
+        return bool(history) and not history[-1] <= _GROWTH * history[0]  # NaN counts as grown
 
     @property
     def behaviour(self) -> dict[str, float]:
