@@ -152,6 +152,7 @@ def test_subcommands_and_options_that_a_sentence_names_exist(words):
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if quick_commands(text)])
 def test_quick_commands_of_a_page_run(name, tmp_path, monkeypatch):
     furnish(tmp_path, TEXTS[name])

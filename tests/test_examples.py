@@ -52,6 +52,7 @@ def test_a_normal_derivative_improves_the_gradient_on_a_mesh(tmp_path, capsys):
     assert "beam.vtu" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_your_own_equation_solves_burgers_crudely_and_learns(capsys):
     error = load("your_own_equation").main(steps=10, cases=8)
     told = [float(line.rsplit(maxsplit=1)[-1]) for line in capsys.readouterr().out.splitlines()]
@@ -123,6 +124,7 @@ def test_an_openfoam_case_goes_in_and_out(tmp_path):
     assert velocity.boundary["wall"]["type"] == "noSlip"
 
 
+@pytest.mark.slow
 def test_a_few_steps_of_training_lower_the_error_and_the_network_is_stored(tmp_path, capsys):
     import pennpde as penn
 
@@ -139,6 +141,7 @@ def test_the_training_of_the_example_brings_what_the_gallery_says():
     assert before > 0.7
 
 
+@pytest.mark.slow
 def test_a_fluid_slips_along_walls_and_sticks_to_others():
     outcome = load("slip_walls").main()
     assert outcome["error"] < 1e-7
@@ -147,6 +150,7 @@ def test_a_fluid_slips_along_walls_and_sticks_to_others():
     assert outcome["along"] > 0.1
 
 
+@pytest.mark.slow
 def test_a_stress_diffuses_to_its_exact_state_and_turns_with_the_mesh():
     outcome = load("tensor_field").main()
     assert outcome["error"] < 1e-10
@@ -156,6 +160,7 @@ def test_a_stress_diffuses_to_its_exact_state_and_turns_with_the_mesh():
     np.testing.assert_allclose(outcome["force"], np.tile([-2.0, 1.0], (len(outcome["force"]), 1)), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_block_cools_at_its_rate_and_a_network_learns_it(tmp_path):
     rates, errors = load("heat_in_space").main(tmp_path, cells=6, steps=30)
     assert abs(rates["smaller hexahedra"] - 1) < 0.5 * abs(rates["hexahedra"] - 1)
@@ -164,10 +169,12 @@ def test_a_block_cools_at_its_rate_and_a_network_learns_it(tmp_path):
     assert (tmp_path / "block.vtu").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_cooled_plate_reaches_its_analytic_state():
     assert load("robin_condition").main() < 1e-6
 
 
+@pytest.mark.slow
 def test_a_pressure_drop_drives_a_periodic_channel(capsys):
     assert load("periodic_channel").main() < 0.01
     assert "over the seam: 0.0" in capsys.readouterr().out

@@ -103,6 +103,7 @@ def test_a_row_that_is_not_there_is_refused_with_those_that_are(toml):
 
 
 # A training step of every row of the baselines is taken in paper/test_baseline_training.py.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "row"),
     [given for given in ROWS if given[0].stem != "flow_baselines"],
@@ -152,6 +153,7 @@ def test_the_flow_network_has_the_size_that_was_promised():
     assert sum(parameter.numel() for parameter in experiment.build().parameters()) <= 15_000
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_network_with_its_history(toml, heat, tmp_path):
     row = experiments.read_row(toml(), "penn")
     trained = experiments.run(row, heat, tmp_path / "run", device="cpu", changes={"seed": 2})
@@ -174,6 +176,7 @@ def test_a_run_leaves_a_network_with_its_history(toml, heat, tmp_path):
     assert (record["kind"], record["steps"], record["ended"]) == ("training", 8, "budget")
 
 
+@pytest.mark.slow
 def test_the_best_network_so_far_is_on_disk_while_training(toml, heat, tmp_path, monkeypatch):
     seen = []
     save = checkpoints.save
@@ -188,6 +191,7 @@ def test_two_seeds_start_and_end_apart_and_one_seed_together(toml, heat):
     assert torch.equal(first, again)
 
 
+@pytest.mark.slow
 def test_a_second_dataset_adds_its_training_cases_and_is_recorded(toml, heat, tmp_path):
     row = experiments.read_row(toml(), "penn")
     more = tmp_path / "more"
@@ -219,6 +223,7 @@ def test_a_dataset_of_another_kind_is_refused(toml, heat, tmp_path):
         experiments.run(row, heat, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_train_evaluate_and_report_work_from_the_shell(toml, heat, tmp_path):
     run = tmp_path / "run"
     command = ("train", toml(), "--row", "penn", "--data", heat, "--out", run, "--device", "cpu")
@@ -287,6 +292,7 @@ def test_all_flow_rows_take_the_same_number_of_steps_or_see_as_many_cases():
     assert set(seen.values()) == {160_000}
 
 
+@pytest.mark.slow
 def test_weights_of_the_authors_are_evaluated_and_cases_with_relatives_left_out(heat, reference):
     weights = reference / "weights" / "advection_diffusion_penn.npz"
     data = ROOT / "data" / "advection_diffusion_off_lattice"

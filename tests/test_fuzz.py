@@ -31,6 +31,8 @@ from pennpde.datasets.storage import DatasetError
 from pennpde.datasets.vtkhdf import CaseFileError
 from pennpde.openfoam import FoamFormatError
 
+pytestmark = pytest.mark.slow  # CI runs them
+
 MESH = rectangle((3, 2))
 LONGEST = 20.0
 """Seconds that one example may take on a busy machine; a hang takes longer."""

@@ -28,6 +28,7 @@ def test_triangles_fill_the_mesh(kind):
     assert (areas > -1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_a_flow_is_drawn_in_every_format(tmp_path, suffix):
     mesh = box("mixed_plane", 4)
@@ -67,6 +68,7 @@ def test_a_field_that_is_the_same_everywhere_and_still_water_are_drawn(tmp_path)
     assert (tmp_path / "still.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_polygon_that_is_not_convex_is_drawn(tmp_path):
     """Streamlines are left out where Matplotlib cannot interpolate; the field is not."""
     corner = Mesh.from_arrays(L_SHAPE, {"polygon": [[0, 1, 2, 3, 4, 5]], "triangle": [[2, 6, 4]]})

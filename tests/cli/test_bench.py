@@ -57,6 +57,7 @@ def errors_of(path: Path) -> dict[str, float]:
     return {each["row"]: each["pooled"]["domain"]["u"]["mse"] for each in json.loads(path.read_text())}
 
 
+@pytest.mark.slow
 def test_floors_without_a_network_come_from_one_command(tmp_path):
     result = penn("bench", "lookup", ROOT / "data" / "flow", "--out", tmp_path / "floors.json", "--json")
     assert result.exit_code == 0, result.output

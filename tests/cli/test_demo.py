@@ -22,6 +22,7 @@ def shipped(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_demo_predicts_a_flow_and_shows_it_three_ways(shipped):
     finished = penn("demo", "--out", shipped / "demo", "--json")
     assert finished.exit_code == 0, finished.stderr
@@ -40,6 +41,7 @@ def test_the_demo_predicts_a_flow_and_shows_it_three_ways(shipped):
     assert record["seconds"] < 60  # two seconds, but tests run side by side
 
 
+@pytest.mark.slow
 def test_the_step_of_the_demo_lies_between_training_cases_on_a_finer_mesh(shipped):
     record = json.loads(penn("demo", "--out", shipped / "demo", "--json").stdout)
     compared = record["certificate"]["compared"]
@@ -49,12 +51,14 @@ def test_the_step_of_the_demo_lies_between_training_cases_on_a_finer_mesh(shippe
     assert compared["Reynolds number"]["inside"]
 
 
+@pytest.mark.slow
 def test_the_demo_tells_people_certificate_time_and_files(shipped):
     text = penn("demo", "--out", shipped / "demo").stdout
     for words in ("s for the network", "largest error on prescribed u", "flow.vtu", "flow.png", "flow.html"):
         assert words in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--operators"], []], ids=["asked for", "no network shipped"])
 def test_the_operators_alone_are_shown_where_asked_for_or_no_network_is_there(tmp_path, monkeypatch, options):
     monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path / "none")

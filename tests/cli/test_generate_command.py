@@ -93,6 +93,7 @@ def test_a_flow_that_no_family_has_is_one_line_that_names_the_families(tmp_path)
     assert not (tmp_path / "set").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 def test_a_plane_flow_comes_from_one_command_on_the_mesh_that_was_asked_for(tmp_path):
     arguments = ("--only", "cavity_0003.b", "--spacing", 6, "--workers", 0, "--json")

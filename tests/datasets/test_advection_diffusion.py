@@ -128,6 +128,7 @@ def mean_squared_difference(sample, reference, profile, scratch):
     return float(np.mean((ours - arrays["T"][1:].T) ** 2))
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_coarse_run_agrees_with_the_authors_sample(sample, reference, installation, tmp_path):

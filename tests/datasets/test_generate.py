@@ -179,6 +179,7 @@ def test_two_starts_do_not_write_into_one_folder(recipe, folder):
     make(recipe, folder)
 
 
+@pytest.mark.slow
 def test_a_start_that_is_killed_loses_nothing_complete(recipe, folder):
     slow = replace(recipe, train=tuple(f"good_{number}" for number in range(20)), test=(), pause=0.05)
     with forked(lambda: make(slow, folder)) as process:

@@ -88,6 +88,7 @@ def _write_exact_run(path, velocity, diffusivity, profile):
 # OpenFOAM itself
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 def test_a_start_that_is_killed_while_the_solver_runs_leaves_no_run_and_is_repeated(installation, tmp_path, folder):
     recipe = recipes.AdvectionDiffusionRecipe(str(tmp_path / "runs"), "standard")

@@ -74,6 +74,7 @@ def test_both_layouts_have_the_same_hash(single, packed):
     assert dataset_hash(single) == dataset_hash(packed)
 
 
+@pytest.mark.slow
 def test_a_case_leaves_a_shard_as_the_file_that_entered_it(single, packed):
     for name in ("one", "two", "three"):
         content = storage.checked_content(packed, name)
@@ -113,6 +114,7 @@ def test_a_dataset_in_single_files_has_the_manifest_of_before(single, packed):
 # What packing is for
 
 
+@pytest.mark.slow
 def test_arrays_in_common_are_stored_once_and_read_once(tmp_path):
     case = some_case()
     # The same problem with other fields: only these differ.
@@ -148,6 +150,7 @@ def test_one_case_is_read_without_the_others(packed, monkeypatch):
     assert b"/VTKHDF/two/PointData/p" in opened
 
 
+@pytest.mark.slow
 def test_cases_read_one_by_one_leave_no_meshes_behind(tmp_path):
     # Twenty meshes in twenty shards.
     twenty = [Case(box("quad", 2 + number), initial={"T": 0.5}, name=f"case_{number}") for number in range(20)]
@@ -162,6 +165,7 @@ def test_cases_read_one_by_one_leave_no_meshes_behind(tmp_path):
     assert len(alive) == 20
 
 
+@pytest.mark.slow
 def test_a_dataset_grows_by_shards_and_leaves_those_that_are_there(packed):
     before = files(packed)
     storage.append(packed, [some_case(name="four", seed=4), some_case(name="five", seed=5)], "train")
@@ -182,6 +186,7 @@ def test_a_dataset_begins_without_cases_and_gets_new_splits(tmp_path):
     assert storage.read_manifest(tmp_path).settings == {"seed": 3}
 
 
+@pytest.mark.slow
 def test_shards_stay_small_and_can_be_joined(single):
     storage.pack(single, shard_bytes=1)
     assert set(files(single)) == {SHARD, "train_shard_001.vtkhdf", "test_shard_000.vtkhdf"}
@@ -275,6 +280,7 @@ def _copy(item, target, path):
         _copy(item[child], target, f"{path}/{child}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("array", ["PointData/p", "PointData/conditions:u", "Steps/Values", "NumberOfPoints"])
 def test_a_changed_value_is_found(packed, array):
     change_a_value(packed, "two", array)
@@ -312,6 +318,7 @@ def test_a_case_that_is_not_there_is_named(packed):
         storage.read_file(packed, "four")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"content_sha256": None}, {"block": 3}, {"block": None}])
 def test_an_entry_with_half_of_what_a_shard_needs_is_refused(packed, change):
     manifest = json.loads((packed / "manifest.json").read_text())
@@ -324,6 +331,7 @@ def test_an_entry_with_half_of_what_a_shard_needs_is_refused(packed, change):
 # Interrupted
 
 
+@pytest.mark.slow
 def test_packing_that_stops_anywhere_leaves_a_whole_dataset(tmp_path, monkeypatch):
     """Every write and every removal fails in turn, until there is none left to fail."""
     small = [Case(box("quad", 2), initial={"T": float(number)}, name=f"case_{number}") for number in range(3)]

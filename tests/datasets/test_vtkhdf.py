@@ -63,6 +63,7 @@ def test_a_case_moved_by_a_rigid_motion_comes_back_as_it_was():
     assert_same_mesh(found.mesh, case.mesh)
 
 
+@pytest.mark.slow
 @given(bits=st.integers(2, 24), value=st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False))
 @settings(deadline=None, max_examples=50)
 def test_fewer_significant_bits_round_to_the_nearest_number_that_has_so_many(bits, value):

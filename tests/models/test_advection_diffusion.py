@@ -33,6 +33,7 @@ def test_the_paper_s_width_takes_fewer_parameters_than_the_paper():
     assert sizes[64] < 51824
 
 
+@pytest.mark.slow
 def test_moving_the_plate_moves_the_temperature_whatever_the_direction_of_the_flow():
     network = advection_diffusion_network(16).double()
     for velocity in ((0.6, 0.0), (-0.2, 0.7)):

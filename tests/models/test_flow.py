@@ -45,6 +45,7 @@ def test_moving_the_duct_moves_the_flow(cases, network):
     assert_equivariant(network.double(), cases[1], tolerance=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_ablations_keep_equivariance_and_take_a_training_step(cases, row):
     torch.manual_seed(0)

@@ -297,6 +297,7 @@ def test_cases_of_any_precision_are_taken(network):
 # Ablations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_a_training_step_of_every_row_lowers_its_loss(row):
     model = advection_diffusion_network(width=8, iterations=4, hidden=16, **ABLATIONS[row])

@@ -250,6 +250,7 @@ def poisson(cells: int) -> tuple[float, float]:
     return float((found - torch.from_numpy(direct)).abs().amax()), float((found - exact).square().mean().sqrt())
 
 
+@pytest.mark.slow
 def test_the_converged_solver_solves_a_poisson_problem_to_the_accuracy_of_the_discretisation():
     (coarse_to_direct, coarse), (fine_to_direct, fine) = poisson(8), poisson(16)
     assert coarse_to_direct < 1e-2 * coarse

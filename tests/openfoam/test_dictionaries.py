@@ -144,6 +144,7 @@ def test_short_forms_of_lists_are_read():
     assert entries["d"] == ["x", "y"]
 
 
+@pytest.mark.slow
 @given(content=st.one_of(st.binary(max_size=200), st.text('(){}[];"#$/* \n01a.-List<vector>uniform', max_size=80)))
 @settings(max_examples=300, deadline=None)
 def test_garbage_is_read_or_refused_but_nothing_else(content):

@@ -76,6 +76,7 @@ def test_a_failure_shows_the_end_of_the_log(program):
         openfoam.run(folder, "solver")
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_ended(program):
     started = time.monotonic()
     with pytest.raises(openfoam.OpenFOAMError, match=r"ended after 0\.5 s"):

@@ -62,6 +62,7 @@ def sizes_of(kind: str) -> list[int]:
     return SIZES[2] if kind in PLANE_TYPES else SIZES[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [lambda mesh: mesh, bent], ids=["regular", "bent"])
 @pytest.mark.parametrize("kind", ["quad", "triangle", "hexahedron"])
 def test_inside_a_regular_or_smoothly_bent_mesh_all_operators_are_of_second_order(kind, shape):

@@ -34,6 +34,7 @@ def relative_residual(levels: Levels, found: torch.Tensor, right: torch.Tensor) 
     return float((free * (right - matrix @ found.double())).norm() / (free * right).norm())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outlet", [True, False])
 @pytest.mark.parametrize("kind", ["triangle", "mixed_plane"])
 def test_the_number_of_cycles_hardly_grows_with_the_mesh(kind, outlet):

@@ -60,6 +60,7 @@ def test_under_autocast_half_precision_goes_in_and_single_comes_out(half):
         Operators.on(mesh).grad(field.to(half))
 
 
+@pytest.mark.slow
 def test_operators_compile_whole_with_their_backward():
     meshes = [walled("quad", size, jitter=0.1) for size in (3, 5, 6)]
 

@@ -110,6 +110,7 @@ def test_first_and_second_derivatives_by_the_entries():
     assert torch.autograd.gradgradcheck(product, (values, x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries_too", [False, True])
 def test_the_operator_is_registered_as_pytorch_asks(entries_too):
     matrix = SparseMatrix.from_scipy(random_matrix())
@@ -124,6 +125,7 @@ def norm_of_product(*arguments):
     return torch.tanh(_sparse_product(*arguments)).square().sum()
 
 
+@pytest.mark.slow
 def test_it_compiles_whole_forward_and_backward_and_for_other_sizes():
     # aot_eager traces all that inductor would, with the backward, but needs no C++ compiler.
     compiled = torch.compile(norm_of_product, fullgraph=True, backend="aot_eager", dynamic=True)

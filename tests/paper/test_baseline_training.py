@@ -16,6 +16,8 @@ from pennpde.cli import application
 from pennpde.datasets import storage
 from pennpde.datasets.flow.cases import TIMES, flow_case
 
+pytestmark = pytest.mark.slow  # baselines are trained by CI
+
 FILE = ROOT / "experiments" / "flow_baselines.toml"
 ROWS = experiments.read(FILE)
 NAMES = ["a_0.10", "a_0.20", "a_0.30", "a_0.40", "a_0.50"]

@@ -16,6 +16,8 @@ from pennpde.paper.baselines.mesh_graph_net import MeshGraphNet
 from pennpde.paper.baselines.mp_pde import FRAMES, MPPDE, pushforward
 from pennpde.testing import assert_dirichlet, assert_equivariant
 
+pytestmark = pytest.mark.slow  # baselines are tested by CI
+
 # Table 6 of the paper. Its row of width 64 and window 2 is the network of window 4: that of window 2 has 171,028.
 PUBLISHED = {
     (20, 128): 709_316,

@@ -4,6 +4,7 @@ import importlib
 import json
 from typing import Any
 
+import pytest
 from paths import ROOT
 
 from pennpde.paper.openfoam_sweep import settings, sweep
@@ -11,6 +12,7 @@ from pennpde.paper.tradeoff import measure as tradeoff
 from pennpde.paper.tradeoff import presentation
 
 
+@pytest.mark.slow
 def test_the_committed_table_is_that_of_the_committed_record():
     results = ROOT / "benchmarks" / "results"
     record = sweep.read_record(results / "tradeoff.json", tradeoff.KIND, "penn bench tradeoff")

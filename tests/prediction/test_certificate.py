@@ -182,6 +182,7 @@ def test_a_solver_or_a_divergence_unlike_those_of_validation_is_told():
     assert bad.warnings == ("Growth of the solver's residual is 5; the network was trained on 0 to 1.3.",)
 
 
+@pytest.mark.slow
 def test_the_behaviour_of_a_network_is_that_of_nine_in_ten_cases_and_a_quarter():
     torch.manual_seed(0)
     network = flow_network(width=4, iterations=2, pressure_iterations=2)

@@ -42,6 +42,7 @@ def user_case(cells_per_length: float) -> Case:
     )
 
 
+@pytest.mark.slow
 def test_a_finer_mesh_gets_what_the_network_finds_at_its_own_spacing(network, ranges):
     fine, own = user_case(12.0), user_case(6.0)
     outcome, expected = predict(network, fine, ranges, resolution="network"), predict(network, own, ranges)
@@ -83,6 +84,7 @@ def test_a_slip_wall_of_the_user_lets_nothing_through(network, ranges):
     assert float(outcome.fields["u"][free, 1].abs().amax()) < 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells_per_length", "companion"), [(5.0, True), (5.8, False), (6.2, False), (7.5, True), (12.0, True)]
 )

@@ -22,6 +22,7 @@ def squared_errors(model: nn.Module, cases) -> list[float]:
 # Learning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "soap"])
 def test_any_module_that_maps_a_case_to_fields_trains(optimizer):
     options = {"learning_rate": 1e-2, "batch_size": 2, "epochs": 60, "test_every": 5, "optimizer": optimizer}
@@ -32,6 +33,7 @@ def test_any_module_that_maps_a_case_to_fields_trains(optimizer):
     assert (result.ended, result.steps, result.epochs) == ("budget", 180, 60)
 
 
+@pytest.mark.slow
 def test_a_network_of_ours_trains_and_still_fulfils_the_dirichlet_condition():
     torch.manual_seed(0)
     model = advection_diffusion_network(width=4, iterations=3, hidden=8)

@@ -145,6 +145,7 @@ def test_cosine_falls_over_the_budget_and_warm_up_rises_into_it():
     assert rates[10:] == sorted(rates[10:], reverse=True)
 
 
+@pytest.mark.slow
 def test_a_budget_in_minutes_is_kept():
     result = fit(network(), TRAIN, VALIDATION, batch_size=2, minutes=0.01, check_every=1, schedule="cosine")
     assert result.ended == "budget"
@@ -152,6 +153,7 @@ def test_a_budget_in_minutes_is_kept():
     assert result.history[-1]["learning_rate"] < 0.1 * 5e-4
 
 
+@pytest.mark.slow
 def test_slow_steps_let_neither_budget_nor_pause_wait_for_the_next_look_at_the_losses(monkeypatch, tmp_path):
     monkeypatch.setattr(fitting, "_LONGEST_STRETCH", 0.1)
     slow = network()

@@ -20,6 +20,7 @@ from pennpde.training.losses import scaled_squared_error
 # Going on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "soap"])
 def test_a_continued_training_has_the_bits_of_one_without_a_break(optimizer, tmp_path):
     options = {"batch_size": 2, "test_every": 1, "learning_rate": 1e-2, "check_every": 4, "optimizer": optimizer}

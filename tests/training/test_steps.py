@@ -21,6 +21,7 @@ class Replayed:
         self.replay = work
 
 
+@pytest.mark.slow
 def test_steps_and_tests_out_of_fixed_tensors_have_the_bits_of_eager_ones(monkeypatch):
     def run(**options):
         torch.manual_seed(0)
@@ -58,6 +59,7 @@ def test_where_capturing_fails_training_goes_on_eagerly_and_says_why(monkeypatch
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch's own tracing reads it
 def test_methods_that_a_network_names_are_compiled_while_it_trains_and_as_before_afterwards(monkeypatch, caplog):
     compiled, compile_for_real = [], torch.compile

@@ -13,6 +13,8 @@ from pennpde.mesh import Mesh
 from pennpde.viewer.records import record_of, write_page
 from pennpde.viewer.server import MOST_BYTES
 
+pytestmark = pytest.mark.slow  # a browser takes seconds to start
+
 PATIENCE = 60_000
 """Milliseconds: a machine may be busy."""
 
@@ -120,7 +122,6 @@ def test_the_picture_follows_the_sliders(viewer):
     assert viewer.part("slider-1").is_visible()
 
 
-@pytest.mark.slow
 def test_while_a_slider_moves_only_its_latest_place_counts(viewer):
     viewer.nudge("slider-0", 1, "Home")
     viewer.settle()
@@ -132,7 +133,6 @@ def test_while_a_slider_moves_only_its_latest_place_counts(viewer):
     assert 1 <= computed < 30
 
 
-@pytest.mark.slow
 def test_fields_cells_and_streamlines_are_switched(viewer):
     seen = [viewer.pixels()]
     for field in ("field-x", "field-y", "field-p", "cells"):
@@ -145,7 +145,6 @@ def test_fields_cells_and_streamlines_are_switched(viewer):
     assert viewer.pixels() == seen[-1]
 
 
-@pytest.mark.slow
 def test_the_pointer_reads_values_and_the_wheel_zooms(viewer):
     box = viewer.page.locator(".penn-field").bounding_box()
     x, y = viewer.page.evaluate("trame.refs.picture.view.toScreen(0.02, 1.5)")
@@ -173,7 +172,6 @@ def test_certificate_timing_and_network_stand_beside_the_picture(viewer):
     viewer.wait("document.querySelector('[data-test=warnings]')?.innerText.includes('Reynolds number is 3000')")
 
 
-@pytest.mark.slow
 def test_the_page_is_light_or_dark_as_the_system_or_the_user_wants(browser, address):
     context = browser.new_context(color_scheme="light")
     viewer = Viewer(context, address)
@@ -194,7 +192,6 @@ def test_the_page_is_light_or_dark_as_the_system_or_the_user_wants(browser, addr
     context.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(1400, 900), (820, 1100)])
 def test_nothing_is_cut_off_in_a_wide_and_in_a_narrow_window(viewer, size):
     viewer.page.set_viewport_size({"width": size[0], "height": size[1]})
@@ -244,7 +241,6 @@ def test_a_mesh_is_uploaded_its_patches_picked_and_its_flow_predicted(viewer, me
     viewer.wait("trame.state.get('predicted') === false")
 
 
-@pytest.mark.slow
 def test_files_that_are_no_meshes_get_a_message_and_the_page_lives_on(viewer, mesh_file, tmp_path):
     (tmp_path / "broken.vtu").write_text("<VTKFile this is not")
     viewer.upload(tmp_path / "broken.vtu")

@@ -8,6 +8,8 @@ from problems import brick, rectangle
 from pennpde.datasets.flow.cases import coarse_mesh, extruded
 from pennpde.viewer.reading import Reader
 
+pytestmark = pytest.mark.slow  # each starts a process
+
 SQUARE = """# vtk DataFile Version 3.0
 square
 ASCII

@@ -132,6 +132,7 @@ def test_the_error_of_a_periodic_solution_with_a_mean_gradient_falls_with_the_sq
     assert errors[0] > 3.0 * errors[1] > 3.0**2 * errors[2]
 
 
+@pytest.mark.slow
 def test_a_pressure_drop_drives_the_parabola_of_a_channel():
     # nu u'' = dp/dx = -1/2: u = y (1 - y) / (4 nu).
     case = channel((4, 16), jump=-1.0)

@@ -71,6 +71,7 @@ def test_heat_through_a_robin_side_is_that_of_the_analytic_solution():
     assert_close(found, 0.7 + slope * case.mesh.points[:, 0], rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_an_explicit_iteration_reaches_the_same_state():
     case = cooled_plate((8, 8))
     operators = case.operators["T"].composed(0.25)

@@ -268,6 +268,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
 # The committed set
 
 
+@pytest.mark.slow
 def test_the_committed_set_is_complete_and_intact():
     manifest = storage.read_manifest(COMMITTED)
     splits = {split: list(names) for split, names in manifest.splits.items()}
@@ -317,6 +318,7 @@ def small_run(request, installation, tmp_path_factory) -> tuple[str, Path]:
     return request.param, path
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 def test_the_small_profile_runs_through_on_every_template(small_run):
     name, path = small_run
@@ -332,6 +334,7 @@ def test_the_small_profile_runs_through_on_every_template(small_run):
     assert [entry.name for entry in path.parent.iterdir() if entry.is_dir()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 def test_our_potential_flow_agrees_with_openfoam_s(small_run):
     # Against the standard profile our coarse meshes differ by 3.3e-5 (a_1.00), 1.8e-5 (b_0.30_0.70) and 1.3e-4

@@ -12,6 +12,8 @@ from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.triangles import smallest_angles, triangle_mesh
 from pennpde.mesh import Mesh
 
+pytestmark = pytest.mark.slow  # CI runs them
+
 NAMES = ("a_0.00", "a_1.00", "b_0.30_0.70", "b_1.00_1.00", "c_0.00_1.00", "c_0.80_0.30")
 
 

@@ -9,6 +9,8 @@ from pennpde.datasets.flow import cases as flow
 from pennpde.datasets.flow import varied as varied_meshes
 from pennpde.datasets.flow.varied import varied_mesh
 
+pytestmark = pytest.mark.slow  # CI runs them
+
 NAMES = ("a_0.30", "b_0.30_0.70", "b_1.00_1.00", "c_0.00_1.00", "c_0.80_0.30", "c_0.50_0.50", "a_1.00", "c_0.10_0.20")
 
 

@@ -34,6 +34,7 @@ def test_there_are_at_least_twelve_families_and_three_of_them_are_not_trained_on
     assert not TRAINED.keys() & UNSEEN.keys()
 
 
+@pytest.mark.slow
 def test_outlines_are_closed_do_not_cross_themselves_and_run_around_the_fluid(drawn):
     for flow in drawn:
         assert unsound(flow.domain) == ""

@@ -46,6 +46,7 @@ def test_families_have_equal_shares_and_unseen_ones_are_only_in_their_test():
         assert max(found.values()) - min(found.values()) <= 1
 
 
+@pytest.mark.slow
 def test_reynolds_numbers_are_log_uniform_and_those_of_their_own_test_lie_outside(some_flows):
     splits = flows.splits()
     low, high = flows.REYNOLDS

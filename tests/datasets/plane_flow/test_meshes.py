@@ -107,6 +107,7 @@ def test_renumbering_keeps_the_triangles():
     np.testing.assert_allclose(mine, theirs, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_start_of_the_truth_carries_the_inflow_through_every_outlet():
     flow = flows.draw_flow("tee_0000")
     triangles = truth_triangles(flow, COARSE)

@@ -42,6 +42,7 @@ def exact(points):
     return np.stack([6 * y * (1 - y), np.zeros_like(y)], axis=1), 12 / REYNOLDS * (2 - points[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 def test_both_solvers_keep_poiseuille_flow(poiseuille, tmp_path):
     found = truth.solve(poiseuille, tmp_path / "case", Resolution(2.5))
@@ -157,6 +158,7 @@ def test_a_generated_dataset_is_alike_whenever_it_is_made(tmp_path):
     assert set(again.kept) == set(TINY)
 
 
+@pytest.mark.slow
 @pytest.mark.openfoam
 def test_a_flow_that_cannot_be_computed_is_recorded_with_its_reason(tmp_path):
     summary = generate(PlaneFlowRecipe(spacing=4.0, timeout=0.01), tmp_path, only=TINY[:1], workers=0)

@@ -17,6 +17,8 @@ from pennpde.paper.released import weights as released
 from pennpde.paper.released.layers import contract_gradient, gradient_of_vector
 from pennpde.testing import assert_equivariant
 
+pytestmark = pytest.mark.slow  # CI runs them; test_parity.py compares with the authors in the default run
+
 
 def small_flow_case() -> Case:
     return flow_case(coarse_mesh("a_0.50", cells_per_length=4), "a_0.50")

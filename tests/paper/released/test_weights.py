@@ -42,6 +42,7 @@ FOLDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new_format", [True, False])
 def test_checkpoints_of_the_authors_are_read_back_whole(tmp_path: Path, new_format: bool):
     for number, network in enumerate(all_networks()):
