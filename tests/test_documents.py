@@ -91,6 +91,7 @@ def furnish(folder: Path, page: str) -> None:
 # The pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_PYTHON)
 def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -71,6 +71,7 @@ def told(tmp_path_factory) -> dict[str, Any]:
     return found | {"stderr": finished.stderr, "run": folder / "run"}
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_heavy(told):
     assert told["package"] == []
 

@@ -106,6 +106,7 @@ def test_the_version_is_printed():
     assert (finished.returncode, finished.stdout) == (0, f"penn {pennpde.__version__}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

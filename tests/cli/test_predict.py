@@ -94,6 +94,7 @@ def test_fields_are_written_in_every_format_and_nothing_else(workplace, tmp_path
     assert set(Mesh.read(tmp_path / "new" / f"flow{suffix}").fields) == {"u", "p"}
 
 
+@pytest.mark.slow
 def test_a_picture_and_a_page_are_drawn(workplace, tmp_path):
     finished = predict_duct(workplace, "--png", tmp_path / "flow.png", "--html", tmp_path / "flow.html")
     assert finished.exit_code == 0, finished.stderr
