@@ -15,6 +15,8 @@ from pennpde.cli.conventions import Output
 from pennpde.datasets import recipes, storage
 from pennpde.datasets.generate import Status
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 
 def penn(*arguments):
     finished = CliRunner().invoke(application, [str(argument) for argument in arguments])
@@ -93,7 +95,6 @@ def test_a_flow_that_no_family_has_is_one_line_that_names_the_families(tmp_path)
     assert not (tmp_path / "set").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.openfoam
 def test_a_plane_flow_comes_from_one_command_on_the_mesh_that_was_asked_for(tmp_path):
     arguments = ("--only", "cavity_0003.b", "--spacing", 6, "--workers", 0, "--json")

@@ -12,6 +12,8 @@ from torch.testing import assert_close
 from pennpde.datasets import advection_diffusion, storage
 from pennpde.datasets.advection_diffusion import PROFILES, TIMES, exact_temperature
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 SAMPLES = [(0.5, 0.5, 0.5), (0.5, 0.6, 0.6), (0.6, 0.5, 0.6), (0.6, 0.6, 0.5)]
 COMMITTED = ROOT / "data" / "advection_diffusion"
 
@@ -128,7 +130,6 @@ def mean_squared_difference(sample, reference, profile, scratch):
     return float(np.mean((ours - arrays["T"][1:].T) ** 2))
 
 
-@pytest.mark.slow
 @pytest.mark.openfoam
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_coarse_run_agrees_with_the_authors_sample(sample, reference, installation, tmp_path):
@@ -136,7 +137,6 @@ def test_a_coarse_run_agrees_with_the_authors_sample(sample, reference, installa
 
 
 @pytest.mark.openfoam
-@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_standard_run_agrees_with_the_authors_sample(sample, reference, installation, tmp_path):
     assert mean_squared_difference(sample, reference, PROFILES["standard"], tmp_path) < 1e-6

@@ -17,6 +17,8 @@ from pennpde.datasets.flow import truth as flow_truth
 from pennpde.datasets.flow.truth import Profile, Run
 from pennpde.mesh import Mesh
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 COMMITTED = ROOT / "data" / "flow"
 ONE_OF_EACH = ("a_0.50", "b_0.30_0.70", "c_0.80_0.30")
 EXTREMES = (
@@ -268,7 +270,6 @@ def test_a_run_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
 # The committed set
 
 
-@pytest.mark.slow
 def test_the_committed_set_is_complete_and_intact():
     manifest = storage.read_manifest(COMMITTED)
     splits = {split: list(names) for split, names in manifest.splits.items()}
@@ -318,7 +319,6 @@ def small_run(request, installation, tmp_path_factory) -> tuple[str, Path]:
     return request.param, path
 
 
-@pytest.mark.slow
 @pytest.mark.openfoam
 def test_the_small_profile_runs_through_on_every_template(small_run):
     name, path = small_run
@@ -334,7 +334,6 @@ def test_the_small_profile_runs_through_on_every_template(small_run):
     assert [entry.name for entry in path.parent.iterdir() if entry.is_dir()] == []
 
 
-@pytest.mark.slow
 @pytest.mark.openfoam
 def test_our_potential_flow_agrees_with_openfoam_s(small_run):
     # Against the standard profile our coarse meshes differ by 3.3e-5 (a_1.00), 1.8e-5 (b_0.30_0.70) and 1.3e-4
@@ -369,7 +368,6 @@ def test_a_coarse_run_is_near_the_authors_sample(small_run, reference):
 
 
 @pytest.mark.openfoam
-@pytest.mark.slow
 def test_the_standard_profile_reproduces_the_authors_sample(installation, reference, tmp_path):
     flow.solve("a_1.00", flow.PROFILES["standard"], tmp_path / "run.h5", installation)
     velocity, pressure = against_the_authors(tmp_path / "run.h5", reference)

@@ -16,6 +16,8 @@ from pennpde.datasets.plane_flow.recipe import MESHES, PlaneFlowRecipe
 from pennpde.datasets.plane_flow.shapes import FAMILIES, TRAINED, UNSEEN
 from pennpde.datasets.plane_flow.twins import Signature, distance, nearest_across
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 HASHES = json.loads((Path(__file__).parent / "hashes.json").read_text())
 """Of the flows whose truth was computed: the published dataset can be made again only while they stay the same."""
 
@@ -46,7 +48,6 @@ def test_families_have_equal_shares_and_unseen_ones_are_only_in_their_test():
         assert max(found.values()) - min(found.values()) <= 1
 
 
-@pytest.mark.slow
 def test_reynolds_numbers_are_log_uniform_and_those_of_their_own_test_lie_outside(some_flows):
     splits = flows.splits()
     low, high = flows.REYNOLDS
@@ -120,7 +121,6 @@ def test_a_name_gives_the_same_cells_of_the_truth_on_any_machine(name):
     assert digest == HASHES["flows"][name]["truth"]
 
 
-@pytest.mark.slow
 def test_all_flows_are_those_whose_truth_was_computed():
     text = "".join(flows.draw_flow(name).fingerprint() for names in flows.splits().values() for name in names)
     assert hashlib.sha256(text.encode()).hexdigest() == HASHES["all"]
@@ -155,7 +155,6 @@ def test_another_reynolds_number_speed_or_shape_is_another_flow():
     assert distance(mine, Signature.of(flows.draw_flow("tee_0005"))) > 1.0
 
 
-@pytest.mark.slow
 def test_no_flow_has_a_twin_in_another_split():
     splits = flows.splits()
     signatures = {name: Signature.of(flows.draw_flow(name)) for names in splits.values() for name in names}

@@ -8,6 +8,8 @@ from pennpde.paper.openfoam_sweep import settings, sweep
 from pennpde.paper.openfoam_sweep.settings import FAMILIES, GROUPS, Planned, Setting, parse
 from pennpde.paper.tables import paper_numbers
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 
 @pytest.mark.parametrize(
     ("text", "setting", "cases"),

@@ -15,6 +15,8 @@ from pennpde.paper.openfoam_sweep import settings, sweep
 from pennpde.paper.openfoam_sweep.sweep import OtherResultError, TestSet, interleaved
 from pennpde.paper.tradeoff import measure as tradeoff
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 # The sweep
 
 
@@ -141,7 +143,6 @@ def solved_data(installation, tmp_path_factory) -> Path:
 # OpenFOAM itself
 
 
-@pytest.mark.slow
 @pytest.mark.openfoam
 def test_openfoam_is_swept_errors_shrink_with_the_mesh_and_a_second_start_is_free(solved_data, tmp_path):
     # The same solver as the truth's but for tighter tolerances, then a coarser mesh, a step that adapts, and a
@@ -170,7 +171,6 @@ def test_openfoam_is_swept_errors_shrink_with_the_mesh_and_a_second_start_is_fre
     assert sweep.read_record(tmp_path / sweep.RECORD, sweep.KIND, "penn bench openfoam")["rows"] == record["rows"]
 
 
-@pytest.mark.slow
 @pytest.mark.openfoam
 def test_a_case_that_is_no_test_case_is_warned_about(solved_data, tmp_path):
     manifest = storage.read_manifest(solved_data)

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
 from matplotlib.axes import Axes
 from sweeps import NAMES, network_row, traded
 
 from pennpde.paper.tradeoff import figure
+
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
 
 
 def test_the_figure_tells_kinds_of_networks_apart_and_leaves_out_what_blew_up(solved, tmp_path, monkeypatch):

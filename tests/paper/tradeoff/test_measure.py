@@ -13,8 +13,9 @@ from pennpde.paper.openfoam_sweep.sweep import TestSet
 from pennpde.paper.tradeoff import figure, presentation
 from pennpde.paper.tradeoff import measure as tradeoff
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
 
-@pytest.mark.slow
+
 def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_record(data, solved, tmp_path):
     model = store(tmp_path / "net", "flow")
     sweep.write_record(tmp_path / "sweep.json", solved)
@@ -41,7 +42,6 @@ def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_re
     assert (tmp_path / "again" / "tradeoff.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, monkeypatch):
     model, test_set, calls = str(store(tmp_path / "net", "flow")), TestSet.read(data), []
     real = tradeoff._timed

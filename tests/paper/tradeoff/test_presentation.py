@@ -7,6 +7,8 @@ from pennpde.paper.openfoam_sweep.sweep import TestSet
 from pennpde.paper.tradeoff import measure as tradeoff
 from pennpde.paper.tradeoff import presentation
 
+pytestmark = pytest.mark.slow  # with others like it more than some seconds
+
 
 def test_a_setting_that_is_faster_and_more_accurate_than_a_network_is_named(solved):
     slow = network_row(dict.fromkeys(NAMES, 0.01), 2.0, title="Slow")
