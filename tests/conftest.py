@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OPENFOAM = (
     *("blockMesh", "checkMesh", "decomposePar", "polyDualMesh"),
-    *("icoFoam", "pimpleFoam", "potentialFoam", "scalarTransportFoam"),
+    *("icoFoam", "laplacianFoam", "pimpleFoam", "potentialFoam", "scalarTransportFoam"),
 )
 
 

@@ -195,11 +195,7 @@ boundary
 
 @pytest.mark.openfoam
 @pytest.mark.parametrize("cells", [1, 2, 5])
-def test_a_channel_of_block_mesh_is_read_with_its_pair_and_pressure_reference(tmp_path, cells):
-    try:
-        installation = openfoam.find_installation(["blockMesh"])
-    except openfoam.InstallationError as error:
-        pytest.skip(str(error))
+def test_a_channel_of_block_mesh_is_read_with_its_pair_and_pressure_reference(installation, tmp_path, cells):
     folder = tmp_path / "channel"
     (folder / "system").mkdir(parents=True)
     header = openfoam.format_dictionary("blockMeshDict", {})
@@ -247,11 +243,7 @@ def test_conditions_of_a_time_that_was_written_are_those_that_were_read(tmp_path
 
 
 @pytest.mark.openfoam
-def test_laplacian_foam_finds_the_same_heat_with_a_mixed_side_and_a_table_over_time(tmp_path):
-    try:
-        installation = openfoam.find_installation(["laplacianFoam"])
-    except openfoam.InstallationError as error:
-        pytest.skip(str(error))
+def test_laplacian_foam_finds_the_same_heat_with_a_mixed_side_and_a_table_over_time(installation, tmp_path):
     folder = write_brick(tmp_path / "case", (5, 3, 1), types=FLAT)
     mixed = "type mixed; refValue uniform 5; refGradient uniform 2; valueFraction uniform 0.25; value uniform 0;"
     sides = {"bottom": "type zeroGradient;", "top": "type zeroGradient;", "right": mixed}
