@@ -153,10 +153,10 @@ def test_a_reference_length_changes_what_the_network_sees(workplace):
 def test_a_temperature_is_predicted_time_by_time(workplace, tmp_path):
     finished = penn(
         *("predict", workplace / "plate.vtu", "--case", workplace / "plate.toml", "--model", workplace / "heat"),
-        *("--out", tmp_path / "plate.vtkhdf", "--png", tmp_path / "plate.png", "--json"),
+        *("--out", tmp_path / "plate.vtu", "--png", tmp_path / "plate.png", "--json"),
     )
     assert finished.exit_code == 0, finished.stderr
-    fields = Mesh.read(tmp_path / "plate.vtkhdf").fields
+    fields = Mesh.read(tmp_path / "plate.vtu").fields
     assert sorted(fields) == ["T", "T_1", "T_2", "T_3", "T_4"]
     assert (fields["T"][:7] == 353.15).all()  # x = 0
     with h5py.File(tmp_path / "plate.vtkhdf") as file:

@@ -32,6 +32,7 @@ from pennpde.openfoam.fields import VELOCITY as VELOCITY
 from pennpde.openfoam.fields import VISCOSITY as VISCOSITY
 from pennpde.openfoam.fields import FoamField as FoamField
 from pennpde.openfoam.fields import read_field as read_field
+from pennpde.openfoam.fields import start_time as start_time
 from pennpde.openfoam.fields import time_folders as time_folders
 from pennpde.openfoam.fields import write_field as write_field
 from pennpde.openfoam.new_cases import NewField as NewField

@@ -111,3 +111,9 @@ def time_folders(folder: Path | str) -> list[Path]:
         if path.is_dir() and math.isfinite(time):
             found.append((time, path))
     return [path for _, path in sorted(found)]
+
+
+def start_time(folder: Path | str) -> float:
+    """The earliest time of a case, 0 where it has none."""
+    times = time_folders(folder)
+    return float(times[0].name) if times else 0.0
