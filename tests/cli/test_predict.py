@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -159,8 +158,6 @@ def test_a_temperature_is_predicted_time_by_time(workplace, tmp_path):
     fields = Mesh.read(tmp_path / "plate.vtu").fields
     assert sorted(fields) == ["T", "T_1", "T_2", "T_3", "T_4"]
     assert (fields["T"][:7] == 353.15).all()  # x = 0
-    with h5py.File(tmp_path / "plate.vtkhdf") as file:
-        assert "VTKHDF" in file
 
 
 # OpenFOAM's cases, written without OpenFOAM
