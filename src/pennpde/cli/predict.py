@@ -365,9 +365,7 @@ def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
 
 
 def _write_times(folder: Path, names: Mapping[int, str], outcome: "Outcome", equation: "Physics") -> list[str]:
-    from pennpde.openfoam import write_time
+    from pennpde.openfoam import TimeWriter
 
-    return [
-        str(write_time(folder, name, outcome.case.mesh, outcome.at(place).fields, equation.foam_fields))
-        for place, name in names.items()
-    ]
+    writer = TimeWriter.of(folder, outcome.case.mesh)
+    return [str(writer.write(name, outcome.at(place).fields, equation.foam_fields)) for place, name in names.items()]
