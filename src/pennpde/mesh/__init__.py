@@ -4,7 +4,14 @@ mesh           points, cells, patches, fields; normals, volumes, facets
 cells          cell types, facets and edges of them
 derived        what follows from cells and points, worked out once: graph, boundary, normals, volumes
 checks         what a sound mesh is; the error for one that is not
-files          reading and writing through PyVista and meshio
+contents       what a file says about a mesh, unchecked
+files          reading and writing through PyVista; the choice of a reader
+gmsh           .msh
+su2            .su2
+unv            .unv
+cgns           .cgns
+announced      counts in files, compared with the size of the file
+repair         what is mended in meshes of other programs
 distance       distance to a patch
 corners        which patch's value counts where two patches meet
 rotation       vectors and tensors turn with the mesh
