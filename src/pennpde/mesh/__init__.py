@@ -10,6 +10,7 @@ gmsh           .msh
 su2            .su2
 unv            .unv
 cgns           .cgns
+reader_process the same in a process of its own, which a damaged file may crash
 announced      counts in files, compared with the size of the file
 repair         what is mended in meshes of other programs
 distance       distance to a patch
@@ -22,6 +23,20 @@ interpolation  from the points of one mesh to those of another
 remesh         triangles of another spacing for the same domain
 """
 
-from pennpde.mesh.mesh import Mesh, Patch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pennpde.mesh.mesh import Mesh as Mesh
+    from pennpde.mesh.mesh import Patch as Patch
 
 __all__ = ["Mesh", "Patch"]
+
+
+def __getattr__(name: str) -> Any:
+    # At first use: the process that reads files needs neither a mesh nor torch.
+    if name not in __all__:
+        raise AttributeError(f"module 'pennpde.mesh' has no attribute {name!r}")
+    value = getattr(import_module("pennpde.mesh.mesh"), name)
+    globals()[name] = value
+    return value

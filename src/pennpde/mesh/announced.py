@@ -5,6 +5,7 @@ Libraries trust such counts. A wrong one takes all memory, or ends the program.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,11 +56,19 @@ def check_hdf5(file: h5py.File | h5py.Group, path: Path | str) -> None:
 
     def check(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
-            size, stored = item.nbytes, item.id.get_storage_size()
-            if size > max(_MOST_PACKED * stored, _ALWAYS_FINE):
-                raise ValueError(
-                    f"{path} is damaged: its array {name!r} announces {item.shape[0] if item.shape else 1:,} rows, "
-                    f"{size:,} bytes, and stores {stored:,} bytes."
-                )
+            check_stored(item.id, f"{path} is damaged: its array {name!r}")
 
     file.visititems(check)
+
+
+def check_stored(dataset: h5py.h5d.DatasetID, label: str) -> None:
+    """Refuse an array of HDF5 that has more values than its bytes can hold.
+
+    Args:
+        dataset: the array.
+        label: begins the message, as the subject of a sentence.
+    """
+    size, stored = math.prod(dataset.shape) * dataset.dtype.itemsize, dataset.get_storage_size()
+    if size > max(_MOST_PACKED * stored, _ALWAYS_FINE):
+        rows = dataset.shape[0] if dataset.shape else 1
+        raise ValueError(f"{label} announces {rows:,} rows, {size:,} bytes, and stores {stored:,} bytes.")
