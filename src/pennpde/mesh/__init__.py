@@ -10,7 +10,7 @@ gmsh           .msh
 su2            .su2
 unv            .unv
 cgns           .cgns
-reader_process the same in a process of its own, which a damaged file may crash
+reader_process  the same in a process of its own, which a damaged file may crash
 announced      counts in files, compared with the size of the file
 repair         what is mended in meshes of other programs
 distance       distance to a patch
