@@ -248,13 +248,13 @@ TABLE = [
     ),
     Wrong(
         "cells of second order where nothing is to be repaired",
-        "Cells of second order become linear with repair=True",
+        "is of second or higher order (VTK's cell type 23)",
         PREDICT + " --no-repair",
         lambda f: mesh_of(f, quadratic_square),
     ),
     Wrong(
         "cells of second order with --strict",
-        "Cells of second order become linear with repair=True",
+        "is of second or higher order (VTK's cell type 23)",
         PREDICT + " --strict",
         lambda f: mesh_of(f, quadratic_square),
     ),

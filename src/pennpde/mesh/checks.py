@@ -19,6 +19,7 @@ from pennpde.mesh.cells import (
     CODES,
     FLATTEST,
     HEXAHEDRON,
+    HIGHER_ORDER,
     PIXEL,
     POLYGON,
     POLYHEDRON,
@@ -195,10 +196,14 @@ def _check_layout(cells: Cells, number_of_points: int) -> None:
     unknown = np.setdiff1d(cells.types, list(CELL_TYPES))
     if unknown.size:
         first = np.flatnonzero(cells.types == unknown[0])[0]
+        if int(unknown[0]) in HIGHER_ORDER:
+            raise ValueError(
+                f"Cell {first} is of second or higher order (VTK's cell type {unknown[0]}). Mesh.read and "
+                "Mesh.from_pyvista make it linear with repair=True, the command without --no-repair and --strict."
+            )
         raise ValueError(
             f"Cell {first} has VTK's cell type {unknown[0]}; known are "
-            f"{', '.join(f'{cell_type.name} ({code})' for code, cell_type in CELL_TYPES.items())}. "
-            "Cells of second order become linear with repair=True, on the command line unless --no-repair or --strict."
+            f"{', '.join(f'{cell_type.name} ({code})' for code, cell_type in CELL_TYPES.items())}."
         )
     dimensions = {CELL_TYPES[int(code)].dimension for code in np.unique(cells.types)}
     if len(dimensions) > 1:
