@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pennpde.cli import mesh_input
 from pennpde.cli.conventions import Output
+from pennpde.cli.mesh_input import Repair
 from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times
 from pennpde.files import replacing
 
@@ -100,8 +102,10 @@ def run(
         ),
     ] = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing.")
+        bool,
+        typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing."),
     ] = False,
+    repair: Repair = None,
     plugin: Annotated[
         str | None,
         typer.Option(
@@ -123,11 +127,13 @@ def run(
 
     from pennpde.prediction import predict
 
+    if case is not None:
+        mesh_input.prepare()
     network = _network(model, plugin)
     check_times(network, model, asked)
     start = _start_of(input_path)
     asked = implied_times(network, asked, write_time, start)
-    problem = _read(input_path, case, network)
+    problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
     _check_drawable(problem, png or animation, html)
     use_threads_for(problem)
     outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
@@ -142,7 +148,8 @@ def run(
     if folders:
         written += _write_times(input_path, folders, outcome, network.equation)
     output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
-    return {"input": str(input_path), "model": model, **_record(outcome), "written": written}
+    notes = list(problem.mesh.notes)
+    return {"input": str(input_path), "model": model, "notes": notes, **_record(outcome), "written": written}
 
 
 def _network(model: str, plugin: str | None) -> "Predictor":
@@ -281,6 +288,9 @@ def _check_input(input_path: Path, case: Path | None) -> None:
         raise typer.BadParameter(
             f"{input_path} is a mesh; give its boundary conditions with --case FILE.toml", param_hint="--case"
         )
+    for path in (input_path, case):
+        if path is not None and path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError(f"{path} is not a regular file; write its content to a file first")
     if case is not None and not case.is_file():
         raise FileNotFoundError(f"there is no case file {case}")
 
@@ -348,17 +358,11 @@ def _start_of(input_path: Path) -> float:
     return start_time(input_path)
 
 
-def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
+def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":
     if case is not None:
         from pennpde.case.problem_files import read_problem
-        from pennpde.mesh import Mesh
 
-        try:
-            mesh = Mesh.read(input_path)
-        except ValueError as error:
-            named = str(error).startswith(str(input_path))
-            raise ValueError(str(error) if named else f"{input_path} cannot be used. {error}") from error
-        return read_problem(case, mesh)
+        return read_problem(case, mesh_input.read_mesh(input_path, repair, output))
     from pennpde.openfoam import read_problem as read_foam_problem
 
     return read_foam_problem(input_path, network.equation)
