@@ -10,7 +10,7 @@ from commands import penn
 from generating import make
 from paths import ROOT
 
-from pennpde.datasets import storage
+from pennpde.datasets import storage, vtkhdf
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
 
@@ -29,6 +29,25 @@ def test_a_finished_flow_has_the_fingerprint_of_the_flow_as_it_is_drawn_now():
         made = finished.products(FOLDER, flow)
         assert sorted(made) == [f"{name}.a", f"{name}.b"]
         assert all(each.facts["fingerprints"]["flow"] == flow.fingerprint() for each in made.values())
+
+
+def test_what_flows_into_a_finished_flow_flows_out_of_it():
+    compared = 0
+    for name in finished.names(FOLDER)[::50]:
+        flow = flows.draw_flow(name)
+        file = vtkhdf.unpack(finished.products(FOLDER, flow)[f"{name}.a"].content, name)
+        mesh, velocity = file.case.mesh, file.case.targets["u"].numpy()
+        leaving = 0.0
+        for patch in flow.outlets:
+            facets = mesh.patch(patch).facets
+            ends = mesh.facets.take(facets).connectivity.reshape(len(facets), 2)
+            normals = mesh.facet_areas.numpy()[facets]
+            leaving = leaving + (velocity[ends].mean(axis=1) * normals[..., None]).sum(axis=(0, 1))
+        if flow.outlets:
+            compared += 1
+            # Linear between points of a coarse mesh, while profiles are curved.
+            assert leaving == pytest.approx(flow.inflow(), rel=0.02), name
+    assert compared > 3
 
 
 def test_the_command_makes_a_dataset_of_finished_flows_without_a_solver(tmp_path, monkeypatch):
