@@ -37,16 +37,17 @@ def test_what_flows_into_a_finished_flow_flows_out_of_it():
         flow = flows.draw_flow(name)
         file = vtkhdf.unpack(finished.products(FOLDER, flow)[f"{name}.a"].content, name)
         mesh, velocity = file.case.mesh, file.case.targets["u"].numpy()
-        leaving = 0.0
+        leaving, fewest = 0.0, 1000
         for patch in flow.outlets:
             facets = mesh.patch(patch).facets
+            fewest = min(fewest, len(facets))
             ends = mesh.facets.take(facets).connectivity.reshape(len(facets), 2)
             normals = mesh.facet_areas.numpy()[facets]
             leaving = leaving + (velocity[ends].mean(axis=1) * normals[..., None]).sum(axis=(0, 1))
         if flow.outlets:
             compared += 1
-            # Linear between a dozen points, while profiles are curved: that is 1 / 12², or more in thin layers.
-            assert leaving == pytest.approx(flow.inflow(), rel=0.04), name
+            # The trapezoidal rule on a parabola is wrong by 1 / n² with n cells across, and by more in thin layers.
+            assert leaving == pytest.approx(flow.inflow(), rel=0.03 + 1.5 / fewest**2), name
     assert compared > 3
 
 
