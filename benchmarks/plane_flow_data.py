@@ -164,6 +164,16 @@ def splits_table(found: Mapping[str, Any]) -> str:
     return markdown_table(("split", "flows", "computed", "failed"), rows)
 
 
+def failures_text(found: Mapping[str, Any]) -> str:
+    """One or two sentences about what could not be computed."""
+    lost, total = found["failed_flows"], found["flows"] + len(found["failed_flows"])
+    names = ", ".join(f"`{name}`" for name in lost)
+    words = f"Of {total:,} flows {len(lost)} failed{f': {names}' if lost else ''}."
+    if again := found["at_half_the_courant_number"]:
+        words += f" {len(again)} needed half the Courant number: {', '.join(f'`{name}`' for name in again)}."
+    return words
+
+
 def backflow_table(found: Mapping[str, Any]) -> str:
     rows = []
     groups = {"all moments": found["moments"], "steady states": found["steady_states"]}
@@ -354,6 +364,7 @@ def main() -> None:
         OUTPUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         page = PAGE.read_text(encoding="utf-8")
         page = within(page, splits_table(found) + "\n", "splits", required=True)
+        page = within(page, failures_text(found) + "\n", "failures", required=True)
         page = within(page, backflow_table(found["backflow"]) + "\n", "backflow", required=True)
         PAGE.write_text(page, encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "facts"}, indent=1))
