@@ -11,7 +11,7 @@ from generating import make
 from paths import ROOT
 
 from pennpde.datasets import storage, vtkhdf
-from pennpde.datasets.plane_flow import finished, flows
+from pennpde.datasets.plane_flow import cost, finished, flows
 from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
 
 FOLDER = ROOT / "data" / "plane_flow" / "finished"
@@ -49,6 +49,20 @@ def test_what_flows_into_a_finished_flow_flows_out_of_it():
             # The trapezoidal rule on a parabola is wrong by 1 / n² with n cells across, and by more in thin layers.
             assert leaving == pytest.approx(flow.inflow(), rel=0.03 + 1.5 / fewest**2), name
     assert compared > 3
+
+
+@pytest.mark.slow
+@pytest.mark.openfoam
+def test_a_finished_flow_is_the_same_when_it_is_computed_again():
+    name = min((name for name in finished.names(FOLDER) if name.startswith("cavity_0")), key=cost.rank)
+    stored = finished.products(FOLDER, flows.draw_flow(name))[f"{name}.a"]
+    (made,) = PlaneFlowRecipe().make([f"{name}.a"], lambda share: None)
+    assert made.facts["fingerprints"] == stored.facts["fingerprints"]
+    assert made.facts["times"] == stored.facts["times"]
+    one, other = (vtkhdf.unpack(each.content, name).case for each in (made, stored))
+    for field, values in other.targets.items():
+        # Solvers stop at 1e-6, and fields are rounded to 2⁻¹¹.
+        assert (one.targets[field] - values).norm() / values.norm() < 1e-3, field
 
 
 def test_the_command_makes_a_dataset_of_finished_flows_without_a_solver(tmp_path, monkeypatch):

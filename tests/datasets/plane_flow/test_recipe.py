@@ -8,7 +8,8 @@ from paths import ROOT
 
 from pennpde import openfoam
 from pennpde.datasets.plane_flow import cost, finished, flows, recipe, truth
-from pennpde.datasets.plane_flow.foam import Resolution
+from pennpde.datasets.plane_flow.dual import dual_of
+from pennpde.datasets.plane_flow.foam import Resolution, write_case
 from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe, kept_moments
 from pennpde.datasets.recipes import HopelessError
 
@@ -20,6 +21,15 @@ def test_flows_around_bodies_have_a_second_outer_corrector(name, correctors):
     flow = flows.draw_flow(name)
     assert Resolution.of(flow).outer_correctors == correctors
     assert Resolution.of(flow, 2.0) == Resolution(2.0, outer_correctors=correctors)
+
+
+def test_the_files_for_the_solver_say_the_outer_correctors_and_the_courant_number(tmp_path):
+    flow = flows.draw_flow("round-bodies_0033")
+    resolution = Resolution.of(flow, 4.0).steadier
+    dual = dual_of(truth.truth_triangles(flow, resolution))
+    write_case(tmp_path, flow, dual, resolution, np.zeros_like(dual.centres))
+    assert "nOuterCorrectors 2;" in (tmp_path / "system" / "fvSolution").read_text()
+    assert "maxCo 1;" in (tmp_path / "system" / "controlDict").read_text()
 
 
 def test_the_first_mesh_has_all_moments_and_the_second_the_last_and_another():
