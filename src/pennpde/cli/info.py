@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from textwrap import shorten
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +26,7 @@ EXAMPLES = [
 ]
 
 _PICTURED = 3
+_MOST_LINES = 4
 
 
 def run(
@@ -240,10 +241,14 @@ def _all_fields(case: "Case") -> dict[str, "Tensor"]:
 
 
 def _words(value: Any) -> list[str]:
-    """A value in one line, or a table of values in one line each."""
+    """A value in one line, or a table of values in few lines each."""
     if isinstance(value, Mapping) and any(isinstance(item, Mapping | list | tuple | str) for item in value.values()):
         width = max(len(str(name)) for name in value)
-        return [f"{name:{width}}  {shorten(_plain(item), 100, placeholder=' ...')}" for name, item in value.items()]
+        found = []
+        for name, item in value.items():
+            lines = wrap(_plain(item), 100, max_lines=_MOST_LINES, placeholder=" ...") or [""]
+            found += [f"{name:{width}}  {lines[0]}", *(" " * (width + 2) + line for line in lines[1:])]
+        return found
     return [_plain(value)]
 
 
