@@ -7,6 +7,8 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is scale
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -65,6 +67,24 @@ def describe_inlet(case: Case) -> dict[str, float]:
         "Reynolds number": units.length * units.speed / float(case.parameters["viscosity"]),
         "inlet width": units.length,
         "inflow over that of an even inlet": inflow / (units.speed * units.length ** (case.space - 1)),
+        **_profile(case),
+    }
+
+
+def _profile(case: Case) -> dict[str, float]:
+    """How the inflow is directed and distributed: a slanted or peaked inlet is another flow at the same mean speed."""
+    through, sizes, velocity = _inward(case)
+    flux = float(through.sum())
+    if not flux > 0:
+        return {}
+    normal = through / sizes
+    along = (velocity.square().sum(dim=1) - normal.square()).clamp(min=0).sqrt()
+    # Of the mean velocity: in a profile that is zero at its ends, single facets have no direction worth the name.
+    # Rounded, because a velocity in single precision has an angle of its own.
+    slope = float((sizes * along).sum() / (sizes * normal).sum())
+    return {
+        "inlet angle in degrees": round(math.degrees(math.atan(slope)), 3),
+        "inlet peak over mean": float(normal.amax() * sizes.sum()) / flux,
     }
 
 
@@ -81,13 +101,19 @@ def facet_velocity(
 
 def prescribed_inflow(case: Case) -> tuple[float, float]:
     """Size of the inlet and flux through it: the facets on which the prescribed velocity points inwards."""
+    through, sizes, _ = _inward(case)
+    return float(sizes.sum()), float(through.sum())
+
+
+def _inward(case: Case) -> tuple[Tensor, Tensor, Tensor]:
+    """Inflow, size and velocity of the facets through which the prescribed velocity enters."""
     condition = case.dirichlet["u"]
     velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
     through = (velocity * case.mesh.facet_areas).sum(dim=1)
     sizes = case.mesh.facet_areas.norm(dim=1)
     # A wall that moves along itself has a flux of rounding errors.
     inward = prescribed & (through < -1e-9 * sizes * velocity.norm(dim=1))
-    return float(sizes[inward].sum()), float(through[inward].abs().sum())
+    return through[inward].abs(), sizes[inward], velocity[inward]
 
 
 def _inlet_width(case: Case, speed: float) -> float:
