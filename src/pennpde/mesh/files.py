@@ -38,7 +38,7 @@ class Contents:
         patch_points: one bool for each point, by name of the patch.
         patch_facets: indices into the mesh's exterior facets, for patches whose facets were chosen one by one.
         chosen_facets: the facets of patches that a file lists as cells of their own.
-        notes: facts to be written as field data.
+        facts: to be written as field data.
     """
 
     points: Float[np.ndarray, "points space"]
@@ -47,7 +47,7 @@ class Contents:
     patch_points: Mapping[str, np.ndarray] = field(default_factory=dict)
     patch_facets: Mapping[str, np.ndarray] = field(default_factory=dict)
     chosen_facets: Mapping[str, Facets] = field(default_factory=dict)
-    notes: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
+    facts: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
 
 
 def read(path: str | Path) -> Contents:
@@ -199,7 +199,7 @@ def to_dataset(contents: Contents) -> pyvista.UnstructuredGrid:
         grid.point_data[f"patch:{name}"] = mask.astype(np.uint8)
     for name, facets in contents.patch_facets.items():
         grid.field_data[f"patch facets:{name}"] = facets
-    for name, note in contents.notes.items():
+    for name, note in contents.facts.items():
         grid.field_data[name] = [note] if isinstance(note, str) else np.asarray(note, dtype=np.float64)
     return grid
 

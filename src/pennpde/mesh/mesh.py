@@ -75,7 +75,7 @@ class Mesh:
         fields: point fields that are saved with the mesh.
         layer: for a mesh made by `plane_of`, the indices of its points in the mesh it was taken from.
         known: what was worked out for a mesh of the same cells; as much of it is used as holds for this one.
-        notes: facts that are saved with the mesh as VTK's field data: texts, or a few numbers.
+        facts: what is saved with the mesh as VTK's field data: texts, or a few numbers.
     """
 
     points: Float[Tensor, "points space"]
@@ -87,7 +87,7 @@ class Mesh:
     fields: Mapping[str, Tensor] = field(default_factory=dict)
     layer: Int64[np.ndarray, " points"] | None = None
     known: Geometry | None = field(default=None, repr=False)
-    notes: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
+    facts: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
 
     @staticmethod
     def from_arrays(
@@ -361,9 +361,9 @@ class Mesh:
                 )
         return self._with(fields={**self.fields, **made})
 
-    def with_notes(self, notes: Mapping[str, str | Sequence[float]]) -> Mesh:
+    def with_facts(self, facts: Mapping[str, str | Sequence[float]]) -> Mesh:
         """The mesh with facts about its fields, such as how wrong they may be, to be saved with it."""
-        return self._with(notes={**self.notes, **notes})
+        return self._with(facts={**self.facts, **facts})
 
     # Distances and sizes
 
@@ -513,7 +513,7 @@ class Mesh:
                 for name, patch in self.patches.items()
                 if not np.array_equal(patch.facets, by_points[name].facets)
             },
-            notes=self.notes,
+            facts=self.facts,
         )
 
     @property

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.models.inlet import describe_inlet
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
 
@@ -23,7 +22,7 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
     pressure's equation, div(u . grad u + grad p) = 0, holds at any time.
 
     Args:
-        case: In units of the inlet's width and speed.
+        case: In units of the inlet's width and speed, so that its viscosity is one over the Reynolds number.
         fields: Velocity and pressure, likewise.
         operators: Of the mesh.
     """
@@ -49,15 +48,13 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
         Clue.of_size("residual of momentum", within(momentum.norm(dim=1) * sizes) / typical),
         Clue.of_size("residual of the pressure's equation", within(operators.div(inviscid) * sizes**2) / typical),
         Clue.of_size("Reynolds number of a cell", within(speed * sizes) / viscosity, remedy="a finer mesh"),
-        Clue.of_size("largest speed", float(speed.amax()), worse=False),
-    ]
-    numbers = describe_inlet(case)
-    if "Reynolds number" in numbers:
-        reynolds = numbers["Reynolds number"]
-        clues.append(Clue.of_size("Reynolds number", reynolds, worse=False))
         # A layer that grew along one reference length is 5 L / sqrt(Re) thick.
-        layer = within(sizes) * math.sqrt(reynolds)
-        clues.append(Clue.of_size("cell size over the thickness of a layer", layer, remedy="a finer mesh"))
+        Clue.of_size(
+            "cell size over the thickness of a layer", within(sizes) / math.sqrt(viscosity), remedy="a finer mesh"
+        ),
+        Clue.of_size("largest speed", float(speed.amax()), worse=False),
+        Clue.of_size("Reynolds number", 1.0 / viscosity, worse=False),
+    ]
     return clues
 
 

@@ -67,11 +67,11 @@ def describe_inlet(case: Case) -> dict[str, float]:
         "Reynolds number": units.length * units.speed / float(case.parameters["viscosity"]),
         "inlet width": units.length,
         "inflow over that of an even inlet": inflow / (units.speed * units.length ** (case.space - 1)),
-        **_profile(case),
+        **inlet_profile(case),
     }
 
 
-def _profile(case: Case) -> dict[str, float]:
+def inlet_profile(case: Case) -> dict[str, float]:
     """How the inflow is directed and distributed: a slanted or peaked inlet is another flow at the same mean speed."""
     through, sizes, velocity = _inward(case)
     flux = float(through.sum())

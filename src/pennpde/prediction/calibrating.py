@@ -107,7 +107,11 @@ def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     """
     truth: dict[float, dict[str, Tensor]] = defaultdict(dict)
     for name, start in case.initial.items():
-        target = case.targets.get(name)
+        target, steady = case.targets.get(name), case.targets.get(f"steady_{name}")
+        if steady is not None:
+            truth[STEADY][name] = steady
+        if target is None and steady is not None:
+            continue
         if target is None:
             raise ValueError(f"The case {case.name!r} has no true {name}, so the error of {name} cannot be measured.")
         series = target if target.ndim > start.ndim else target[..., None]
@@ -115,8 +119,6 @@ def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
             raise ValueError(f"{case.name!r} has {series.shape[-1]} true fields of {name}, but {len(times)} times.")
         for place, time in enumerate(times):
             truth[time][name] = series[..., place]
-        if (steady := case.targets.get(f"steady_{name}")) is not None:
-            truth[STEADY][name] = steady
     return Known(case, family or case.name.split("_")[0], dict(truth))
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.network import Physics
+from pennpde.network import Predictor
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
 from pennpde.prediction.certificate import Certificate
@@ -53,7 +53,7 @@ def gather(
     fields: Mapping[str, Tensor],
     times: Sequence[float],
     certificate: Certificate,
-    equation: Physics,
+    model: Predictor,
 ) -> tuple[Evidence, ...]:
     """Measure a prediction, at each of its times.
 
@@ -62,10 +62,10 @@ def gather(
         fields: What came out, likewise; several times are a trailing axis.
         times: Of the fields, in these units.
         certificate: Of the prediction.
-        equation: What it adds.
+        model: What it and its equation add.
     """
     operators = Operators.on(case.mesh, singular="pseudoinverse")
-    of_case = _of_case(case, certificate)
+    of_case = [*_of_case(case, certificate), *model.clues(case)]
     found = []
     for place, time in enumerate(times):
         now = {
@@ -92,7 +92,7 @@ def gather(
                     f"departure of {name} from the start", _root_mean_square(departed, volumes) / size, worse=False
                 )
             )
-        clues += equation.clues(case, now, operators)
+        clues += model.equation.clues(case, now, operators)
         found.append(Evidence(tuple(clues), {name: _smoothed(each, case) for name, each in local.items()}))
     return tuple(found)
 

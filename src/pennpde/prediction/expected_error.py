@@ -139,7 +139,7 @@ class Expected:
             }
         )
 
-    def notes(self) -> dict[str, str | Sequence[float]]:
+    def facts(self) -> dict[str, str | Sequence[float]]:
         """For the field data of a file."""
         numbers = {f"expected error of {name}": (each.expected, each.bound) for name, each in self.errors.items()}
         return {"grade": self.grade, **numbers}

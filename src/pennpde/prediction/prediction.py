@@ -78,10 +78,10 @@ class Outcome:
             for place in range(len(self.times))
         }
         doubts = {f"expected_error_{name}": values for name, values in self.expected.local.items()}
-        notes = self.expected.notes()
+        facts = self.expected.facts()
         if self.certificate.warnings:
-            notes["warnings"] = "\n".join(self.certificate.warnings)
-        return self.case.mesh.with_fields(self.last | series | doubts).with_notes(notes)
+            facts["warnings"] = "\n".join(self.certificate.warnings)
+        return self.case.mesh.with_fields(self.last | series | doubts).with_facts(facts)
 
 
 def predict(
@@ -159,7 +159,7 @@ def predict(
     else:
         seen_over = scaled.over(own_times)
         certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
-    evidence = gather(scaled, prediction.fields, own_times, certificate, equation)
+    evidence = gather(scaled, prediction.fields, own_times, certificate, model)
     calibration, why_not = calibration_of(model)
     judged_by_time = tuple(
         _with_local(
