@@ -43,7 +43,7 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
 
     divergence = within(jacobian.diagonal(dim1=1, dim2=2).sum(dim=1) * sizes) / math.sqrt(typical)
     momentum = inviscid - viscosity * operators.laplacian(velocity)
-    clues = [
+    return [
         Clue.of_size("divergence of u", divergence),
         Clue.of_size("residual of momentum", within(momentum.norm(dim=1) * sizes) / typical),
         Clue.of_size("residual of the pressure's equation", within(operators.div(inviscid) * sizes**2) / typical),
@@ -55,7 +55,6 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
         Clue.of_size("largest speed", float(speed.amax()), worse=False),
         Clue.of_size("Reynolds number", 1.0 / viscosity, worse=False),
     ]
-    return clues
 
 
 def _mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " points"]) -> float:

@@ -22,7 +22,8 @@ from jaxtyping import Bool, Float
 LEVEL = 0.9
 """Share of cases that the bound shall cover."""
 FEWEST = 20
-"""Cases, below which no bound of 90 % can be told from the worst of them."""
+"""Cases, below which a bound of 90 % cannot be told from the worst of them."""
+_FEWEST_FAMILIES = 2
 _NEIGHBOURS = 5
 _SMALLEST_SCALE = 0.1
 """Of a clue: one that hardly varied among the cases is not blown up."""
@@ -118,18 +119,23 @@ class Scores:
         values: Scores, sorted.
         weights: Of each: all families count alike. Their sum is one.
         usual_distance: Median over the cases of the distance to those of other families.
+        families: Their number. A new case is of one more family, which could be the worst of all.
     """
 
     regression: Regression
     values: Float[np.ndarray, " cases"]
     weights: Float[np.ndarray, " cases"]
     usual_distance: float
+    families: int
 
     def quantile(self, level: float = LEVEL) -> float:
-        """The score below which a share of cases lies, of which the next one is one."""
-        wanted = level * (1.0 + 1.0 / len(self.values))
+        """The score below which a share of cases of the next family lies, if it is a family like the others.
+
+        With fewer than nine families nothing is known about a share of 90 %; then it is the largest score.
+        """
+        wanted = level * (1.0 + 1.0 / self.families)
         place = int(np.searchsorted(np.cumsum(self.weights), wanted - 1e-9))
-        return float(self.values[place]) if place < len(self.values) else math.inf
+        return float(self.values[min(place, len(self.values) - 1)])
 
     @property
     def spread(self) -> float:
@@ -173,8 +179,7 @@ class Calibration:
         middle, wide = float(scores.regression.at(inputs)), self.unlikeness(name, clues)
         # The mean of a logarithmic normal distribution.
         expected = math.exp(min(middle + scores.quantile(0.5) * wide + 0.5 * (scores.spread * wide) ** 2, 50.0))
-        score = scores.quantile(level)
-        bound = math.exp(min(middle + score * wide, 50.0)) if math.isfinite(score) else math.inf
+        bound = math.exp(min(middle + scores.quantile(level) * wide, 50.0))
         return expected, max(bound, expected)
 
 
@@ -186,7 +191,7 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
         worse: By clue, whether more of it can only mean a larger error.
     """
     families = sorted({sample.family for sample in samples})
-    if len(samples) < FEWEST or len(families) < 2:
+    if len(samples) < FEWEST or len(families) < _FEWEST_FAMILIES:
         raise ValueError(
             f"There are {len(samples)} cases of {len(families)} families to calibrate with; a bound that holds for "
             f"{LEVEL:.0%} of cases needs at least {FEWEST}, of two families or more."
@@ -223,7 +228,7 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
         values = (logarithms - found[best]) / wide
         order = np.argsort(values)
         regression = _regression(inputs, logarithms, weights, clues.worse, best)
-        scores[name] = Scores(regression, values[order], weights[order], usual)
+        scores[name] = Scores(regression, values[order], weights[order], usual, len(families))
     return Calibration(clues, cases, scores)
 
 

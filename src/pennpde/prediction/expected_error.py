@@ -309,7 +309,7 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         columns["low"],
         columns["high"],
     )
-    number = len(content["cases"])
+    number, families = len(content["cases"]), len({str(row[1]) for row in content["cases"]})
     if not number or not rows or not content["unknowns"]:
         raise ValueError("it has no cases, clues or unknowns")
     cases = _numbers([row[2] for row in content["cases"]], (number, len(rows)))
@@ -320,7 +320,7 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         distance = float(_numbers(each["usual_distance"], ()))
         if distance <= 0 or (weights < 0).any() or not abs(weights.sum() - 1.0) < 1e-3:
             raise ValueError(f"distance or weights of {name} are impossible")
-        scores[str(name)] = Scores(regression, values, weights / weights.sum(), distance)
+        scores[str(name)] = Scores(regression, values, weights / weights.sum(), distance, families)
     return Calibration(clues, cases, scores)
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +70,11 @@ class Outcome:
             name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
             for name, values in self.fields.items()
         }
-        return replace(self, fields=fields, times=(self.times[place],))
+        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
+        if self.expected_by_time:
+            now = self.expected_by_time[place]
+            changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
+        return replace(self, **changes)
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
