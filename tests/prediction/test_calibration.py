@@ -33,9 +33,7 @@ def calibration():
 
 
 def test_the_bound_covers_nine_tenths_of_cases_of_new_families(calibration):
-    below = [
-        sample.errors["u"] <= calibration.estimate("u", sample.clues)[1] for sample in drawn(200, 5, seed=1)
-    ]
+    below = [sample.errors["u"] <= calibration.estimate("u", sample.clues)[1] for sample in drawn(200, 5, seed=1)]
     assert 0.87 <= np.mean(below) <= 0.97  # 50 families leave 3 % of chance
 
 

@@ -120,7 +120,9 @@ def test_fields_that_are_not_finite_are_refused(case):
 
 def test_where_the_error_is_small_the_training_range_is_a_note(case, tmp_path):
     ranges = {"Reynolds number": (1.0, 2.0)}
-    good, poor = (predict(network(tmp_path / f"{level}", level), case, ranges, resolution="own") for level in (0.02, 0.4))
+    good, poor = (
+        predict(network(tmp_path / f"{level}", level), case, ranges, resolution="own") for level in (0.02, 0.4)
+    )
     sentence = "Reynolds number is 1000; the network was trained on 1 to 2."
     assert sentence in good.certificate.notes
     assert sentence not in good.certificate.warnings
@@ -143,7 +145,7 @@ def test_a_calibration_of_other_weights_is_refused(case, tmp_path):
     calibrate(tmp_path / "one", 0.1)
     store(tmp_path / "two", width=6)
     (tmp_path / "two" / EXPECTED_ERROR).write_bytes((tmp_path / "one" / EXPECTED_ERROR).read_bytes())
-    with pytest.raises(CheckpointError, match="belongs to other weights.*penn calibrate again"):
+    with pytest.raises(CheckpointError, match=r"belongs to other weights.*penn calibrate again"):
         predict(checkpoints.load(tmp_path / "two"), case)
 
 

@@ -100,7 +100,7 @@ def run(
         f"{model}: {len(measured)} predictions of {len({each.case for each in measured})} cases; each family judged "
         "by the others:",
         *calibrating.table(found),
-        f"{calibrating.summary(found['all'])}.",
+        calibrating.summary(found),
         f"Written: {path}",
     )
     return {

@@ -273,6 +273,9 @@ def coverage_of(calibration: Calibration, measured: Sequence[Measured]) -> dict[
 
 
 def coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> dict[str, Coverage]:
+    """By family and of "all", how often the bound held; empty where nothing was judged."""
+    if not judged:
+        return {}
     families: dict[str, list[tuple[Sample, Mapping[str, tuple[float, float]]]]] = defaultdict(list)
     for sample, estimates in judged:
         families[sample.family].append((sample, estimates))
@@ -305,6 +308,8 @@ def grade_of(estimates: Mapping[str, tuple[float, float]]) -> str:
 
 def table(found: Mapping[str, Coverage]) -> list[str]:
     """Coverage by family as a Markdown table."""
+    if not found:
+        return []
     unknowns = list(next(iter(found.values())).covered)
     titles = ["family", "predictions"]
     for name in unknowns:
@@ -324,10 +329,12 @@ def table(found: Mapping[str, Coverage]) -> list[str]:
     return rows
 
 
-def summary(found: Coverage) -> str:
+def summary(found: Mapping[str, Coverage]) -> str:
     """Coverage in a sentence."""
-    covered = ", ".join(f"{share:.0%} for {name}" for name, share in found.covered.items()).replace("%", " %")
-    return f"The {LEVEL:.0%} bound holds for {covered}".replace("90%", "90 %")
+    if "all" not in found:
+        return "Too few families to see how often the bound holds."
+    covered = ", ".join(f"{100 * share:.0f} % for {name}" for name, share in found["all"].covered.items())
+    return f"The {100 * LEVEL:.0f} % bound holds for {covered}."
 
 
 # The cache

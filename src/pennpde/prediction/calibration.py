@@ -190,12 +190,17 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
         samples: Of several families, best those that the network was not trained on.
         worse: By clue, whether more of it can only mean a larger error.
     """
-    families = sorted({sample.family for sample in samples})
+    families = {sample.family for sample in samples}
     if len(samples) < FEWEST or len(families) < _FEWEST_FAMILIES:
         raise ValueError(
             f"There are {len(samples)} cases of {len(families)} families to calibrate with; a bound that holds for "
-            f"{LEVEL:.0%} of cases needs at least {FEWEST}, of two families or more."
+            f"{100 * LEVEL:.0f} % of cases needs at least {FEWEST}, of two families or more."
         )
+    return _fitted(samples, worse)
+
+
+def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
+    families = sorted({sample.family for sample in samples})
     clues = Clues.of(samples, worse)
     cases = np.array([clues.standardised(sample.clues) for sample in samples])
     inputs = clues.for_regression(cases)
@@ -235,10 +240,16 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
 def cross_validated(
     samples: Sequence[Sample], worse: Mapping[str, bool], on_family: Callable[[str], None] | None = None
 ) -> list[tuple[Sample, dict[str, tuple[float, float]]]]:
-    """Expected error and bound of every case by a calibration that knows no case of its family."""
+    """Expected error and bound of every case by a calibration that knows no case of its family.
+
+    Families are passed over whose others are too few to calibrate with.
+    """
     found = []
     for family in sorted({sample.family for sample in samples}):
-        calibration = fit([sample for sample in samples if sample.family != family], worse)
+        others = [sample for sample in samples if sample.family != family]
+        if len(others) < FEWEST // 2 or len({sample.family for sample in others}) < _FEWEST_FAMILIES:
+            continue
+        calibration = _fitted(others, worse)
         for sample in samples:
             if sample.family == family:
                 found.append((sample, {name: calibration.estimate(name, sample.clues) for name in calibration.scores}))
