@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pennpde.cli import mesh_input
 from pennpde.cli.conventions import Output, Refusal
+from pennpde.cli.mesh_input import Repair
 from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times
 from pennpde.files import replacing
 
@@ -100,7 +102,8 @@ def run(
         ),
     ] = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing.")
+        bool,
+        typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing."),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Write the fields even where the expected error is above 50 %.")
@@ -108,6 +111,7 @@ def run(
     draw_error: Annotated[
         bool, typer.Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
     ] = False,
+    repair: Repair = None,
     plugin: Annotated[
         str | None,
         typer.Option(
@@ -130,15 +134,18 @@ def run(
 
     from pennpde.prediction import predict
 
+    if case is not None:
+        mesh_input.prepare()
     network = _network(model, plugin)
     check_times(network, model, asked)
     start = _start_of(input_path)
     asked = implied_times(network, asked, write_time, start)
-    problem = _read(input_path, case, network)
+    problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
     _check_drawable(problem, png or animation, html)
     use_threads_for(problem)
     outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
-    about = {"input": str(input_path), "model": model, **_record(outcome)}
+    notes = list(problem.mesh.notes)
+    about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
     _check_usable(outcome, strict)
     if not force:
         _refuse(outcome, about)
@@ -319,6 +326,9 @@ def _check_input(input_path: Path, case: Path | None) -> None:
         raise typer.BadParameter(
             f"{input_path} is a mesh; give its boundary conditions with --case FILE.toml", param_hint="--case"
         )
+    for path in (input_path, case):
+        if path is not None and path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError(f"{path} is not a regular file; write its content to a file first")
     if case is not None and not case.is_file():
         raise FileNotFoundError(f"there is no case file {case}")
 
@@ -386,17 +396,11 @@ def _start_of(input_path: Path) -> float:
     return start_time(input_path)
 
 
-def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
+def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":
     if case is not None:
         from pennpde.case.problem_files import read_problem
-        from pennpde.mesh import Mesh
 
-        try:
-            mesh = Mesh.read(input_path)
-        except ValueError as error:
-            named = str(error).startswith(str(input_path))
-            raise ValueError(str(error) if named else f"{input_path} cannot be used. {error}") from error
-        return read_problem(case, mesh)
+        return read_problem(case, mesh_input.read_mesh(input_path, repair, output))
     from pennpde.openfoam import read_problem as read_foam_problem
 
     return read_foam_problem(input_path, network.equation)
