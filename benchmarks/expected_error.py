@@ -59,7 +59,7 @@ def cases(network: str) -> Iterator[Known]:
 def trial_rows(calibration: calibrating.Calibration, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     rows = []
     for each in measured:
-        estimates = {name: calibration.estimate(name, each.clues) for name in calibration.scores}
+        estimates = {name: calibration.estimate(name, each.clues) for name in calibration.unknowns}
         rows.append(
             {
                 "name": each.case,
@@ -136,7 +136,7 @@ def main() -> None:
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
         folder = SHIPPED / arguments.network
-        calibrating.save(folder, network, calibration, measured, about | {"coverage": covered})
+        calibrating.save(folder, network, calibration, about | {"coverage": covered})
     record = {
         **about,
         "families": {family: asdict(each) for family, each in by_family.items()},

@@ -26,8 +26,5 @@ def made_up(level: float, unknowns: tuple[str, ...] = ("u", "p"), spread: float 
 
 def calibrate(folder: Path, level: float, unknowns: tuple[str, ...] = ("u", "p")) -> Path:
     """Write such a calibration next to the weights of a stored network."""
-    made = made_up(level, unknowns)
     about = {"weights_sha256": read_config(folder).weights_sha256}
-    return expected_error.write(
-        folder, made, [(f"{number}", f"family {number % 16}") for number in range(len(made.cases))], about
-    )
+    return expected_error.write(folder, made_up(level, unknowns), about)

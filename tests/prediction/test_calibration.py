@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pennpde.prediction.calibration import Sample, Scores, cross_validated, fit
+from pennpde.prediction.calibration import FROM_TRAINING, Sample, Scores, cross_validated, fit
 
 WORSE = {"residual": True, "kind": False, "idle": False}
 TRUE_SLOPE, NOISE, OF_FAMILY = 0.8, 0.25, 0.25
@@ -70,7 +70,7 @@ def test_far_away_the_bound_grows_without_the_regression_being_followed(calibrat
 
 
 def test_a_clue_that_a_case_does_not_have_counts_as_typical(calibration):
-    typical = float(calibration.clues.centres[calibration.clues.names.index("idle")])
+    typical = float(calibration.parts["all"].clues.centres[calibration.parts["all"].clues.names.index("idle")])
     known = {"residual": 0.3, "kind": 0.1}
     assert calibration.estimate("u", known) == calibration.estimate("u", known | {"idle": typical})
 
@@ -81,7 +81,7 @@ def test_a_few_diverged_cases_do_not_bend_the_regression():
         Sample(each.name, each.family, each.clues, {"u": 1e9}) if number % 40 == 0 else each
         for number, each in enumerate(samples)
     ]
-    slopes = [fit(each, WORSE).scores["u"].regression.coefficients[0] for each in (samples, broken)]
+    slopes = [fit(each, WORSE).parts["all"].scores["u"].regression.coefficients[0] for each in (samples, broken)]
     assert slopes[1] == pytest.approx(slopes[0], rel=0.2)
 
 
@@ -105,3 +105,20 @@ def test_too_few_cases_or_families_are_refused():
         fit(drawn(1, 19), WORSE)
     with pytest.raises(ValueError, match="40 cases of 1 families"):
         fit(drawn(1, 40), WORSE)
+
+
+def test_cases_outside_of_the_training_range_are_calibrated_apart():
+    worse = WORSE | {FROM_TRAINING: True}
+
+    def moved(sample: Sample, away: float, factor: float) -> Sample:
+        errors = {name: factor * error for name, error in sample.errors.items()}
+        return Sample(sample.name, sample.family, {**sample.clues, FROM_TRAINING: away}, errors)
+
+    inside = [moved(each, 0.0, 0.1) for each in drawn(8, 10, seed=3)]
+    outside = [moved(each, 3.0, 10.0) for each in drawn(8, 10, seed=4)]
+    both = fit(inside + outside, worse)
+    clues = {"residual": 0.0, "kind": 0.0, "idle": 0.0}
+    near, far = (both.estimate("u", clues | {FROM_TRAINING: away})[0] for away in (0.0, 0.01))
+    # However little outside: what is inside says nothing about it.
+    assert far > 20 * near
+    assert set(fit(inside + outside[:5], worse).parts) == {"all"}

@@ -181,12 +181,12 @@ def changed(*keys, value):
         (lambda _: "[" * 100_000, "is damaged"),
         (changed("format", value="a diary"), "is of another program"),
         (changed("format_version", value=99), "Install a newer pennpde"),
-        (changed("clues", 0, "scale", value=0.0), "a scale is not positive"),
-        (changed("clues", 0, "centre", value="much"), "is damaged"),
-        (changed("unknowns", "u", "scores", value=[1.0]), "is damaged"),
-        (changed("unknowns", "u", "coefficients", value=[float("nan")]), "is damaged"),
-        (changed("unknowns", value={}), "has no cases, clues or unknowns"),
-        (changed("cases", value=None), "is damaged"),
+        (changed("parts", "all", "clues", 0, "scale", value=0.0), "a scale is not positive"),
+        (changed("parts", "all", "clues", 0, "centre", value="much"), "is damaged"),
+        (changed("parts", "all", "unknowns", "u", "scores", value=[1.0]), "is damaged"),
+        (changed("parts", "all", "unknowns", "u", "coefficients", value=[float("nan")]), "is damaged"),
+        (changed("parts", "all", "unknowns", value={}), "has no cases, clues or unknowns"),
+        (changed("parts", "all", "cases", value=None), "is damaged"),
     ],
 )
 def test_a_damaged_calibration_is_a_clear_error(tmp_path, damage, message):

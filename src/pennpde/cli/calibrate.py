@@ -93,7 +93,7 @@ def run(
         "every": every,
         "coverage": {family: {"cases": each.cases, **each.covered} for family, each in found.items()},
     }
-    path = calibrating.save(target, network, calibration, measured, about)
+    path = calibrating.save(target, network, calibration, about)
     for name, why in left_out.items():
         output.warn(f"{name} is left out: {why}")
     output.say(

@@ -14,7 +14,7 @@ from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
 from pennpde.models.flow_clues import flow_clues
-from pennpde.models.inlet import flow_units, inlet_profile
+from pennpde.models.inlet import describe_boundary, flow_units
 from pennpde.models.mass import mass_checks
 from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.network.physics import SCALAR, VECTOR, Physics
@@ -74,7 +74,7 @@ class PlaneFlowPhysics(Physics):
             length, speed = reference(case)
         except ValueError:
             return {}
-        return {"Reynolds number": length * speed / viscosity, **inlet_profile(case)}
+        return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
 
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         return mass_checks(case, fields["u"], operators)

@@ -240,7 +240,6 @@ def save(
     folder: Path | str,
     model: nn.Module,
     calibration: Calibration,
-    measured: Sequence[Measured],
     about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write `expected_error.json` into the folder of a network.
@@ -249,12 +248,9 @@ def save(
         folder: Of the network.
         model: As it was loaded from there.
         calibration: From `calibrate`.
-        measured: What it was made from.
         about: Datasets and splits, for the record.
     """
-    known = {**(about or {}), "weights_sha256": _weights_of(model)}
-    cases = [(each.sample.name, each.family) for each in measured]
-    return expected_error.write(folder, calibration, cases, known)
+    return expected_error.write(folder, calibration, {**(about or {}), "weights_sha256": _weights_of(model)})
 
 
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
@@ -266,7 +262,7 @@ def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
 def coverage_of(calibration: Calibration, measured: Sequence[Measured]) -> dict[str, Coverage]:
     """How often the bound holds on cases that are not part of the calibration."""
     judged = [
-        (each.sample, {name: calibration.estimate(name, each.clues) for name in calibration.scores})
+        (each.sample, {name: calibration.estimate(name, each.clues) for name in calibration.unknowns})
         for each in measured
     ]
     return coverage(judged)

@@ -8,6 +8,9 @@ Split conformal prediction on top of a regression. On cases with truth, by unkno
 Every score is computed with a regression, and a distance, that leave out all cases of the same family: a user's case is
 of no family that is known. The 90 % quantile q of the scores gives the bound exp(a + b · z + q σ(z)): of cases like
 these, 90 % are below. Further away from the calibrated cases σ grows, so the bound grows without end.
+
+Cases inside and outside of the network's training range are calibrated apart, where there are enough of both: outside
+of it a learned network may be wrong without any sign of it in its fields.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from jaxtyping import Bool, Float
 
 LEVEL = 0.9
 """Share of cases that the bound shall cover."""
+FROM_TRAINING = "distance from the training range"
+"""The clue that divides cases into two parts."""
+INSIDE, OUTSIDE = "inside", "outside"
 FEWEST = 20
 """Cases, below which a bound of 90 % cannot be told from the worst of them."""
 _FEWEST_FAMILIES = 2
@@ -145,18 +151,22 @@ class Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
-    """Where errors of a network are known: what makes an expected error out of evidence.
+class Part:
+    """Cases that are calibrated together.
 
     Attributes:
         clues: Their names and scales.
         cases: Standardised clues of the cases.
         scores: By unknown.
+        names: Of the cases.
+        families: Of the cases.
     """
 
     clues: Clues
     cases: Float[np.ndarray, "cases clues"]
     scores: Mapping[str, Scores]
+    names: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
     def distance(self, standard: Float[np.ndarray, " clues"]) -> float:
         """Mean distance to the nearest cases."""
@@ -183,6 +193,41 @@ class Calibration:
         return expected, max(bound, expected)
 
 
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Where errors of a network are known: what makes an expected error out of evidence.
+
+    Attributes:
+        parts: "inside" and "outside" of the training range, or "all".
+    """
+
+    parts: Mapping[str, Part]
+
+    @property
+    def unknowns(self) -> tuple[str, ...]:
+        return tuple(next(iter(self.parts.values())).scores)
+
+    def part(self, clues: Mapping[str, float]) -> Part:
+        """The part that a case belongs to."""
+        return self.parts["all"] if "all" in self.parts else self.parts[_side(clues)]
+
+    def unlikeness(self, name: str, clues: Mapping[str, float]) -> float:
+        """How far a case is from the calibrated ones: one for cases like them, larger further away."""
+        return self.part(clues).unlikeness(name, clues)
+
+    def contributions(self, name: str, clues: Mapping[str, float]) -> dict[str, float]:
+        """By clue, how much it adds to the logarithm of the error, against a typical case."""
+        return self.part(clues).contributions(name, clues)
+
+    def estimate(self, name: str, clues: Mapping[str, float], level: float = LEVEL) -> tuple[float, float]:
+        """The mean error of such cases and the bound that a share `level` of them is below."""
+        return self.part(clues).estimate(name, clues, level)
+
+
+def _side(clues: Mapping[str, float]) -> str:
+    return OUTSIDE if clues.get(FROM_TRAINING, 0.0) > 0 else INSIDE
+
+
 def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
     """Calibrate on predictions whose error is known.
 
@@ -200,6 +245,15 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
 
 
 def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
+    sides = {side: [sample for sample in samples if _side(sample.clues) == side] for side in (INSIDE, OUTSIDE)}
+    apart = all(
+        len(each) >= FEWEST // 2 and len({sample.family for sample in each}) >= _FEWEST_FAMILIES
+        for each in sides.values()
+    )
+    return Calibration({side: _part(each, worse) for side, each in (sides if apart else {"all": samples}).items()})
+
+
+def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:
     families = sorted({sample.family for sample in samples})
     clues = Clues.of(samples, worse)
     cases = np.array([clues.standardised(sample.clues) for sample in samples])
@@ -234,7 +288,7 @@ def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration
         order = np.argsort(values)
         regression = _regression(inputs, logarithms, weights, clues.worse, best)
         scores[name] = Scores(regression, values[order], weights[order], usual, len(families))
-    return Calibration(clues, cases, scores)
+    return Part(clues, cases, scores, tuple(sample.name for sample in samples), tuple(s.family for s in samples))
 
 
 def cross_validated(
@@ -252,7 +306,9 @@ def cross_validated(
         calibration = _fitted(others, worse)
         for sample in samples:
             if sample.family == family:
-                found.append((sample, {name: calibration.estimate(name, sample.clues) for name in calibration.scores}))
+                found.append(
+                    (sample, {name: calibration.estimate(name, sample.clues) for name in calibration.unknowns})
+                )
         if on_family is not None:
             on_family(family)
     return found

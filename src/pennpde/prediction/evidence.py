@@ -19,6 +19,7 @@ from pennpde.case import Case
 from pennpde.network import Predictor
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
+from pennpde.prediction.calibration import FROM_TRAINING
 from pennpde.prediction.certificate import Certificate
 from pennpde.prediction.ranges import describe_mesh
 
@@ -116,7 +117,7 @@ def _of_case(case: Case, certificate: Certificate) -> list[Clue]:
         beyond = [each.beyond for each in certificate.compared]
         away = math.log1p(math.sqrt(sum(far**2 for far in beyond)))
         remedy = "a network that was trained on such cases"
-        clues.append(Clue("distance from the training range", away, remedy=remedy))
+        clues.append(Clue(FROM_TRAINING, away, remedy=remedy))
     return clues
 
 

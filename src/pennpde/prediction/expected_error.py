@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pennpde import __version__
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError, config_of, origin_of
 from pennpde.files import plain, write_json
-from pennpde.prediction.calibration import LEVEL, Calibration, Clues, Regression, Scores
+from pennpde.prediction.calibration import INSIDE, LEVEL, OUTSIDE, Calibration, Clues, Part, Regression, Scores
 from pennpde.prediction.evidence import NOT_FINITE, Evidence
 
 FORMAT, FORMAT_VERSION = "pennpde expected error", 1
@@ -161,7 +161,7 @@ def judge(
     if calibration is None:
         return Expected(unknown_because=unknown_because or "the network has not been calibrated; see penn calibrate")
     numbers = evidence.numbers
-    known = [name for name in unknowns if name in calibration.scores]
+    known = [name for name in unknowns if name in calibration.unknowns]
     errors = {name: ExpectedError(*calibration.estimate(name, numbers)) for name in known}
     unlikeness = max(calibration.unlikeness(name, numbers) for name in known)
     shares: dict[str, float] = {}
@@ -194,23 +194,29 @@ def worst(moments: Sequence[Expected]) -> Expected:
 # On disk
 
 
-def write(
-    folder: Path | str, calibration: Calibration, cases: Sequence[tuple[str, str]], about: Mapping[str, Any]
-) -> Path:
+def write(folder: Path | str, calibration: Calibration, about: Mapping[str, Any]) -> Path:
     """Write a calibration next to the weights that it belongs to.
 
     Args:
         folder: Of the network.
         calibration: Of this network.
-        cases: Name and family of the cases, in their order.
-        about: Where they come from, how good it is, and `weights_sha256`.
+        about: Where its cases come from, how good it is, and `weights_sha256`.
     """
-    clues = calibration.clues
     content = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
         **about,
+        "parts": {side: _part_content(part) for side, part in calibration.parts.items()},
+    }
+    path = Path(folder) / EXPECTED_ERROR
+    write_json(path, content, indent=None)
+    return path
+
+
+def _part_content(part: Part) -> dict[str, Any]:
+    clues = part.clues
+    return {
         "clues": [
             {
                 "name": name,
@@ -230,16 +236,13 @@ def write(
                 "weights": [_digits(each, 8) for each in scores.weights],
                 "usual_distance": _digits(scores.usual_distance),
             }
-            for name, scores in calibration.scores.items()
+            for name, scores in part.scores.items()
         },
         "cases": [
             [name, family, [round(float(each), 3) for each in row]]
-            for (name, family), row in zip(cases, calibration.cases, strict=True)
+            for name, family, row in zip(part.names, part.families, part.cases, strict=True)
         ],
     }
-    path = Path(folder) / EXPECTED_ERROR
-    write_json(path, content, indent=None)
-    return path
 
 
 def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
@@ -273,7 +276,7 @@ def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
             "calibrate again, or remove it."
         )
     try:
-        return _calibration(content)
+        return _calibration(content["parts"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise CheckpointError(
             f"{path} is damaged: {type(error).__name__}: {error}. Run penn calibrate again, or remove it."
@@ -295,6 +298,13 @@ def calibration_of(model: nn.Module) -> tuple[Calibration | None, str]:
 
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
+    parts = {str(side): _part(each) for side, each in content.items()}
+    if parts.keys() not in ({"all"}, {INSIDE, OUTSIDE}):
+        raise ValueError(f"its parts are {sorted(parts)}")
+    return Calibration(parts)
+
+
+def _part(content: Mapping[str, Any]) -> Part:
     rows = content["clues"]
     columns = {
         key: _numbers([row[key] for row in rows], (len(rows),)) for key in ("centre", "scale", "low", "high", "worse")
@@ -309,7 +319,7 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         columns["low"],
         columns["high"],
     )
-    number, families = len(content["cases"]), len({str(row[1]) for row in content["cases"]})
+    number = len(content["cases"])
     if not number or not rows or not content["unknowns"]:
         raise ValueError("it has no cases, clues or unknowns")
     cases = _numbers([row[2] for row in content["cases"]], (number, len(rows)))
@@ -320,8 +330,11 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         distance = float(_numbers(each["usual_distance"], ()))
         if distance <= 0 or (weights < 0).any() or not abs(weights.sum() - 1.0) < 1e-3:
             raise ValueError(f"distance or weights of {name} are impossible")
-        scores[str(name)] = Scores(regression, values, weights / weights.sum(), distance, families)
-    return Calibration(clues, cases, scores)
+        scores[str(name)] = Scores(
+            regression, values, weights / weights.sum(), distance, len({str(row[1]) for row in content["cases"]})
+        )
+    names, families = (tuple(str(row[place]) for row in content["cases"]) for place in (0, 1))
+    return Part(clues, cases, scores, names, families)
 
 
 def _numbers(values: Any, shape: tuple[int, ...]) -> np.ndarray:
