@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pennpde.case import Dirichlet as Dirichlet
     from pennpde.case import Neumann as Neumann
     from pennpde.case import Periodic as Periodic
+    from pennpde.case import Remark as Remark
     from pennpde.case import Robin as Robin
     from pennpde.case import Slip as Slip
     from pennpde.case import Table as Table
@@ -53,6 +54,7 @@ __all__ = [
     "Neumann",
     "Operators",
     "Periodic",
+    "Remark",
     "Robin",
     "Slip",
     "Table",
@@ -75,6 +77,7 @@ _MODULE_OF = {
     "Across": "case",
     "Condition": "case",
     "Periodic": "case",
+    "Remark": "case",
     "Robin": "case",
     "Slip": "case",
     "Table": "case",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pennpde.network import PENN, Equation
     from pennpde.network.hooks import Look
     from pennpde.prediction import Outcome
+    from pennpde.prediction.certificate import Certificate
 
 EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
@@ -25,6 +27,8 @@ EXAMPLES = [
 ]
 
 _POINTS_OF_A_THREAD = 10_000
+_SAME_TIME = 0.05
+"""Share of the predicted duration by which the name of a time folder may be off: people round it."""
 FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf"), (".png", ".pdf", ".svg"), (".html",)
 
 
@@ -89,12 +93,20 @@ def run(
     problem = _read(input_path, case, network)
     _check_drawable(problem, png, html)
     use_threads_for(problem)
-    outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
+    try:
+        outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
+    except ValueError:
+        for remark in problem.remarks:  # they may be the reason
+            output.warn(remark.text)
+        raise
+    if write_time is not None:
+        outcome = _compared_with(write_time, input_path, outcome)
     _check_usable(outcome, strict)
     written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html)
     if write_time is not None:
         written.append(_write_time(input_path, write_time, outcome, network.equation))
     output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
+    tell(output, outcome.certificate)
     return {"input": str(input_path), "model": model, **_record(outcome), "written": written}
 
 
@@ -140,8 +152,16 @@ def _lines(model: str, outcome: "Outcome") -> list[str]:
         f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
         f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; state at t = "
         f"{outcome.time:.4g} after the start",
-        *outcome.certificate.lines(),
+        *outcome.certificate.lines(warnings=False),
     ]
+
+
+def tell(output: Output, certificate: "Certificate") -> None:
+    """Print notes and warnings of a certificate to stderr; warnings also with --quiet and --json."""
+    for note in certificate.notes:
+        output.note(note)
+    for warning in certificate.warnings:
+        output.warn(warning)
 
 
 def _record(outcome: "Outcome") -> dict[str, Any]:
@@ -263,6 +283,23 @@ def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
     from pennpde.openfoam import read_problem as read_foam_problem
 
     return read_foam_problem(input_path, network.equation)
+
+
+def _compared_with(time: str, folder: Path, outcome: "Outcome") -> "Outcome":
+    """The outcome with a warning where the time folder would have the name of another time than the predicted one."""
+    from pennpde.openfoam import is_steady, start_time
+
+    start = start_time(folder)
+    predicted = start + outcome.time
+    # The times of a steady solver count iterations.
+    if is_steady(folder) or abs(float(time) - predicted) <= _SAME_TIME * outcome.time:
+        return outcome
+    warning = (
+        f"--write-time {time} is not the predicted time: the fields are the state at t = {predicted:.4g}, "
+        f"{outcome.time:.4g} after the start at {start:g}."
+    )
+    certificate = replace(outcome.certificate, warnings=(*outcome.certificate.warnings, warning))
+    return replace(outcome, certificate=certificate)
 
 
 def _write_time(folder: Path, time: str, outcome: "Outcome", equation: "Equation") -> str:

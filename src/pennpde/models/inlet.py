@@ -30,9 +30,10 @@ def inlet_units(case: Case, length: float | None = None, speed: float | None = N
         condition = case.dirichlet["u"]
         moving = condition.mask & (condition.values != 0).any(dim=1)
         if not bool(moving.any()):
+            cyclic = "" if "u" not in case.periodic else "It is periodic between cyclic patches. "
             raise ValueError(
                 "No velocity other than zero is prescribed anywhere, so the flow has no inlet to take its units from. "
-                "Prescribe one, or give a reference length and speed."
+                f"{cyclic}Prescribe one, or give a reference length and speed."
             )
         if speed is None:
             speed = float(condition.values[moving].norm(dim=1).amax())

@@ -78,7 +78,7 @@ class Equation(nn.Module):
     incompressible flow with its pressure, give `step` instead.
 
     All else has defaults that fit any equation. What a subclass declares (`complete`, `units`, `describe`,
-    `checks`, `foam_fields`, `foam_parameters`, `looks`, `headline`) serves prediction, training range, certificate,
+    `checks`, `foam_fields`, `foam_parameters`, `foam_solvers`, `looks`, `headline`) serves prediction, training range, certificate,
     pictures and OpenFOAM.
     """
 
@@ -89,6 +89,8 @@ class Equation(nn.Module):
     """By unknown, its field in OpenFOAM. Without them no OpenFOAM case can be read or written."""
     foam_parameters: ClassVar[Mapping[str, str]] = {}
     """By parameter, the entry of `constant/transportProperties`, or else the field that is the same everywhere."""
+    foam_solvers: ClassVar[tuple[str, ...]] = ()
+    """OpenFOAM's programs that solve this equation; a case for another one gets a warning. None: not known."""
     looks: ClassVar[Mapping[str, Look]] = {}
     """By unknown, how it is drawn, where that is not by its plain name."""
     headline: ClassVar[tuple[str, ...]] = ()

@@ -10,6 +10,7 @@ fields              files of fields
 poly_mesh           meshes of faces
 block_mesh          input of blockMesh
 pressure_reference  the level of a pressure that nothing prescribes
+unread              what a case says and an equation does not know
 running             finding and running OpenFOAM's programs
 """
 
@@ -48,3 +49,5 @@ from pennpde.openfoam.running import OpenFOAMError as OpenFOAMError
 from pennpde.openfoam.running import Progress as Progress
 from pennpde.openfoam.running import find_installation as find_installation
 from pennpde.openfoam.running import run as run
+from pennpde.openfoam.unread import is_steady as is_steady
+from pennpde.openfoam.unread import start_time as start_time

@@ -300,7 +300,8 @@ class Parser:
 
     def _directive(self, key: str, scopes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         name = self.token()
-        if key == "#inputMode" or (key == "#includeEtc" and _HARMLESS_INCLUDE in str(name)):
+        # Functions only look at the fields, they do not change the flow.
+        if key in ("#inputMode", "#includeFunc") or (key == "#includeEtc" and _HARMLESS_INCLUDE in str(name)):
             return {}
         if key not in ("#include", "#includeIfPresent", "#sinclude"):
             raise self.error(

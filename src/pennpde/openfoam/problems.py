@@ -8,10 +8,13 @@ from pennpde.case import Case
 from pennpde.network import Equation
 from pennpde.openfoam.cases import read_case
 from pennpde.openfoam.pressure_reference import with_pressure_reference
+from pennpde.openfoam.unread import unread
 
 
 def read_problem(folder: Path | str, equation: Equation, time: float | None = None) -> Case:
     """Read an OpenFOAM case for an equation that names its fields there (`Equation.foam_fields`).
+
+    What the case says and the equation does not know, such as a turbulence model, is in `Case.remarks`.
 
     Args:
         folder: Of the case.
@@ -35,4 +38,5 @@ def read_problem(folder: Path | str, equation: Equation, time: float | None = No
     for name, foam in equation.foam_fields.items():
         if foam.has_reference:
             case = with_pressure_reference(case, folder, name)
-    return case
+    known = equation.foam_parameters.values()
+    return case.remarked(*unread(folder, equation.foam_fields, known, equation.foam_solvers))

@@ -146,11 +146,17 @@ def predict(
         "network": done - assembled,
         "certificate": time.perf_counter() - interpolated,
     }
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks)))
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*(each.text for each in remarks if each.severe), *certificate.warnings),
+    )
     aside = (meshed - begin) + (interpolated - done)
     return Outcome(
         case=case,
         fields=fields,
-        certificate=replace(certificate, notes=notes),
+        certificate=certificate,
         seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
         times=times,
         units=units,
