@@ -291,8 +291,8 @@ def _compared_with(time: str, folder: Path, outcome: "Outcome") -> "Outcome":
 
     start = start_time(folder)
     predicted = start + outcome.time
-    # The times of a steady solver count iterations.
-    if is_steady(folder) or abs(float(time) - predicted) <= _SAME_TIME * outcome.time:
+    # The times of a steady solver count iterations, and a steady state holds at any time.
+    if is_steady(folder) or math.isinf(predicted) or abs(float(time) - predicted) <= _SAME_TIME * outcome.time:
         return outcome
     warning = (
         f"--write-time {time} is not the predicted time: the fields are the state at t = {predicted:.4g}, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from jaxtyping import Float, Int64
 
 from pennpde.case import Remark, Table
 from pennpde.openfoam.body import Body, Piece, UnsupportedConditionError
-from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, number_of, shown
+from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, fits, number_of, shown
 from pennpde.openfoam.fields import FoamField, read_field, time_folders
 from pennpde.openfoam.poly_mesh import FacePatch
 
@@ -322,25 +321,13 @@ def _entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any
     if patch.type == "empty":  # as in OpenFOAM, no pattern reaches it
         return {"type": "empty"}
     for pattern in reversed(patterns):  # the last one that fits holds
-        if _fits(pattern, patch.name):
+        if fits(pattern, patch.name):
             return field.boundary[pattern]
     if patch.type in _CONSTRAINTS:
         return {"type": patch.type}
     raise FoamFormatError(
         f"Patch {patch.name!r} has no condition for {name!r}; only {', '.join(field.boundary)} have one."
     )
-
-
-def _fits(pattern: str, name: str) -> bool:
-    # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.
-    if len(pattern) > 200 or re.search(r"\([^()]*[*+{][^()]*\)[*+{]", pattern) or pattern.count("(") > 10:
-        raise FoamFormatError(
-            f"The pattern {shown(pattern)} of patch names is refused: matching it might not terminate."
-        )
-    try:
-        return re.fullmatch(pattern, name) is not None
-    except re.error as error:
-        raise FoamFormatError(f"The pattern {shown(pattern)} of patch names cannot be read: {error}.") from None
 
 
 def first_field(folder: Path, name: str, time: float | None) -> Path:

@@ -22,9 +22,28 @@ _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
 _FIELDS_OF_TURBULENCE = frozenset(
-    "k epsilon omega nut nuTilda nuSgs alphat mut R B v2 f gammaInt ReThetat kt kl delta y".split()
+    (
+        "k",
+        "epsilon",
+        "omega",
+        "nut",
+        "nuTilda",
+        "nuSgs",
+        "alphat",
+        "mut",
+        "R",
+        "B",
+        "v2",
+        "f",
+        "gammaInt",
+        "ReThetat",
+        "kt",
+        "kl",
+        "delta",
+        "y",
+    )
 )
-_DERIVED = frozenset("phi phi_0 Uf Uf_0 U_0 p_0 meshPhi C V Cx Cy Cz".split())
+_DERIVED = frozenset(["phi", "phi_0", "Uf", "Uf_0", "U_0", "p_0", "meshPhi", "C", "V", "Cx", "Cy", "Cz"])
 """Written by solvers and tools next to the fields; they follow from those and from the mesh."""
 _PARTS = {
     "MRFProperties": "rotating zones",
@@ -93,8 +112,8 @@ def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> l
     if isinstance(field.internal, NonUniform) and len(np.unique(field.internal.values, axis=0)) > 1:
         remarks.append(
             Remark(
-                f"{_short(path, folder)} gives an initial field that is not uniform. The prediction starts from it, but "
-                "networks are trained on their own starts (flow: potential flow); remove it to start from that."
+                f"{_short(path, folder)} gives an initial field that is not uniform. The prediction starts from it, "
+                "but networks are trained on starts of their own (flow: potential flow); a uniform field gives that."
             )
         )
     return remarks
@@ -146,7 +165,7 @@ def _application(folder: Path, solvers: tuple[str, ...]) -> Iterator[Remark]:
         )
     if application in _STEADY:
         yield Remark(
-            f"{application} seeks the steady state; the prediction is the state a fixed time after the start.", False
+            f"{application} seeks the steady state; the prediction holds at the time that is printed with it.", False
         )
 
 
