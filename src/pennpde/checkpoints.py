@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
-from pennpde.files import write_atomically, write_json
+from pennpde.files import read_regular, write_atomically, write_json
 from pennpde.models import registry
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1
+_MOST_BYTES = 10_000_000
+"""Of a configuration."""
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 SHIPPED = Path(__file__).parent / "weights"
 
@@ -101,13 +103,19 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
 def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Module:
     """The network of a folder, ready to predict. `config_of(network)` says how it was trained."""
     from safetensors import SafetensorError
+
+    if dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"A network cannot be loaded as {dtype}: its operators take differences of neighbouring values, which half "
+            "precision cancels. Load it as float32, and predict under torch.autocast."
+        )
     from safetensors.torch import load as from_bytes
 
     folder = Path(folder)
     config = read_config(folder)
     path = folder / WEIGHTS
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has a {CONFIG} but no {WEIGHTS}: take a whole copy of the folder.") from None
     if config.weights_sha256 and hashlib.sha256(content).hexdigest() != config.weights_sha256:
@@ -122,7 +130,7 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
         raise CheckpointError(f"{path} is damaged or no safetensors file: {error}.") from error
     try:
         model = registry.build(config.network, config.arguments)
-    except (KeyError, ValueError, TypeError) as error:
+    except (LookupError, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError, AttributeError) as error:
         reason = error.args[0] if error.args else error
         raise CheckpointError(f"{folder / CONFIG} describes a network that cannot be made: {reason}") from error
     _fill(model, tensors, path)
@@ -167,13 +175,13 @@ def read_config(folder: str | Path) -> Config:
     """The configuration in a folder, checked."""
     path = Path(folder) / CONFIG
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
             f"{folder} holds no network: it has no {CONFIG}. A network is a folder with {CONFIG} and {WEIGHTS}, as "
             "`penn train` writes it."
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {error}.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is of another program: it does not say that its format is {FORMAT!r}.")
@@ -200,5 +208,12 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         raise CheckpointError(
             f"{path} does not fit the network that {CONFIG} describes: {len(wrong)} tensors differ, the first is "
             f"{first!r}, which has shape {found.get(first, 'none')} instead of {expected.get(first, 'none')}."
+        )
+    kinds = model.state_dict()
+    wrong = [name for name in tensors if tensors[name].is_floating_point() != kinds[name].is_floating_point()]
+    if wrong:
+        raise CheckpointError(
+            f"{path} does not fit the network that {CONFIG} describes: {wrong[0]!r} is {tensors[wrong[0]].dtype} "
+            f"instead of {kinds[wrong[0]].dtype}."
         )
     model.load_state_dict(dict(tensors))

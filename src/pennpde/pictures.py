@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from pennpde.files import replacing
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import Look
 
@@ -79,7 +80,8 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
         figure.suptitle(title)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
 
 
 def field_panels(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
-from pennpde.files import write_atomically
+from pennpde.files import read_regular, replacing, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -170,7 +170,7 @@ def _file(path: Path) -> tuple[dict[str, Any], Sequence["Case | Mesh"]]:
     from pennpde.mesh import Mesh
 
     if path.exists() and is_case_file(path):
-        return _case(unpack(path.read_bytes(), str(path)), path)
+        return _case(unpack(read_regular(path), str(path)), path)
     if path.exists() and is_shard(path):
         with Shard(path) as shard:
             first = shard.read(shard.names[0])
@@ -334,4 +334,5 @@ def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> 
             axes.set_box_aspect(high - low)
             figure.colorbar(colours, ax=axes, shrink=0.7)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=110)

@@ -32,6 +32,8 @@ from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 
+_SMALLEST_VISCOSITY = float(torch.finfo(torch.float32).tiny)
+"""Smaller numbers lose their digits, and then vanish, in the precision of networks."""
 DURATION = 4.0
 """Time from the potential flow at the start to the predicted state."""
 
@@ -194,6 +196,8 @@ def complete_flow(case: Case) -> Case:
         raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
     if not float(viscosity) > 0:
         raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
+    if float(viscosity) < _SMALLEST_VISCOSITY:
+        raise ValueError(f"The viscosity is {float(viscosity):g}, which is too small to compute with; is it in m²/s?")
     if not bool(case.dirichlet["p"].mask.any()):
         raise ValueError(
             "No pressure is prescribed anywhere, so its level is undetermined. Prescribe p on the outlet, as "

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from pennpde.files import read_regular
+
 _SPACE = b" \t\r\n\f\v\0"
 _PUNCTUATION = b"{}()[];"
 _COMPONENTS = {"label": 1, "scalar": 1, "bool": 1, "sphericalTensor": 1, "vector": 3, "symmTensor": 6, "tensor": 9}
@@ -88,7 +90,7 @@ def content_of(path: Path) -> bytes:
     packed = path.with_name(path.name + ".gz")
     try:
         if path.is_file() or not packed.is_file():
-            return path.read_bytes()
+            return read_regular(path)
         return _unpacked(packed)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist; an OpenFOAM case must have it.") from None

@@ -7,6 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pennpde.files import replacing
 from pennpde.paper.tradeoff.measure import Contender, contenders, front
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def draw(record: Mapping[str, Any], path: Path | str) -> None:
     figure.suptitle(legend, fontsize=9)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=150)
 
 
 def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:
