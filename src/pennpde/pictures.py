@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from pennpde.files import replacing
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.tri import Triangulation
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
@@ -78,10 +80,17 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
+    save_figure(figure, path, dots_per_inch=120)
+
+
+def save_figure(figure: Figure, path: Path | str, dots_per_inch: int) -> None:
+    """Write a figure; its file is whole or not there."""
     path = Path(path)
+    # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
+    content = io.BytesIO()
+    figure.savefig(content, dpi=dots_per_inch, format=path.suffix.removeprefix(".") or "png")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    write_atomically(path, content.getvalue())
 
 
 def field_panels(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
-from pennpde.files import read_regular, replacing, write_atomically
+from pennpde.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -316,6 +316,8 @@ def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> 
     from matplotlib.figure import Figure
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
+    from pennpde.pictures import save_figure
+
     columns = max(len(row) for row in rows)
     figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -333,6 +335,4 @@ def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> 
             axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
             axes.set_box_aspect(high - low)
             figure.colorbar(colours, ax=axes, shrink=0.7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=110)
+    save_figure(figure, path, dots_per_inch=110)
