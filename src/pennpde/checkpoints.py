@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1
+_PREVIOUS = "previous"
+"""In a configuration whose weights are still to come: the configuration of the weights that are there."""
 _MOST_BYTES = 10_000_000
 """Of a configuration."""
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -74,7 +76,7 @@ class Config:
 
 
 def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
-    """Write a network; whoever reads meanwhile finds the old or the new one, or an error, never a mixture.
+    """Write a network; whoever reads meanwhile, or after a crash, finds the old or the new one, never a mixture.
 
     Args:
         model: The network; `registry.build(config.network, config.arguments)` must give one of the same shape.
@@ -94,7 +96,11 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
         "version": __version__,
     }
     plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
-    # The hash ties the two files together: after a crash between these two lines, loading says so.
+    # The hash ties the two files together. Whenever this is cut off, the weights that are there have their
+    # configuration: until the new ones are there, the new configuration keeps the old one.
+    old = _configuration_of_weights(folder)
+    if old is not None:
+        write_json(folder / CONFIG, plain | {_PREVIOUS: old})
     write_atomically(folder / WEIGHTS, content)
     write_json(folder / CONFIG, plain)
     return folder
@@ -103,14 +109,13 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
 def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Module:
     """The network of a folder, ready to predict. `config_of(network)` says how it was trained."""
     from safetensors import SafetensorError
+    from safetensors.torch import load as from_bytes
 
     if dtype in (torch.float16, torch.bfloat16):
         raise ValueError(
             f"A network cannot be loaded as {dtype}: its operators take differences of neighbouring values, which half "
             "precision cancels. Load it as float32, and predict under torch.autocast."
         )
-    from safetensors.torch import load as from_bytes
-
     folder = Path(folder)
     config = read_config(folder)
     path = folder / WEIGHTS
@@ -118,12 +123,16 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
         content = read_regular(path)
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has a {CONFIG} but no {WEIGHTS}: take a whole copy of the folder.") from None
-    if config.weights_sha256 and hashlib.sha256(content).hexdigest() != config.weights_sha256:
-        raise CheckpointError(
-            f"{path} is not the file that {CONFIG} was written with: its sha256 is "
-            f"{hashlib.sha256(content).hexdigest()}, expected is {config.weights_sha256}. One of them is damaged or of "
-            "another network; take a whole copy of the folder."
-        )
+    found = hashlib.sha256(content).hexdigest()
+    if config.weights_sha256 and found != config.weights_sha256:
+        before = _configuration_of_weights(folder)
+        if before is None:
+            raise CheckpointError(
+                f"{path} is not the file that {CONFIG} was written with: its sha256 is {found}, expected is "
+                f"{config.weights_sha256}. One of them is damaged or of another network; take a whole copy of the "
+                "folder."
+            )
+        config = _config_from(before, folder / CONFIG)
     try:
         tensors = from_bytes(content)
     except SafetensorError as error:
@@ -183,6 +192,24 @@ def read_config(folder: str | Path) -> Config:
         ) from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {error}.") from error
+    return _config_from(content, path)
+
+
+def _configuration_of_weights(folder: Path) -> dict[str, Any] | None:
+    """The configuration that the weights in a folder were written with, unchecked; None where there is none."""
+    try:
+        content = json.loads(read_regular(folder / CONFIG, _MOST_BYTES).decode("utf-8"))
+        found = hashlib.sha256(read_regular(folder / WEIGHTS)).hexdigest()
+    except (OSError, ValueError, RecursionError):
+        return None
+    candidates = [content, content.get(_PREVIOUS)] if isinstance(content, dict) else []
+    for each in candidates:
+        if isinstance(each, dict) and each.get("weights_sha256") == found:
+            return {name: value for name, value in each.items() if name != _PREVIOUS}
+    return None
+
+
+def _config_from(content: Any, path: Path) -> Config:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is of another program: it does not say that its format is {FORMAT!r}.")
     version = content.get("format_version")
