@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -94,6 +95,28 @@ def replacing(path: Path | str) -> Iterator[Path]:
     _settle_folder(path.parent)
 
 
+@contextmanager
+def replacing_folder(path: Path | str) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` at the end; what was there before is kept until then."""
+    path = Path(path)
+    temporary = _temporary(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        yield temporary
+        if path.exists():
+            # Two names cannot be exchanged at once: for a moment the old folder has the other one.
+            old = temporary.with_name(temporary.name + ".old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _settle_folder(path.parent)
+
+
 def remove_leftovers(folder: Path | str) -> None:
     """Remove the parts of files whose writer was killed. Nobody else may be writing into the folder."""
     for path in Path(folder).glob(f".*{_PART}*"):
@@ -121,7 +144,10 @@ def _temporary(path: Path, suffix: str = "") -> Path:
     for part in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*{_PART}{suffix}"):
         writer = part.name.removesuffix(_PART + suffix).rpartition("-")[2]
         if writer.isdigit() and not _is_running(int(writer)):
-            part.unlink(missing_ok=True)
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
     # In the same folder, as a file cannot be renamed into another file system.
     return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}{_PART}{suffix}")
 

@@ -92,12 +92,6 @@ def is_steady(folder: Path | str) -> bool:
         return False
 
 
-def start_time(folder: Path | str) -> float:
-    """The earliest time of a case, 0 where it has none."""
-    times = time_folders(folder)
-    return float(times[0].name) if times else 0.0
-
-
 def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> list[Remark]:
     """Remarks about one field that is read: dimensions of another quantity, a start that is not uniform."""
     remarks = []
