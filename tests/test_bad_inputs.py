@@ -21,6 +21,8 @@ from commands import penn
 from foam_cases import write_dictionary
 from sound_folder import CASE
 
+from pennpde.mesh import Mesh
+
 
 def text(path: Path, old: str, new: str) -> None:
     content = path.read_text()
