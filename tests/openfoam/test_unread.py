@@ -9,6 +9,7 @@ from foam_cases import write_brick, write_conditions, write_dictionary, write_pl
 from pennpde import openfoam
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.flow import Flow
+from pennpde.models.plane_flow import PlaneFlowPhysics
 from pennpde.openfoam import UnsupportedConditionError, read_problem
 from pennpde.openfoam.unread import about_field, unread
 
@@ -31,7 +32,7 @@ def remarks(folder, severe: bool | None = None) -> list[str]:
 
 def test_a_plain_case_has_no_remarks_and_any_other_has_those_that_are_found(channel):
     assert read_problem(channel, Flow(4)).remarks == ()
-    for what in ("RAS", "a start that is not uniform"):
+    for what in ("RAS", "a temperature"):
         NAMED[what][0](channel)
     assert sorted(each.text for each in read_problem(channel, Flow(4)).remarks) == sorted(remarks(channel))
     assert len(remarks(channel)) == 2
@@ -110,15 +111,6 @@ NAMED = {
     ),
     "a temperature": (field("T"), "0/ also has T. The network neither uses nor predicts it."),
     "a phase": (field("alpha.water"), "alpha.water belongs to a flow of several phases"),
-    "a start that is not uniform": (
-        lambda folder: write_conditions(
-            folder,
-            "U",
-            "nonuniform List<vector> 12(" + "(1 0 0)" * 11 + "(0 0 0))",
-            {'".*"': "type noSlip;", "right": ZERO, "left": "type fixedValue; value uniform (1 0 0);"},
-        ),
-        "0/U gives an initial field that is not uniform",
-    ),
     "a pressure in Pascal": (
         lambda folder: (folder / "0/p").write_text(
             (folder / "0/p").read_text().replace("[0 0 0 0 0 0 0]", "[1 -1 -2 0 0 0 0]")
@@ -226,6 +218,20 @@ def test_cyclic_patches_are_named_also_where_the_flow_has_no_inlet(tmp_path):
     assert [each.text for each in case.remarks] == ["The cyclic patches left and right are taken as periodic."]
     with pytest.raises(ValueError, match="periodic between cyclic patches"):
         Flow(4).units(case)
+
+
+def test_a_start_that_is_not_uniform_is_named_where_a_network_has_a_start_of_its_own(channel):
+    write_conditions(
+        channel,
+        "U",
+        "nonuniform List<vector> 12(" + "(1 0 0)" * 11 + "(0 0 0))",
+        {'".*"': "type noSlip;", "right": ZERO, "left": "type fixedValue; value uniform (1 0 0);"},
+    )
+    (found,) = read_problem(channel, Flow(4)).remarks
+    assert found.severe
+    assert "The initial U of the case is not uniform" in found.text
+    assert "trained on starts from potential flow" in found.text
+    assert read_problem(channel, PlaneFlowPhysics()).remarks == ()  # from any state
 
 
 def test_several_phases_are_refused_by_that_name(channel):

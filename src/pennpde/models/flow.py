@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
-from pennpde.models.inlet import describe_inlet, inlet_units
+from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.mass import mass_checks
 from pennpde.models.potential_flow import potential_flow
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
@@ -32,8 +32,6 @@ from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 
-_SMALLEST_VISCOSITY = float(torch.finfo(torch.float32).tiny)
-"""Smaller numbers lose their digits, and then vanish, in the precision of networks."""
 DURATION = 4.0
 """Time from the potential flow at the start to the predicted state."""
 
@@ -82,7 +80,8 @@ class Flow(Equation):
         "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
     }
     foam_parameters: ClassVar = {"viscosity": "nu"}
-    foam_solvers: ClassVar = ("icoFoam", "pisoFoam", "pimpleFoam", "simpleFoam", "incompressibleFluid")
+    foam_solvers: ClassVar = FLOW_SOLVERS
+    own_start: ClassVar = "potential flow"
     looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
     headline: ClassVar = ("Reynolds number",)
 
@@ -191,13 +190,7 @@ class Flow(Equation):
 
 def complete_flow(case: Case) -> Case:
     """The flow case with wall distance and, where no flow is given to start from, potential flow."""
-    viscosity = case.parameters.get("viscosity")
-    if viscosity is None:
-        raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
-    if not float(viscosity) > 0:
-        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
-    if float(viscosity) < _SMALLEST_VISCOSITY:
-        raise ValueError(f"The viscosity is {float(viscosity):g}, which is too small to compute with; is it in m²/s?")
+    checked_viscosity(case)
     if not bool(case.dirichlet["p"].mask.any()):
         raise ValueError(
             "No pressure is prescribed anywhere, so its level is undetermined. Prescribe p on the outlet, as "

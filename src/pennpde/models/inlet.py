@@ -16,6 +16,23 @@ from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.corners import facet_means
 
+FLOW_SOLVERS = ("icoFoam", "pisoFoam", "pimpleFoam", "simpleFoam", "incompressibleFluid")
+"""OpenFOAM's programs for incompressible flow of one Newtonian fluid."""
+_SMALLEST_VISCOSITY = float(torch.finfo(torch.float32).tiny)
+"""Smaller numbers lose their digits, and then vanish, in the precision of networks."""
+
+
+def checked_viscosity(case: Case) -> float:
+    """The viscosity of a flow; an error where it has none to compute with."""
+    viscosity = case.parameters.get("viscosity")
+    if viscosity is None:
+        raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
+    if not float(viscosity) > 0:
+        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
+    if float(viscosity) < _SMALLEST_VISCOSITY:
+        raise ValueError(f"The viscosity is {float(viscosity):g}, which is too small to compute with; is it in m²/s?")
+    return float(viscosity)
+
 
 def inlet_units(case: Case, length: float | None = None, speed: float | None = None) -> Units:
     """Units of a flow: width and largest speed of its inlet, unless given, and the prescribed pressure as zero.

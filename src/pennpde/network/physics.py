@@ -32,6 +32,8 @@ class Physics:
     """By parameter, the entry of `constant/transportProperties`, or else the field that is the same everywhere."""
     foam_solvers: ClassVar[tuple[str, ...]] = ()
     """OpenFOAM's programs that solve this equation; a case for another one gets a warning. None: not known."""
+    own_start: ClassVar[str] = ""
+    """What networks of this equation are trained to start from, in words, where it is not any field."""
     looks: ClassVar[Mapping[str, Look]] = {}
     """By unknown, how it is drawn, where that is not by its plain name."""
     headline: ClassVar[tuple[str, ...]] = ()

@@ -14,7 +14,7 @@ import numpy as np
 
 from pennpde.case import Remark
 from pennpde.network.hooks import FoamName
-from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Uniform, number_of, read_dictionary, shown
+from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import FoamField, time_folders
 
 _OFF = ("no", "false", "off", "n", "f", "none")
@@ -93,7 +93,7 @@ def is_steady(folder: Path | str) -> bool:
 
 
 def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> list[Remark]:
-    """Remarks about one field that is read: dimensions of another quantity, a start that is not uniform."""
+    """Remarks about one field that is read: dimensions of another quantity."""
     remarks = []
     found = field.dimensions
     if found is not None and any(found.exponents) and tuple(found.exponents) != tuple(map(float, name.dimensions)):
@@ -101,13 +101,6 @@ def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> l
             Remark(
                 f"{_short(path, folder)} has the dimensions {_exponents(found.exponents)}, but the network's "
                 f"{name.name} has {_exponents(name.dimensions)}: it is taken as that."
-            )
-        )
-    if isinstance(field.internal, NonUniform) and len(np.unique(field.internal.values, axis=0)) > 1:
-        remarks.append(
-            Remark(
-                f"{_short(path, folder)} gives an initial field that is not uniform. The prediction starts from it, "
-                "but networks are trained on starts of their own (flow: potential flow); a uniform field gives that."
             )
         )
     return remarks
