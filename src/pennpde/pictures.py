@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import Look
 
@@ -68,9 +69,7 @@ def draw(
         panel_width: In inches.
     """
     figure = _figure(rows, title, panel_width, corner)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata={_DESCRIPTION[path.suffix]: corner} if corner else None)
+    save_figure(figure, path, dots_per_inch=120, description=corner)
 
 
 def animate(
@@ -100,11 +99,13 @@ def animate(
         _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
     durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
+    content = io.BytesIO()
+    images[0].save(
+        content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
+    )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    images[0].save(
-        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
-    )
+    write_atomically(path, content.getvalue())
 
 
 def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
@@ -143,6 +144,18 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, cor
         # A label rather than a text: the layout leaves room for it.
         figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
+
+
+def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:
+    """Write a figure, with a description in its metadata; its file is whole or not there."""
+    path = Path(path)
+    # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
+    content = io.BytesIO()
+    suffix = path.suffix or ".png"
+    metadata = {_DESCRIPTION[suffix]: description} if description else None
+    figure.savefig(content, dpi=dots_per_inch, format=suffix.removeprefix("."), metadata=metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content.getvalue())
 
 
 def field_panels(
