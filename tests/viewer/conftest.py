@@ -101,7 +101,7 @@ def browser(chromium) -> Iterator[Any]:
 def address(network_folder, dataset_folder, tmp_path_factory) -> Iterator[str]:
     """`penn view`, started as users start it."""
     log = tmp_path_factory.mktemp("server") / "stderr"
-    options = ["--model", network_folder, "--data", dataset_folder, "--port", "0", "--no-browser"]
+    options = ["--model", network_folder, "--data", dataset_folder, "--port", "0", "--no-browser", "--workers", "1"]
     with log.open("wb") as errors:
         server = subprocess.Popen(
             [sys.executable, "-m", "pennpde", "view", *map(str, options)],

@@ -25,7 +25,7 @@ _EXTRA_OF = {
     "dask": "generate",
     "distributed": "generate",
     "tensorboard": "train",
-    "trame": "viewer",
+    "trame_client": "viewer",
     "trame_vuetify": "viewer",
 }
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from pennpde import metrics
 from pennpde.checkpoints import Config
@@ -116,14 +118,22 @@ def _line(values: Sequence[float]) -> str:
     return " ".join(f"{100 * k / (len(heights) - 1):.1f},{height:.1f}" for k, height in enumerate(heights))
 
 
-def errors(outcome: Outcome) -> list[dict[str, Any]]:
+def errors(
+    fields: Mapping[str, Tensor], truth: Mapping[str, Tensor], volumes: Float[Tensor, " points"]
+) -> list[dict[str, Any]]:
+    """Rows about the error of each field against the truth, over all times, which are the last axis of both."""
     rows = []
-    for name, target in outcome.case.targets.items():
-        prediction = outcome.fields[name]
-        square = metrics.mean_squared_error(prediction, target.to(prediction), prediction.ndim - 1)
-        share = float(metrics.relative_l2(prediction, target.to(prediction), outcome.case.mesh.point_volumes))
-        rows.append(_row(f"Error of {name}", _percent(share), note=f"of its size; mean square {float(square):.2e}"))
+    for name, target in truth.items():
+        prediction, target = fields[name], target.to(fields[name])  # noqa: PLW2901
+        share = float(metrics.relative_l2(prediction, target, volumes))
+        mean = float(metrics.mean_squared_error(prediction, target, prediction.ndim - 2))
+        rows.append(_row(f"Error of {name}", _percent(share), note=f"of its size; mean square {mean:.2e}"))
     return rows
+
+
+def expected(outcome: Outcome) -> dict[str, Any]:
+    """How wrong the prediction probably is, where the network says so (`Outcome.expected`)."""
+    return {}
 
 
 def durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
