@@ -11,7 +11,7 @@ from problems import brick, rectangle
 
 from pennpde.datasets.flow.cases import coarse_mesh, extruded
 from pennpde.models.flow import Flow
-from pennpde.viewer.pool import CrashError, Patience, WorkError, Worker
+from pennpde.viewer.pool import CrashError, Patience, Worker, WorkError
 from pennpde.viewer.reading import arrays_of, mesh_of, read_case, read_mesh
 
 SQUARE = """# vtk DataFile Version 3.0
@@ -60,7 +60,6 @@ BAD = {
     "program.exe": b"MZ",
     "no_suffix": SQUARE.encode(),
 }
-
 
 
 def test_meshes_come_with_their_patches(tmp_path):

@@ -90,7 +90,9 @@ def test_what_is_no_json_is_refused(ask):
 
 def test_an_upload_has_a_key_of_its_own_and_is_found_again_by_it(ask, tmp_path):
     rectangle((6, 3), (2.0, 1.0)).save(tmp_path / "mine.vtu")
-    found = [json.loads(ask("POST", "/upload?name=mine.vtu", (tmp_path / "mine.vtu").read_bytes())[2]) for _ in range(2)]
+    found = [
+        json.loads(ask("POST", "/upload?name=mine.vtu", (tmp_path / "mine.vtu").read_bytes())[2]) for _ in range(2)
+    ]
     assert found[0]["key"] != found[1]["key"]
     assert found[0]["points"] == 28
     assert json.loads(ask("GET", f"/upload/{found[0]['key']}")[2]) == found[0]

@@ -67,7 +67,10 @@ def test_every_template_is_predicted_between_the_values_of_the_dataset(bench, ki
     labels = [row["label"] for row in view.words["certificate"]]
     assert "Prescribed u" in labels
     assert "Training range" in labels
-    assert [row["value"] for row in view.words["certificate"] if row["label"].startswith("Prescribed")] == ["exact", "exact"]
+    assert [row["value"] for row in view.words["certificate"] if row["label"].startswith("Prescribed")] == [
+        "exact",
+        "exact",
+    ]
     assert {"Preparation", "Operators", "Network", "Altogether"} <= {row["label"] for row in view.words["seconds"]}
     assert view.words["times"] == [4.0]
 
@@ -182,7 +185,9 @@ def test_times_are_asked_for_where_the_network_takes_them(bench, monkeypatch):
     def predict_at(model, case, ranges, times):
         asked.append(times)
         outcome = predict(model, case, ranges)
-        fields = {name: torch.stack([k * values for k in range(len(times))], -1) for name, values in outcome.fields.items()}
+        fields = {
+            name: torch.stack([k * values for k in range(len(times))], -1) for name, values in outcome.fields.items()
+        }
         return replace(outcome, fields=fields, times=tuple(times))
 
     moments = Moments(duration=6.0, frames=3)

@@ -20,7 +20,10 @@ def run(
     model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
     data: Annotated[
         Path | None,
-        typer.Option(help="Dataset to compare with; default: data/flow or data/advection-diffusion, if it exists.", show_default=False),
+        typer.Option(
+            help="Dataset to compare with; default: data/flow or data/advection-diffusion, if it exists.",
+            show_default=False,
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than 127.0.0.1, other machines can connect.")

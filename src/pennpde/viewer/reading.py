@@ -49,7 +49,9 @@ def open_case(folder: Path, equation: Equation) -> Case:
         raise ValueError(words_of(error).replace(f"{found}/", "").replace(str(found), "the case")) from error
     _check_size(case.mesh)
     if case.space != 2:
-        raise ValueError("the page draws plane cases, those one cell thick between `empty` patches. Use `penn predict`.")
+        raise ValueError(
+            "the page draws plane cases, those one cell thick between `empty` patches. Use `penn predict`."
+        )
     return case
 
 

@@ -95,10 +95,8 @@ def _packed(values: np.ndarray, kind: type) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 
 
-def _components(
-    fields: Mapping[str, Tensor], in_time: bool = False
-) -> tuple[dict[str, np.ndarray], list[str] | None]:
-    """Magnitudes and components by name, [points] or [times, points], and the names of the first vector's components."""
+def _components(fields: Mapping[str, Tensor], in_time: bool = False) -> tuple[dict[str, np.ndarray], list[str] | None]:
+    """Magnitudes and components, [points] or [times, points], and the names of the first vector's components."""
     shown: dict[str, np.ndarray] = {}
     velocity = None
     for name, values in fields.items():

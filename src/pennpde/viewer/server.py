@@ -1,7 +1,7 @@
 """The page of `penn view` and its server.
 
-The server remembers nothing about browsers: what a page shows is kept in the browser and in its address. A browser sends
-a request as JSON, gets words, and fetches the picture behind them. The work is done by other processes (`pool`).
+The server remembers nothing about browsers: what a page shows is kept in the browser and in its address. A browser
+sends a request as JSON, gets words, and fetches the picture behind them. Other processes do the work (`pool`).
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ class Page:
         return web.Response(text=body, content_type="text/html", headers={"Cache-Control": "no-cache"})
 
     async def _started(self, _: web.Request) -> web.Response:
-        return web.json_response({**self._start, "upload_limit": self.most_bytes}, headers={"Cache-Control": "no-store"})
+        return web.json_response(
+            {**self._start, "upload_limit": self.most_bytes}, headers={"Cache-Control": "no-store"}
+        )
 
     # Views
 

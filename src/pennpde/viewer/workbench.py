@@ -128,9 +128,7 @@ class Workbench:
         if self.manifest is None:
             return []
         order = ("test", "validation", "train")
-        splits = sorted(
-            self.manifest.splits, key=lambda split: order.index(split) if split in order else len(order)
-        )
+        splits = sorted(self.manifest.splits, key=lambda split: order.index(split) if split in order else len(order))
         listed = [{"name": name, "split": split} for split in splits for name in self.manifest.names(split)]
         return listed or [{"name": name, "split": ""} for name in self.manifest.names()]
 
@@ -194,7 +192,10 @@ class Workbench:
         if view.outcome is None:
             raise ValueError("There is no prediction to write: predict first.")
         if path.suffix == ".vtu":
-            truth = {f"{name}_truth": values[..., -1] for name, values in _series(view.outcome, view.outcome.case.targets).items()}
+            truth = {
+                f"{name}_truth": values[..., -1]
+                for name, values in _series(view.outcome, view.outcome.case.targets).items()
+            }
             view.outcome.mesh().with_fields(truth).save(path)
             return
         record = json.loads(gzip.decompress(view.record))
@@ -230,7 +231,10 @@ class Workbench:
             "times": list(outcome.times),
         }
         if _VISCOSITY in case.parameters and _REYNOLDS in outcome.numbers:
-            words |= {"viscosity": float(case.parameters[_VISCOSITY].reshape(-1)[0]), "reynolds": outcome.numbers[_REYNOLDS]}
+            words |= {
+                "viscosity": float(case.parameters[_VISCOSITY].reshape(-1)[0]),
+                "reynolds": outcome.numbers[_REYNOLDS],
+            }
         return View(request.number, title, _compressed(record), words, outcome)
 
     def _case(self, request: Request, upload: Upload | None) -> tuple[str, Case]:

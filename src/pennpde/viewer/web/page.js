@@ -23,7 +23,7 @@
       start: null, panes: [], active: 0, compare: false, field: "", shown: "", streamlines: true, cells: false,
       range: { mode: "robust", low: null, high: null }, frame: 0, playing: false, tool: "", line: null, probes: [],
       duration: 4, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
-      letters: LETTERS, failure: "",
+      letters: LETTERS, failure: "", notice: "", generation: 0,
     }),
     created() {
       // Not for Vue to watch: pictures by the number of their pane, and requests on their way.
@@ -121,10 +121,10 @@
           const answer = await fetch("start");
           if (!answer.ok) throw new Error(await answer.text());
           const start = await answer.json();
-          this.panes = [this.fresh(start)];
-          this.start = start;
           document.title = `PENN ${start.network}`;
-          await this.restore();
+          await this.restore(start);
+          if (!this.panes.length) this.panes = [this.fresh(start)];
+          this.start = start;
           this.requests.forEach((_, index) => this.ask(index));
         } catch (error) {
           this.failure = `The page could not start: ${error.message}`;
@@ -159,30 +159,33 @@
         this.flights[index] = this.fly(index).finally(() => { delete this.flights[index]; });
       },
       async fly(index) {
-        let last = null;
+        let [last, asked] = [null, null];
         while (this.panes[index]) {
           const pane = this.panes[index];
           const text = JSON.stringify(this.request(pane));
-          if (text === last) break;
-          last = text;
-          if (text === "null") { Object.assign(pane, { view: { ...NOTHING }, busy: false, message: "" }); continue; }
-          pane.busy = true;
-          await new Promise((done) => setTimeout(done, PAUSE));
-          if (JSON.stringify(this.request(pane)) !== text) { last = null; continue; }
-          try {
-            const answer = await fetch("view",
-              { method: "POST", headers: { "Content-Type": "application/json" }, body: text });
-            if (JSON.stringify(this.request(pane)) !== text) { last = null; continue; }
-            if (!answer.ok) throw new Error(await answer.text());
-            const view = await answer.json();
-            Object.assign(pane, { view, scope: this.scopeOf(pane), message: "" });
-          } catch (error) {
-            pane.message = error instanceof TypeError ? "The server does not answer. Is penn view still running?"
-              : error.message;
-          }
+          if (text === last && pane === asked) break;
+          const isLatest = () => this.panes[index] === pane && JSON.stringify(this.request(pane)) === text;
+          pane.busy = text !== "null";
+          if (pane.busy) {
+            await new Promise((done) => setTimeout(done, PAUSE));
+            if (!isLatest()) continue;
+            await this.fetchView(pane, text, isLatest);
+            if (!isLatest()) continue;
+          } else Object.assign(pane, { view: { ...NOTHING }, message: "" });
+          [last, asked] = [text, pane];
           pane.busy = false;
         }
-        if (this.panes[index]) this.panes[index].busy = false;
+      },
+      async fetchView(pane, text, isLatest) {
+        try {
+          const answer = await fetch("view", { method: "POST", headers: { "Content-Type": "application/json" }, body: text });
+          const content = answer.ok ? await answer.json() : await answer.text();
+          if (!isLatest()) return;
+          if (answer.ok) Object.assign(pane, { view: content, scope: this.scopeOf(pane), message: "" });
+          else pane.message = content;
+        } catch {
+          if (isLatest()) pane.message = "The server does not answer. Is penn view still running?";
+        }
       },
       scopeOf(pane) {
         return { template: pane.kind, dataset: pane.dataset, mesh: pane.upload && pane.upload.key }[pane.source];
@@ -334,31 +337,32 @@
           window.history.replaceState(null, "", this.address);
         }, 150);
       },
-      async restore() {
+      async restore(start = this.start) {
         const text = window.location.hash.slice(1);
-        if (!text || "#" + text === this.address) return;
+        if (!text || !start || "#" + text === this.address) return;
         try {
           const content = JSON.parse(decodeURIComponent(text));
-          const panes = await Promise.all(content.panes.slice(0, 2).map((kept) => this.restored(kept)));
-          this.looks = { ...(content.looks || []) };
-          this.panes = panes;
+          const panes = await Promise.all(content.panes.slice(0, 2).map((kept) => this.restored(kept, start)));
           for (const name of KEPT) if (name in content && fits(content[name], this[name])) this[name] = content[name];
+          this.looks = { ...(content.looks || []) };
           this.held = this.frame;
-          if (!this.panes[1]) this.compare = false;
-          if (!this.panes[this.active]) this.active = 0;
-          this.requests.forEach((_, index) => this.ask(index));
+          this.panes = panes;
+          this.generation++;  // new pictures, so that each starts where the link says
+          if (!panes[1]) this.compare = false;
+          if (!panes[this.active]) this.active = 0;
+          if (this.start) this.requests.forEach((_, index) => this.ask(index));
         } catch (error) {
-          this.pane.message = `The link is damaged, so the page shows its start: ${error.message}`;
+          this.notice = `The link is damaged and was not followed: ${error.message}`;
         }
       },
-      async restored(kept) {
-        const pane = this.fresh(this.start);
+      async restored(kept, start) {
+        const pane = this.fresh(start);
         if (["template", "dataset", "mesh"].includes(kept.source)) pane.source = kept.source;
         if (kept.kind in pane.values) {
           pane.kind = kept.kind;
           numbersInto(pane.values[kept.kind], kept.values);
         }
-        if (this.start.cases.some((each) => each.name === kept.dataset)) pane.dataset = kept.dataset;
+        if (start.cases.some((each) => each.name === kept.dataset)) pane.dataset = kept.dataset;
         if (Number.isFinite(kept.viscosity)) pane.viscosity = kept.viscosity;
         if (typeof kept.upload === "string" && /^[0-9a-f]{32}$/.test(kept.upload)) {
           const answer = await fetch(`upload/${kept.upload}`);
@@ -368,7 +372,7 @@
             pane.roles = whole ? kept.roles : pane.upload.roles;
             pane.wanted = whole && kept.wanted === true;
             numbersInto(pane.numbers, kept.numbers);
-          } else if (pane.source === "mesh") pane.message = await answer.text();
+          } else if (pane.source === "mesh") this.notice = await answer.text();
         }
         return pane;
       },
