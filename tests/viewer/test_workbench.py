@@ -3,7 +3,7 @@
 import base64
 import gzip
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -263,3 +263,35 @@ def test_the_network_says_how_it_was_trained(bench):
     untrained = wording.about("new", checkpoints.Config("flow", {}))
     assert "untrained weights" in untrained[-1]["value"]
     assert "no configuration" in wording.about("bare", None)[-1]["value"]
+
+
+def test_the_grade_and_the_doubts_of_a_prediction_are_shown(bench, monkeypatch):
+    """With what a calibrated network says about itself."""
+
+    @dataclass(frozen=True)
+    class Expected:
+        errors: dict
+        local: dict
+        grade: str = "poor"
+        reasons: tuple[str, ...] = ("its Reynolds number",)
+        advice: str = "What would help: training."
+        unknown_because: str = ""
+
+    def graded(model, case, ranges):
+        outcome = predict(model, case, ranges)
+        doubt = torch.linspace(0, 1, case.number_of_points, dtype=torch.float64)
+        expected = Expected({"u": "30 % (90 % of such cases below 70 %)"}, {"u": doubt})
+        object.__setattr__(outcome, "expected", expected)
+        object.__setattr__(outcome, "expected_by_time", (expected,))
+        return outcome
+
+    bench._outcomes.clear()
+    monkeypatch.setattr(workbench, "predict", graded)
+    view = bench.view(template(first=0.77))
+    bench._outcomes.clear()
+    assert view.words["expected"]["grade"] == "poor"
+    said = " ".join(view.words["expected"]["lines"])
+    for words in ("u: 30 %", "Reynolds number", "What would help"):
+        assert words in said
+    assert view.words["fields"][-1] == "± u"
+    assert record_of_view(view)["fields"]["± u"]["extent"] == [0.0, 1.0]

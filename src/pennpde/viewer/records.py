@@ -70,6 +70,20 @@ def with_comparison(
     return {**record, "fields": entries}
 
 
+def with_doubts(record: Mapping[str, Any], doubts: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The record with the expected error at each point as further fields, such as "± p".
+
+    Args:
+        record: Of fields at times.
+        doubts: By unknown, [points, times].
+    """
+    entries = {
+        f"± {name}": _entry(values.detach().cpu().numpy().astype(np.float64).T, ERROR) | {"velocity": None}
+        for name, values in doubts.items()
+    }
+    return {**record, "fields": {**record["fields"], **entries}}
+
+
 def with_segments(record: Mapping[str, Any], pieces: Iterable[np.ndarray]) -> dict[str, Any]:
     """The record with pieces of the boundary to point at, each given by the points of its edges [edges, 2]."""
     return {**record, "segments": [_packed(edges, np.uint32) for edges in pieces]}

@@ -20,12 +20,12 @@ from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.datasets import storage
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
-from pennpde.network import PENN
+from pennpde.network import Predictor
 from pennpde.prediction import Outcome, predict
 from pennpde.viewer import wording
 from pennpde.viewer.boundary import Segment, segments, with_roles
 from pennpde.viewer.reading import SUFFIXES, arrays_of, mesh_of, open_case, read_case, read_mesh
-from pennpde.viewer.records import record_of, with_comparison, with_segments, write_page
+from pennpde.viewer.records import record_of, with_comparison, with_doubts, with_segments, write_page
 from pennpde.viewer.requests import Moments, Request
 from pennpde.viewer.subjects import Slider, subject_of
 
@@ -74,7 +74,7 @@ class Workbench:
         uploads: The folder with what users uploaded, one folder each.
     """
 
-    def __init__(self, model: PENN, name: str, data: Path | None = None, uploads: Path | None = None):
+    def __init__(self, model: Predictor, name: str, data: Path | None = None, uploads: Path | None = None):
         self.model, self.name, self.data, self.uploads = model, name, data, uploads
         self.subject = subject_of(model.equation.unknowns, name)
         self.config: Config | None = config_of(model)
@@ -86,14 +86,14 @@ class Workbench:
     def of(cls, name: str, data: Path | None = None, uploads: Path | None = None) -> Workbench:
         """With a network that comes with the package, or that of a folder."""
         model = load_pretrained(name)
-        if not isinstance(model, PENN):
-            raise ValueError(f"{name} is a {type(model).__name__}, not a PENN: it solves no boundary value problem.")
+        if not isinstance(model, Predictor):
+            raise ValueError(f"{name} is a {type(model).__name__}, no Predictor: it solves no boundary value problem.")
         return cls(model, name, data, uploads)
 
     @property
     def takes_times(self) -> bool:
         """Whether the network can be asked for any time."""
-        return bool(getattr(self.model, "takes_times", False))
+        return self.model.takes_times
 
     def start(self) -> dict[str, Any]:
         """What the page needs to know before the first request."""
@@ -214,6 +214,7 @@ class Workbench:
         record = record_of(case.mesh, fields, outcome.times)
         if truth:
             record = with_comparison(record, fields, truth)
+        record = with_doubts(record, wording.doubts(outcome))
         if upload is not None and upload.pieces:
             record = _with_pieces(record, upload)
         seconds = {**outcome.seconds, "altogether": time.perf_counter() - begin}
@@ -262,8 +263,7 @@ class Workbench:
             return predict(self.model, case, ranges)
         units = self.model.equation.units(case)
         one = 1.0 if units is None else units.time
-        ask: Any = predict  # networks that take times are asked for them, the others have no such argument
-        return ask(self.model, case, ranges, times=[one * each for each in moments.times])
+        return predict(self.model, case, ranges, times=[one * each for each in moments.times])
 
     def _mesh_view(self, request: Request, upload: Upload) -> View:
         mesh = upload.mesh

@@ -230,11 +230,11 @@
 
       fieldOf(index) {
         const pane = this.panes[index];
-        return (pane && pane.view.has_truth ? this.shown : "") + this.field;
+        return (pane && pane.view.has_truth && !this.field.startsWith("±") ? this.shown : "") + this.field;
       },
       namesOf(index) {
         const { view } = this.panes[index];
-        return view.fields.map((name) => (view.has_truth ? this.shown : "") + name);
+        return view.fields.map((name) => (view.has_truth && !name.startsWith("±") ? this.shown : "") + name);
       },
       picture(index, element) { if (element) this.pictures[index] = element; else delete this.pictures[index]; },
       drawing(index) {
