@@ -53,7 +53,8 @@ def facts(outcome: Outcome, headline: Sequence[str] = ()) -> list[str]:
     case = outcome.case
     words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
     words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
-    words.append(f"t = {outcome.time:.3g}")
+    first, last = outcome.times[0], outcome.times[-1]
+    words.append(f"t = {last:.3g}" if first == last else f"t = {first:.3g} to {last:.3g}")
     if outcome.companion is not None:
         words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
     return words

@@ -444,12 +444,12 @@
     }
 
     // Values of fields along a line: {place: from 0 to its length, x, y, values}, or values null outside of the mesh.
-    along([from, to], names, count = 200) {
+    along([from, to], names, frame = this.place(), count = 200) {
       const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
       return Array.from({ length: count + 1 }, (_, k) => {
         const share = k / count;
         const [x, y] = [from[0] + share * (to[0] - from[0]), from[1] + share * (to[1] - from[1])];
-        return { place: share * length, x, y, values: this.at_point(names, x, y) };
+        return { place: share * length, x, y, values: this.at_point(names, x, y, frame) };
       });
     }
 

@@ -59,13 +59,13 @@
         return (view.reynolds * view.viscosity) / viscosity;
       },
       along() {
-        this.tick; this.frame;
+        this.tick;  // pictures are not reactive
         if (this.tool !== "line" || !this.line) return [];
         return this.visible.flatMap((each) => {
           const view = this.drawing(each);
           if (!view) return [];
           const names = this.namesOf(each);
-          return [{ pane: each, names, rows: view.along(this.line, names) }];
+          return [{ pane: each, names, rows: view.along(this.line, names, this.frameOf(each)) }];
         });
       },
       lineSeries() {
@@ -76,13 +76,13 @@
         });
       },
       probed() {
-        this.tick; this.frame;
+        this.tick;
         if (this.tool !== "probe") return [];
         return this.probes.flatMap(([x, y], number) => this.visible.flatMap((each) => {
           const view = this.drawing(each);
           if (!view) return [];
           const names = this.namesOf(each);
-          return [{ number, pane: each, x, y, names, values: view.at_point(names, x, y) }];
+          return [{ number, pane: each, x, y, names, values: view.at_point(names, x, y, this.frameOf(each)) }];
         }));
       },
       probeNames() { return [...new Set(this.probed.flatMap((row) => row.names))]; },
@@ -311,10 +311,8 @@
         const text = rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
         penn.save(new Blob([text], { type: "text/csv" }), `${this.view.file}_${what}.csv`);
       },
-      timeOf(index) {
-        const { times } = this.panes[index].view;
-        return times[Math.min(times.length - 1, this.frame)];
-      },
+      frameOf(index) { return Math.max(0, Math.min(this.panes[index].view.times.length - 1, this.frame)); },
+      timeOf(index) { return this.panes[index].view.times[this.frameOf(index)]; },
 
       // The link
 
