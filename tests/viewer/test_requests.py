@@ -17,6 +17,8 @@ def test_the_same_request_has_the_same_number_whatever_the_order_of_its_values()
 def test_times_lie_evenly_up_to_the_last():
     asked = Request.of({"source": "template", "name": "a", "moments": {"duration": 2, "frames": 4}})
     assert asked.moments == Moments(2.0, 4)
+    steady = Request.of({"source": "template", "name": "a", "moments": {"duration": 3, "frames": 4, "steady": True}})
+    assert steady.moments == Moments(steady=True)  # whatever else is asked for: the same picture
     assert Moments(2.0, 4).times == [0.5, 1.0, 1.5, 2.0]
 
 

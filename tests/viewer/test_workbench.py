@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -204,6 +205,10 @@ def test_times_are_asked_for_where_the_network_takes_them(bench, monkeypatch):
     speeds = np.frombuffer(base64.b64decode(record["fields"]["|u|"]["values"]), "<f4").reshape(3, -1)
     assert not speeds[0].any()
     np.testing.assert_allclose(speeds[2], 2 * speeds[1], rtol=1e-6)
+    steady = bench.view(template(moments=Moments(steady=True)))
+    assert asked[-1] == [math.inf]
+    assert steady.words["times"] == [None]  # JSON knows no infinity
+    assert "steady state" in steady.words["facts"]
 
 
 def test_a_temperature_comes_with_all_its_times(tmp_path):
@@ -295,3 +300,14 @@ def test_the_grade_and_the_doubts_of_a_prediction_are_shown(bench, monkeypatch):
         assert words in said
     assert view.words["fields"][-1] == "± u"
     assert record_of_view(view)["fields"]["± u"]["extent"] == [0.0, 1.0]
+
+
+@pytest.mark.slow
+def test_the_general_network_is_asked_for_any_times(tmp_path):
+    bench = Workbench.of("general-flow")
+    assert bench.start()["takes_times"]
+    view = bench.view(template(moments=Moments(1.0, 4)))
+    assert view.words["times"] == [0.25, 0.5, 0.75, 1.0]
+    assert view.words["reynolds"] == pytest.approx(1000)
+    bench.file(template(moments=Moments(1.0, 4)), tmp_path / "flow.html")
+    assert 'id="time"' in (tmp_path / "flow.html").read_text()

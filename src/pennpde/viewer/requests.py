@@ -28,13 +28,17 @@ class Moments:
     Attributes:
         duration: The last, in reference times of the case (length over speed).
         frames: How many.
+        steady: Whether only the steady state is wanted.
     """
 
     duration: float = 4.0
     frames: int = 1
+    steady: bool = False
 
     @property
     def times(self) -> list[float]:
+        if self.steady:
+            return [math.inf]
         return [self.duration * (place + 1) / self.frames for place in range(self.frames)]
 
 
@@ -116,8 +120,10 @@ def _roles(given: Any) -> tuple[Role, ...] | None:
 def _moments(given: Any) -> Moments | None:
     if given is None:
         return None
-    if not isinstance(given, Mapping) or given.keys() != {"duration", "frames"}:
+    if not isinstance(given, Mapping) or given.keys() - {"steady"} != {"duration", "frames"}:
         raise ValueError("The moments have a duration and a number of frames.")
+    if given.get("steady"):
+        return Moments(steady=True)
     duration, frames = number_of(given["duration"], "last time"), number_of(given["frames"], "number of frames")
     if not 0 < duration <= LONGEST:
         raise ValueError(f"The last time is {duration:g}; it must be above 0 and at most {LONGEST:g}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,7 +55,8 @@ def facts(outcome: Outcome, headline: Sequence[str] = ()) -> list[str]:
     words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
     words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
     first, last = outcome.times[0], outcome.times[-1]
-    words.append(f"t = {last:.3g}" if first == last else f"t = {first:.3g} to {last:.3g}")
+    moment = f"t = {last:.3g}" if first == last else f"t = {first:.3g} to {last:.3g}"
+    words.append(moment if math.isfinite(last) else "steady state")
     if outcome.companion is not None:
         words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
     return words

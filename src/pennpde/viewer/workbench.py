@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,7 @@ class Workbench:
         title, case = self._case(request, upload)
         outcome = self._predicted(case, request.moments)
         fields, truth = _series(outcome, outcome.fields), _series(outcome, case.targets)
-        record = record_of(case.mesh, fields, outcome.times)
+        record = record_of(case.mesh, fields, outcome.times) | {"times": _finite(outcome.times)}
         if truth:
             record = with_comparison(record, fields, truth)
         record = with_doubts(record, wording.doubts(outcome))
@@ -229,7 +230,7 @@ class Workbench:
             "predicted": True,
             "has_truth": bool(truth),
             "fields": [name for name in record["fields"] if not name.startswith(("truth ", "error "))],
-            "times": list(outcome.times),
+            "times": _finite(outcome.times),
         }
         if _VISCOSITY in case.parameters and _REYNOLDS in outcome.numbers:
             words |= {
@@ -321,6 +322,11 @@ def _nothing() -> dict[str, Any]:
 def _shown(slider: Slider) -> dict[str, Any]:
     """As JSON, which knows no infinity."""
     return {**asdict(slider), "high": None if slider.typed else slider.high}
+
+
+def _finite(times: Sequence[float]) -> list[float | None]:
+    """Times as JSON has them: None for the steady state."""
+    return [each if math.isfinite(each) else None for each in times]
 
 
 def _with_viscosity(case: Case, values: Mapping[str, float]) -> Case:

@@ -11,7 +11,7 @@
   const LETTERS = ["A", "B"];
   const INK = ["#2a6fdb", "#d9541e", "#1f9d6b", "#9c4fd0", "#b58900", "#008b9a", "#c2306f", "#6b7280"];
   const KEPT = ["active", "compare", "field", "shown", "streamlines", "cells", "range", "frame", "tool", "line", "probes",
-    "duration"];
+    "duration", "steady"];
   const NOTHING = { view: "", title: "", file: "penn", facts: [], certificate: [], warnings: [], notes: [], expected: {},
     errors: [], seconds: [], predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null };
 
@@ -22,7 +22,7 @@
     data: () => ({
       start: null, panes: [], active: 0, compare: false, field: "", shown: "", streamlines: true, cells: false,
       range: { mode: "robust", low: null, high: null }, frame: 0, playing: false, tool: "", line: null, probes: [],
-      duration: 4, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
+      duration: 4, steady: false, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
       letters: LETTERS, failure: "", notice: "", generation: 0,
     }),
     created() {
@@ -141,7 +141,7 @@
           view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "" };
       },
       request(pane) {
-        const moments = this.start.takes_times ? { duration: this.duration, frames: 16 } : null;
+        const moments = this.start.takes_times ? { duration: this.duration, frames: 16, steady: this.steady } : null;
         const own = pane.viscosity === null ? {} : { viscosity: pane.viscosity };
         if (pane.source === "template")
           return { source: "template", name: pane.kind, values: pane.values[pane.kind], moments };
