@@ -2,6 +2,7 @@
 
 import asyncio
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,9 @@ def test_meshes_come_with_their_patches(tmp_path):
 
 def test_a_mesh_is_the_same_after_a_way_through_arrays():
     mesh = coarse_mesh("a_0.30", cells_per_length=4)
+    mesh = replace(mesh, notes=("It was repaired.",))
     again = mesh_of(arrays_of(mesh))
+    assert again.notes == mesh.notes
     assert (again.points == mesh.points).all()
     assert again.patches.keys() == mesh.patches.keys()
     assert all(np.array_equal(again.patches[name].facets, patch.facets) for name, patch in mesh.patches.items())

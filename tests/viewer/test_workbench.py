@@ -309,5 +309,7 @@ def test_the_general_network_is_asked_for_any_times(tmp_path):
     view = bench.view(template(moments=Moments(1.0, 4)))
     assert view.words["times"] == [0.25, 0.5, 0.75, 1.0]
     assert view.words["reynolds"] == pytest.approx(1000)
+    bench.file(template(moments=Moments(1.0, 4)), tmp_path / "flow.vtkhdf")
+    assert (tmp_path / "flow.vtkhdf").read_bytes().startswith(b"\x89HDF")
     bench.file(template(moments=Moments(1.0, 4)), tmp_path / "flow.html")
     assert 'id="time"' in (tmp_path / "flow.html").read_text()

@@ -20,7 +20,7 @@ from pennpde.network import Equation
 from pennpde.openfoam.problems import read_problem
 from pennpde.viewer.archives import case_folder, unpack
 
-SUFFIXES = (".vtu", ".vtk", ".vtkhdf", ".msh")
+SUFFIXES = (".vtu", ".vtk", ".vtkhdf", ".msh", ".su2", ".unv", ".cgns")
 MOST_POINTS = 200_000
 
 
@@ -110,6 +110,7 @@ def arrays_of(mesh: Mesh) -> dict[str, np.ndarray]:
         "offsets": mesh.offsets,
         "cell_types": mesh.cell_types,
         "patches": np.array(list(mesh.patches), dtype=str),
+        "notes": np.array(mesh.notes, dtype=str),
     }
     for number, patch in enumerate(mesh.patches.values()):
         arrays |= {f"points of {number}": patch.points, f"facets of {number}": patch.facets}
@@ -127,4 +128,5 @@ def mesh_of(arrays: Mapping[str, np.ndarray]) -> Mesh:
         arrays["offsets"],
         arrays["cell_types"],
         patches=patches,
+        notes=tuple(map(str, arrays["notes"])),
     )

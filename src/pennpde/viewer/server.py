@@ -219,7 +219,7 @@ class Page:
 
     async def _download(self, http: web.Request) -> web.Response:
         shown, name = self._find(http), Path(http.match_info["name"])
-        if name.suffix not in (".vtu", ".html") or not shown.words["predicted"]:
+        if name.suffix not in (".vtu", ".vtkhdf", ".html") or not shown.words["predicted"]:
             raise web.HTTPNotFound(text=f"There is no {name}.")
         try:
             body = await self._pool.file(shown.request, name.suffix)

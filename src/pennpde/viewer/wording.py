@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from pennpde import metrics
 from pennpde.checkpoints import Config
 from pennpde.prediction import Outcome
 from pennpde.prediction.certificate import Certificate
+from pennpde.prediction.series import time_name
 
 
 def about(name: str, config: Config | None) -> list[dict[str, str]]:
@@ -55,8 +55,7 @@ def facts(outcome: Outcome, headline: Sequence[str] = ()) -> list[str]:
     words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
     words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
     first, last = outcome.times[0], outcome.times[-1]
-    moment = f"t = {last:.3g}" if first == last else f"t = {first:.3g} to {last:.3g}"
-    words.append(moment if math.isfinite(last) else "steady state")
+    words.append(time_name(last) if first == last else f"t = {first:.4g} to {last:.4g}")
     if outcome.companion is not None:
         words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
     return words

@@ -22,7 +22,7 @@ from pennpde.datasets import storage
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
 from pennpde.network import Predictor
-from pennpde.prediction import Outcome, predict
+from pennpde.prediction import Outcome, predict, series
 from pennpde.viewer import wording
 from pennpde.viewer.boundary import Segment, segments, with_roles
 from pennpde.viewer.reading import SUFFIXES, arrays_of, mesh_of, open_case, read_case, read_mesh
@@ -188,10 +188,13 @@ class Workbench:
         return view
 
     def file(self, request: Request, path: Path) -> None:
-        """Write the prediction of a request to a file: .vtu, or .html for a page that needs nothing else."""
+        """Write the prediction of a request to a file: .vtu, .vtkhdf with all times, or .html for a page of its own."""
         view = self.view(request)
         if view.outcome is None:
             raise ValueError("There is no prediction to write: predict first.")
+        if path.suffix == ".vtkhdf":
+            series.save(view.outcome, path)
+            return
         if path.suffix == ".vtu":
             truth = {
                 f"{name}_truth": values[..., -1]
@@ -223,7 +226,7 @@ class Workbench:
             "facts": wording.facts(outcome, self.model.equation.headline),
             "certificate": wording.measures(outcome.certificate),
             "warnings": list(outcome.certificate.warnings),
-            "notes": list(getattr(outcome.certificate, "notes", ())),
+            "notes": [*case.mesh.notes, *outcome.certificate.notes],
             "expected": wording.expected(outcome),
             "errors": wording.errors(fields, truth, case.mesh.point_volumes),
             "seconds": wording.durations(seconds),
@@ -270,7 +273,7 @@ class Workbench:
         mesh = upload.mesh
         facts = [f"{mesh.number_of_points:,} points", f"{mesh.number_of_cells:,} cells"]
         record = _compressed(_with_pieces(record_of(mesh, {}), upload))
-        return View(request.number, upload.name, record, _nothing() | {"facts": facts}, None)
+        return View(request.number, upload.name, record, _nothing() | {"facts": facts, "notes": list(mesh.notes)}, None)
 
     def _case_of_dataset(self, name: str) -> Case:
         if self.manifest is None or self.data is None or name not in self.manifest.cases:
