@@ -77,7 +77,7 @@ def dataset_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("datasets") / "flow"
     names = ["a_0.30", "b_0.10_0.70"]
     cases = [solved_case(name) for name in names]
-    storage.write(folder, cases, splits={"train": names[:1], "test": names[1:]}, dataset="flow")
+    storage.write(folder, cases, splits={"train": names[:1], "test": names[1:]}, dataset="flow", times=[4.0])
     return folder
 
 

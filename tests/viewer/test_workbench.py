@@ -313,3 +313,33 @@ def test_the_general_network_is_asked_for_any_times(tmp_path):
     assert (tmp_path / "flow.vtkhdf").read_bytes().startswith(b"\x89HDF")
     bench.file(template(moments=Moments(1.0, 4)), tmp_path / "flow.html")
     assert 'id="time"' in (tmp_path / "flow.html").read_text()
+
+
+def test_a_temperature_is_predicted_on_a_mesh_of_the_user(tmp_path):
+    bench = Workbench.of("advection-diffusion", uploads=tmp_path)
+    upload = add(bench, replace(rectangle((8, 8)), patches={}))
+    roles = roles_of(upload, "x = 0,", "nowhere")
+    view = bench.view(on_mesh(roles, velocity=0.3, across=0.2, diffusivity=0.2, temperature=0.9))
+    assert view.outcome is not None
+    inlet = view.outcome.case.mesh.patch("inlet").points
+    assert torch.allclose(view.outcome.fields["T"][inlet], torch.tensor(0.9, dtype=torch.float64))
+    with pytest.raises(ValueError, match="no inlet"):
+        bench.view(on_mesh(("wall",) * 4))
+    with pytest.raises(ValueError, match="not be negative"):
+        bench.view(on_mesh(roles, diffusivity=-1.0))
+
+
+def test_the_general_network_is_compared_with_the_truth_at_its_time(bench, monkeypatch):
+    asked = []
+
+    def predict_at(model, case, ranges, times):
+        asked.append(tuple(times))
+        return predict(model, case, ranges)
+
+    bench._outcomes.clear()
+    monkeypatch.setattr(workbench, "predict", predict_at)
+    monkeypatch.setattr(bench.model, "takes_times", True, raising=False)
+    view = bench.view(Request("dataset", "a_0.30", moments=Moments(8.0, 16)))
+    bench._outcomes.clear()
+    assert asked == [(4.0,)]
+    assert view.words["has_truth"]

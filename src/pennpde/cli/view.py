@@ -21,7 +21,7 @@ def run(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Dataset to compare with; default: data/flow or data/advection-diffusion, if it exists.",
+            help="Dataset to compare with; default: data/flow or data/advection_diffusion, if it exists.",
             show_default=False,
         ),
     ] = None,

@@ -1,6 +1,6 @@
 """What the page can set up without a file: designs with sliders, and problems on a mesh that somebody uploads.
 
-A subject belongs to the unknowns of a network. Flows have u and p, a transported temperature has T.
+A subject belongs to the unknowns of a network: those of the cases that the subject makes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class Template:
 class Subject(ABC):
     """How the page sets up cases for one kind of network."""
 
-    unknowns: ClassVar[frozenset[str]]
-    dataset: ClassVar[str]
-    """The kind of dataset with its cases."""
+    datasets: ClassVar[tuple[str, ...]]
+    """Kinds of datasets with its cases, first the one that comes with the package."""
     templates: tuple[Template, ...]
     numbers: tuple[Slider, ...]
     """What a user says about a mesh of their own."""
@@ -76,6 +75,11 @@ class Subject(ABC):
         """About how many points the mesh of a template has."""
         return 1.3 * next(iter(self.templates)).sliders[-1].read(values) ** 2
 
+    @property
+    def unknowns(self) -> frozenset[str]:
+        """Of its cases."""
+        return frozenset(self.of_template(self.templates[0], {"resolution": 4.0}).initial)
+
     def template(self, kind: str) -> Template:
         for each in self.templates:
             if each.kind == kind:
@@ -86,8 +90,7 @@ class Subject(ABC):
 class FlowSubject(Subject):
     """Flow through ducts."""
 
-    unknowns = frozenset({"u", "p"})
-    dataset = "flow"
+    datasets = ("flow", "plane-flow", "collected")
     hint = "Lengths are in widths of the inlet."
     needs = ("inlet", "outlet", "wall")
 
@@ -125,8 +128,7 @@ class FlowSubject(Subject):
 class TransportSubject(Subject):
     """A temperature in a known flow."""
 
-    unknowns = frozenset({"T"})
-    dataset = "advection-diffusion"
+    datasets = ("advection-diffusion", "collected")
     hint = "A square of size one, cold at the start and heated from the left."
     needs = ("inlet",)
 
@@ -167,25 +169,18 @@ class TransportSubject(Subject):
         read = {each.name: each.read(values) for each in self.numbers}
         if read["diffusivity"] < 0:
             raise ValueError(f"The diffusivity is {read['diffusivity']:g}; it must not be negative.")
-        return Case(
-            mesh,
-            initial={"T": 0.0},
-            dirichlet={"T": {"inlet": read["temperature"]}},
-            neumann={"T": 0.0},
-            parameters={"velocity": (read["velocity"], read["across"]), "diffusivity": read["diffusivity"]},
-        )
+        velocity = (read["velocity"], read["across"])
+        return transport.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
 
 
 def subject_of(unknowns: Iterable[str], name: str) -> Subject:
     """The subject of a network's unknowns; a ValueError says that the page has none."""
-    wanted = frozenset(unknowns)
-    for subject in (FlowSubject, TransportSubject):
+    wanted, subjects = frozenset(unknowns), (FlowSubject(), TransportSubject())
+    for subject in subjects:
         if subject.unknowns == wanted:
-            return subject()
-    raise ValueError(
-        "The page shows flows, which have the unknowns u and p, and temperatures T; "
-        f"{name} solves for {', '.join(sorted(wanted))}."
-    )
+            return subject
+    known = "; ".join(", ".join(sorted(subject.unknowns)) for subject in subjects)
+    raise ValueError(f"{name} solves for {', '.join(sorted(wanted))}; the page has designs for {known}.")
 
 
 _RAMPS = (("first", "Lower ramp"), ("second", "Upper ramp"))

@@ -19,6 +19,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.datasets import storage
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
 from pennpde.network import Predictor
@@ -96,6 +97,11 @@ class Workbench:
         """Whether the network can be asked for any time."""
         return self.model.takes_times
 
+    @property
+    def usual_data(self) -> Path:
+        """Where a dataset lies that nobody names."""
+        return Path("data") / self.subject.datasets[0].replace("-", "_")
+
     def start(self) -> dict[str, Any]:
         """What the page needs to know before the first request."""
         cases, config = self.cases(), self.config
@@ -111,7 +117,8 @@ class Workbench:
             "needs": list(self.subject.needs),
             "hint": self.subject.hint,
             "dataset": str(self.data or ""),
-            "dataset_kind": self.subject.dataset,
+            "dataset_kind": self.subject.datasets[0],
+            "usual_data": str(self.usual_data),
             "cases": cases,
             "suffixes": [*SUFFIXES, ".zip"],
             "takes_times": self.takes_times,
@@ -213,7 +220,8 @@ class Workbench:
         if upload is not None and upload.case is None and request.roles is None:
             return self._mesh_view(request, upload)
         title, case = self._case(request, upload)
-        outcome = self._predicted(case, request.moments)
+        truth_times = self._file(request.name).times if request.source == "dataset" and case.targets else ()
+        outcome = self._predicted(case, request.moments, truth_times)
         fields, truth = _series(outcome, outcome.fields), _series(outcome, case.targets)
         record = record_of(case.mesh, fields, outcome.times) | {"times": _finite(outcome.times)}
         if truth:
@@ -250,7 +258,7 @@ class Workbench:
             title = " ".join([template.title, ", ".join(f"{value:.2f}" for value in shape)]).strip()
             return title, self.subject.of_template(template, values)
         if upload is None:
-            return request.name, _with_viscosity(self._case_of_dataset(request.name), values)
+            return request.name, _with_viscosity(self._file(request.name).case, values)
         if upload.case is not None:
             return upload.name, _with_viscosity(upload.case, values)
         roles = request.roles or ()
@@ -261,10 +269,12 @@ class Workbench:
                 raise ValueError(f"The mesh has no {role}: choose a segment of its boundary.")
         return upload.name, self.subject.on_mesh(with_roles(upload.mesh, upload.pieces, roles), values)
 
-    def _predicted(self, case: Case, moments: Moments | None) -> Outcome:
+    def _predicted(self, case: Case, moments: Moments | None, truth_times: Sequence[float]) -> Outcome:
         ranges = self.config.training_range if self.config else None
         if moments is None or not self.takes_times:
             return predict(self.model, case, ranges)
+        if truth_times:
+            return predict(self.model, case, ranges, times=truth_times)
         units = self.model.equation.units(case)
         one = 1.0 if units is None else units.time
         return predict(self.model, case, ranges, times=[one * each for each in moments.times])
@@ -275,17 +285,17 @@ class Workbench:
         record = _compressed(_with_pieces(record_of(mesh, {}), upload))
         return View(request.number, upload.name, record, _nothing() | {"facts": facts, "notes": list(mesh.notes)}, None)
 
-    def _case_of_dataset(self, name: str) -> Case:
+    def _file(self, name: str) -> CaseFile:
         if self.manifest is None or self.data is None or name not in self.manifest.cases:
             raise ValueError(f"The dataset has no case {name!r}.")
-        return storage.read_file(self.data, name, self.manifest).case
+        return storage.read_file(self.data, name, self.manifest)
 
     def _manifest(self, folder: Path) -> storage.Manifest:
         manifest = storage.read_manifest(folder)
-        if manifest.dataset != self.subject.dataset:
+        if manifest.dataset not in self.subject.datasets:
             raise ValueError(
                 f"{folder} is a dataset of {manifest.dataset!r}; with {self.name} the page compares with one of "
-                f"{self.subject.dataset!r}."
+                f"{' or '.join(self.subject.datasets)}."
             )
         return manifest
 

@@ -62,9 +62,8 @@ def _workbench(given: argparse.Namespace) -> Any:
     if given.plugin:
         load_plugin(given.plugin)
     bench = Workbench.of(given.model, given.data, given.uploads)
-    usual = Path("data") / bench.subject.dataset
-    if given.data is None and (usual / "manifest.json").is_file():
-        return Workbench(bench.model, given.model, usual, given.uploads)
+    if given.data is None and (bench.usual_data / "manifest.json").is_file():
+        return Workbench(bench.model, given.model, bench.usual_data, given.uploads)
     return bench
 
 
