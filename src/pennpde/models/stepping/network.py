@@ -33,7 +33,7 @@ it differ by up to 7 %."""
 _LARGEST = 1e3
 """Velocities beyond so many reference speeds are a divergence."""
 _STEADY_CHANGE = 2e-4
-_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0)
+_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
 
 
