@@ -180,20 +180,22 @@ def predict(
         )
         for place, each in enumerate(evidence)
     )
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    missing = tuple(each.text for each in remarks if each.severe)
+    judged_by_time = tuple(replace(each, missing=missing) for each in judged_by_time)
     expected = worst(judged_by_time)
-    certificate = _graded(replace(certificate, notes=notes), expected)
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*missing, *certificate.warnings),
+    )
+    certificate = _graded(certificate, expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
         "network": done - assembled,
         "certificate": time.perf_counter() - interpolated,
     }
-    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
-    certificate = replace(
-        certificate,
-        notes=(*notes, *(each.text for each in remarks if not each.severe)),
-        warnings=(*(each.text for each in remarks if each.severe), *certificate.warnings),
-    )
     aside = (meshed - begin) + (interpolated - done)
     return Outcome(
         case=case,
