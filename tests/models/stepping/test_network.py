@@ -60,6 +60,7 @@ def cavity(mesh: Mesh, viscosity: float = 0.02) -> Case:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["triangle", "quad", "mixed_plane"])
 def test_the_parabola_between_plates_is_steady(kind):
     """Poiseuille's flow, u = 6 y (1 - y), p = 12 nu (1 - x), within the scheme's second order."""
@@ -276,6 +277,7 @@ def test_a_batch_gives_what_its_flows_give_one_by_one():
     assert_close(together.pressure, torch.cat([each.pressure for each in alone]), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_lid_driven_cavity_stays_bounded_for_many_long_steps():
     from pennpde.models.stepping.march import Pace, march
 
