@@ -44,11 +44,11 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
     from pennpde.checkpoints import load_pretrained
     from pennpde.cli.predict import use_threads_for, write_files
     from pennpde.datasets.flow.cases import coarse_mesh, flow_case
-    from pennpde.network import PENN
+    from pennpde.network import Predictor
     from pennpde.prediction import predict
 
     network = load_pretrained("flow")
-    assert isinstance(network, PENN)
+    assert isinstance(network, Predictor)
     start = time.perf_counter()
     case = flow_case(coarse_mesh(_STEP, _SEED, _CELLS_PER_LENGTH), _STEP)
     use_threads_for(case)

@@ -12,7 +12,7 @@ from pennpde.files import replacing
 
 if TYPE_CHECKING:
     from pennpde.case import Case
-    from pennpde.network import PENN, Equation
+    from pennpde.network import Physics, Predictor
     from pennpde.network.hooks import Look
     from pennpde.prediction import Outcome
 
@@ -98,16 +98,16 @@ def run(
     return {"input": str(input_path), "model": model, **_record(outcome), "written": written}
 
 
-def _network(model: str, plugin: str | None) -> "PENN":
+def _network(model: str, plugin: str | None) -> "Predictor":
     from pennpde.checkpoints import load_pretrained
     from pennpde.models.registry import load_plugin
-    from pennpde.network import PENN
+    from pennpde.network import Predictor
 
     if plugin is not None:
         load_plugin(plugin)
     network = load_pretrained(model)
-    if not isinstance(network, PENN):
-        raise ValueError(f"{model} is a {type(network).__name__}, not a PENN; penn predict needs a PENN")
+    if not isinstance(network, Predictor):
+        raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; penn predict needs one")
     return network
 
 
@@ -265,7 +265,7 @@ def _read(input_path: Path, case: Path | None, network: Any) -> "Case":
     return read_foam_problem(input_path, network.equation)
 
 
-def _write_time(folder: Path, time: str, outcome: "Outcome", equation: "Equation") -> str:
+def _write_time(folder: Path, time: str, outcome: "Outcome", equation: "Physics") -> str:
     from pennpde.openfoam import write_time
 
     return str(write_time(folder, time, outcome.case.mesh, outcome.last, equation.foam_fields))

@@ -6,8 +6,11 @@ The equation knows derived inputs, units, characteristic numbers and checks (`Eq
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +20,7 @@ from pennpde.case.companion import back
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.network import PENN
+from pennpde.network import STEADY, Predictor
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
@@ -77,11 +80,12 @@ def predict(
     length: float | None = None,
     speed: float | None = None,
     resolution: Resolution = "auto",
+    times: Sequence[float] | None = None,
 ) -> Outcome:
     """Predict with a network on any case it can take.
 
     Args:
-        model: A trained PENN.
+        model: A trained network.
         case: Mesh, conditions and parameters.
         ranges: What the network was trained on, for the certificate to warn outside of it; by default what a network
             that was loaded says about itself.
@@ -90,11 +94,14 @@ def predict(
         resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
             the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
+        times: When after the start, in the user's units, increasing; `STEADY` may be the last. Only networks with
+            `takes_times` take them; None: the network's own.
     """
     begin = time.perf_counter()
-    if not isinstance(model, PENN):
-        raise TypeError(f"{type(model).__name__} is no PENN: call it as model(case); only a PENN is certified.")
+    if not isinstance(model, Predictor):
+        raise TypeError(f"{type(model).__name__} is no Predictor: call it as model(case); it is not certified.")
     _check(model, case)
+    _check_times(times)
     config = config_of(model)
     if ranges is None and config is not None:
         ranges = checked(config.training_range, "The training range in the network's configuration")
@@ -112,20 +119,20 @@ def predict(
         case = seen
     scaled = units.dimensionless(seen) if units is not None else seen
     prepared = time.perf_counter()
+    one_time = 1.0 if units is None else units.time
     parameter = next(model.parameters())
     ready = scaled.to(parameter.dtype, parameter.device)
-    # A first product loads parts of torch, which takes longer than a small network: no part of the network's own time.
-    name, start = next(iter(ready.initial.items()))
-    ready.operators[name].grad(start)
+    model.prepare(ready)
     assembled = time.perf_counter()
+    own_times = model.output_times if times is None else tuple(each / one_time for each in times)
     with torch.inference_mode():
-        prediction = model.solve(ready)
+        prediction = model.solve(ready, None if times is None else own_times)
         # To the CPU within the time that is measured: a GPU is done when its numbers have arrived.
         fields = {name: values.to(case.initial[name]) for name, values in prediction.fields.items()}
     done = time.perf_counter()
     fields = {name: values.clone() for name, values in fields.items()}  # free of inference mode
-    times = tuple(time * (1.0 if units is None else units.time) for time in model.output_times)
-    judged = case.over(times)
+    hold = tuple(each * one_time for each in own_times) if times is None else tuple(times)
+    judged = case.over(hold)
     if units is not None:
         fields = units.physical(fields)
     if companion is not None:
@@ -138,7 +145,7 @@ def predict(
     if companion is None:
         certificate = certify(prediction, judged, ranges, equation, fields=fields, compared=scaled)
     else:
-        seen_over = scaled.over(model.output_times)
+        seen_over = scaled.over(own_times)
         certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
     seconds = {
         "prepare": prepared - meshed,
@@ -152,14 +159,25 @@ def predict(
         fields=fields,
         certificate=replace(certificate, notes=notes),
         seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
-        times=times,
+        times=hold,
         units=units,
         numbers=equation.describe(scaled),
         companion=None if companion is None else seen,
     )
 
 
-def _check(model: PENN, case: Case) -> None:
+def _check_times(times: Sequence[float] | None) -> None:
+    if times is None:
+        return
+    usable = len(times) > 0 and all(time > 0 and not math.isnan(time) for time in times)
+    if not usable or any(later <= earlier for earlier, later in pairwise(times)):
+        raise ValueError(
+            f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
+            "where infinity stands for the steady state."
+        )
+
+
+def _check(model: Predictor, case: Case) -> None:
     if case.initial.keys() != model.equation.unknowns.keys():
         raise ValueError(
             f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.mesh import Mesh
-from pennpde.network import Equation
+from pennpde.network import Physics
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -45,7 +45,7 @@ class Comparison:
         return f"{self.name.replace('_', ' ')} is {self.value:.4g}; the network was trained {trained}."
 
 
-def describe(case: Case, equation: Equation | None = None) -> dict[str, float]:
+def describe(case: Case, equation: Physics | None = None) -> dict[str, float]:
     """The numbers of one case: dimensions, sizes of domain and cells, parameters, conditions, features, start.
 
     Args:
@@ -82,7 +82,7 @@ def describe_mesh(mesh: Mesh) -> dict[str, float]:
     }
 
 
-def spanned(cases: Iterable[Case], equation: Equation | None = None) -> dict[str, tuple[float, float]]:
+def spanned(cases: Iterable[Case], equation: Physics | None = None) -> dict[str, tuple[float, float]]:
     """The range of every number over the training cases, with those that the equation knows."""
     ranges: dict[str, tuple[float, float]] = {}
     for case in cases:
@@ -110,7 +110,7 @@ def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, .
     return tuple(Comparison(name, value, *ranges[name]) for name, value in numbers.items() if name in ranges)
 
 
-def outside(case: Case, ranges: Ranges, equation: Equation | None = None) -> list[str]:
+def outside(case: Case, ranges: Ranges, equation: Physics | None = None) -> list[str]:
     """One sentence for every number of the case that the training cases did not span."""
     return [str(each) for each in compare(describe(case, equation), ranges) if not each.inside]
 
