@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case
 from pennpde.case.units import Units
+from pennpde.network.physics import Physics
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,9 @@ def seen_by(model: nn.Module | Any, case: Case) -> Seen:
     declares no equation, such as one of a user's own, sees every case as it is.
     """
     equation = getattr(model, "equation", None)
-    if len(case.sizes) > 1 or not hasattr(equation, "training_units"):
+    if len(case.sizes) > 1 or not isinstance(equation, Physics):
         return Seen(case, None)
+    check_unknowns(model, case)
     try:
         units = equation.training_units(case)
         complete = equation.complete(case)
@@ -67,9 +69,9 @@ def seen_by(model: nn.Module | Any, case: Case) -> Seen:
 def check_unknowns(model: nn.Module | Any, case: Case) -> None:
     """Refuse a case with other unknowns than those that the network solves for."""
     equation = getattr(model, "equation", None)
-    unknowns: Mapping[str, int] | None = getattr(equation, "unknowns", None)
-    if unknowns is None:
+    if not isinstance(equation, Physics):
         return
+    unknowns = equation.unknowns
     if case.initial.keys() != unknowns.keys():
         raise ValueError(
             f"The network solves for {', '.join(sorted(unknowns))}, but the unknowns of the case are "

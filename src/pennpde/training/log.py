@@ -7,6 +7,7 @@ import logging
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,25 @@ log = logging.getLogger("pennpde.training")
 
 FILE = "log.csv"
 COLUMNS = ("step", "epoch", "seconds", "learning_rate", "loss", "validation")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a progress bar shows of a training.
+
+    Attributes:
+        fraction: Of the budget that is used up.
+        loss: Mean of the last steps.
+        error: The lowest validation error, None before the first.
+        rate: The learning rate.
+        per_second: Steps.
+    """
+
+    fraction: float
+    loss: float
+    error: float | None
+    rate: float
+    per_second: float | None
 
 
 class Journal:
@@ -47,7 +67,7 @@ class Journal:
             self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
         if progress and sys.stderr.isatty() and find_spec("rich"):
             self._bar = _bar()
-            self._task = self._bar.add_task("training", total=1.0, loss=math.nan, error=math.nan, left="")
+            self._task = self._bar.add_task("training", total=1.0, loss=math.nan, error=math.nan, rate=math.nan, speed="", left="")
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -62,12 +82,18 @@ class Journal:
         if self._board:
             self._board.close()
 
-    def show(self, fraction: float, loss: float, error: float | None, seconds_left: float | None) -> None:
+    def show(self, shown: Shown, seconds_left: float | None) -> None:
         """Move the progress bar."""
         if self._bar:
-            left = "" if seconds_left is None else f"{_duration(seconds_left)} left"
-            error = math.nan if error is None else error
-            self._bar.update(self._task, completed=min(1.0, fraction), loss=loss, error=error, left=left)
+            self._bar.update(
+                self._task,
+                completed=min(1.0, shown.fraction),
+                loss=shown.loss,
+                error=math.nan if shown.error is None else shown.error,
+                rate=shown.rate,
+                speed="" if shown.per_second is None else f"{shown.per_second:.3g} steps/s",
+                left="" if seconds_left is None else f"{duration(seconds_left)} left",
+            )
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Add a record; what it lacks stays empty."""
@@ -107,7 +133,8 @@ def _bar() -> Any:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]:.3e}  validation {task.fields[error]:.3e}"),
+        TextColumn("loss {task.fields[loss]:.3e}  validation {task.fields[error]:.3e}  rate {task.fields[rate]:.1e}"),
+        TextColumn("{task.fields[speed]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
         console=Console(file=sys.stderr),
@@ -115,7 +142,8 @@ def _bar() -> Any:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as on a clock."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
