@@ -172,7 +172,7 @@ def evaluate(
 
         cases = moved(cases, seed=seed)
     records = []
-    with _threads(threads), torch.no_grad():
+    with with_threads(threads), torch.no_grad():
         _warm_up(model, seen_by(model, replace(cases[0])).case.to(wanted, place))
         for case in watch(cases) if watch else cases:
             record, fields = _measure(model, cast(Case, case), wanted, place, repeats)
@@ -184,7 +184,7 @@ def evaluate(
     return Evaluation(
         tuple(records),
         threads=used,
-        device=_name(place),
+        device=device_name(place),
         precision=str(wanted).removeprefix("torch."),
         transformed=transformed,
         parameters=parameters,
@@ -204,13 +204,13 @@ def _measure(
     _ = prepared.operators
     if prepare := getattr(model, "prepare", None):
         prepare(prepared)  # graphs of its own
-    _wait(device)
+    wait_for(device)
     preparation = time.perf_counter() - begin
     seconds, fields = [], {}
     for _ in range(repeats):
         begin = time.perf_counter()
         fields = model(prepared)
-        _wait(device)
+        wait_for(device)
         seconds.append(time.perf_counter() - begin)
     # Compared in double precision on the CPU: float32 cannot tell 1e-4 from a standard error below it.
     found = {name: values.detach().double().cpu() for name, values in fields.items()}
@@ -267,15 +267,17 @@ def _neumann_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estim
 def _warm_up(model: Model, case: Case) -> None:
     """The first call pays for memory and kernels, which none of the test cases should be charged with."""
     model(case)
-    _wait(case.device)
+    wait_for(case.device)
 
 
-def _wait(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Until a GPU has done what it was asked to do."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def _name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
+    """The name of a GPU or processor, for records."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return platform.processor() or platform.machine()
@@ -286,7 +288,8 @@ def _plain(estimate: Estimate) -> dict[str, Any]:
 
 
 @contextmanager
-def _threads(number: int | None) -> Iterator[None]:
+def with_threads(number: int | None) -> Iterator[None]:
+    """PyTorch with this many threads, and as before afterwards; None: its default."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:

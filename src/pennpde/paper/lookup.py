@@ -24,21 +24,13 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.evaluation.floors import start
 
 Identity = Callable[[Case], tuple[str, tuple[float, ...]]]
 """What a case is known by: its family, and its parameters, which compare within a family."""
 
 Places = Callable[[Case, Case], np.ndarray]
 """places(wanted, known): where the points of a case lie in another case of its family."""
-
-
-def start(case: Case) -> dict[str, Tensor]:
-    """The fields at the start with the prescribed values in place, at every output time."""
-    found = {}
-    for name, target in case.targets.items():
-        values = case.dirichlet[name].apply(case.initial[name])
-        found[name] = values[..., None].expand_as(target) if target.ndim > values.ndim else values
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.case import Case
+from pennpde.evaluation.measuring import with_threads
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.network.inputs import seen_by
 from pennpde.training import state as states
@@ -29,7 +30,7 @@ from pennpde.training.processes import Processes
 from pennpde.training.schedule import Course
 from pennpde.training.settings import MAY_CHANGE, Settings
 from pennpde.training.steps import Steps
-from pennpde.training.threads import limited_to, threads_for, threads_of_before
+from pennpde.training.threads import threads_for, threads_of_before
 
 _SAVE_EVERY = 60.0
 """Seconds between two states on disk, tests aside."""
@@ -140,7 +141,7 @@ def fit(
         threads = threads_of_before(folder) if resume and folder else None
     if threads is None:
         threads = threads_for(train, settings.batch_size // processes.count, processes.device)
-    with _determinism(settings), _own_random_numbers(settings.seed), limited_to(threads):
+    with _determinism(settings), _own_random_numbers(settings.seed), with_threads(threads):
         model.to(processes.device)
         run = _Run(model, train, validation, settings, processes, folder, resume, loss)
         run.loop(begun, pause_after, progress, on_improvement, judge_start)

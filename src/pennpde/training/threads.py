@@ -8,8 +8,7 @@ with one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -49,17 +48,6 @@ def threads_of_before(folder: Path) -> int | None:
     found = state.load(folder)
     threads = None if found is None else found.plain.get("threads")
     return threads if isinstance(threads, int) and threads > 0 else None
-
-
-@contextmanager
-def limited_to(number: int) -> Iterator[None]:
-    """PyTorch with this many threads, and as before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _cores() -> int:
