@@ -169,9 +169,7 @@ def _check_same(experiment: "Experiment", start: "Start", source: Path) -> None:
             f"{ours.network!r}. Leave the file out: penn train DATASET --from {start.name}."
         )
     names = sorted(
-        name
-        for name in {*theirs.arguments, *ours.arguments}
-        if theirs.arguments.get(name) != ours.arguments.get(name)
+        name for name in {*theirs.arguments, *ours.arguments} if theirs.arguments.get(name) != ours.arguments.get(name)
     )
     if names:
         pairs = ", ".join(f"{n} = {ours.arguments.get(n)!r} (it has {theirs.arguments.get(n)!r})" for n in names)
@@ -186,9 +184,7 @@ def _check_out(out: Path, dataset: Path) -> None:
         raise typer.BadParameter(f"--out {out} is the folder of the dataset; choose another for the network.")
 
 
-def _changes(
-    budgets: dict[str, Any], rate: float | None, seed: int | None, deterministic: bool
-) -> dict[str, Any]:
+def _changes(budgets: dict[str, Any], rate: float | None, seed: int | None, deterministic: bool) -> dict[str, Any]:
     """Settings that replace the row's. A given budget replaces all budgets of the row."""
     changes = budgets if any(value is not None for value in budgets.values()) else {}
     given = {"learning_rate": rate, "seed": seed, "deterministic": deterministic or None}

@@ -66,7 +66,9 @@ class NearestCase:
         for name in case.targets:
             values = known.targets[name].double()[torch.from_numpy(nearest)]
             carried = (weights.reshape(*weights.shape, *[1] * (values.ndim - 2)) * values).sum(dim=1)
-            found[name] = case.dirichlet[name].apply(carried.to(case.initial[name])) if name in case.initial else carried
+            found[name] = (
+                case.dirichlet[name].apply(carried.to(case.initial[name])) if name in case.initial else carried
+            )
         return found
 
 

@@ -2,8 +2,9 @@
 
 Errors are those of the paper's tables (`metrics`): in the units of the data, pooled over all points of all cases,
 vectors over three components, with the standard error of the mean. Relative errors do not depend on units: they are
-taken where the network works, with the pressure of the outlet as zero. Time is that of the forward call only, as in the paper; what has
-to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed separately.
+taken in the network's units, with the pressure of the outlet as zero. Time is that of the forward call only, as in the
+paper; what has to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed
+separately.
 """
 
 from __future__ import annotations

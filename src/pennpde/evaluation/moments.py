@@ -112,8 +112,8 @@ class MomentEvaluation:
                     "points": record.points,
                     "seconds": record.seconds,
                     "times": list(record.times),
-                    **{name: list(errors) for name, errors in record.errors.items()},
-                    "steady": dict(record.steady),
+                    **{name: [_or_none(error) for error in errors] for name, errors in record.errors.items()},
+                    "steady": {name: _or_none(error) for name, error in record.steady.items()},
                 }
                 for record in self.records
             ],
@@ -208,11 +208,19 @@ def _measure(
 
 
 def _of_cases(records: Sequence[MomentRecord], name: str) -> dict[str, float | None]:
-    means = [mean(record.errors[name]) for record in records if record.errors.get(name)]
-    finite = [value for value in means if math.isfinite(value)]
-    if not finite:
+    means = [_or_infinite(mean(record.errors[name])) for record in records if record.errors.get(name)]
+    if not means:
         return {"mean": None, "median": None, "worst": None}
-    return {"mean": mean(finite), "median": median(means), "worst": max(means)}
+    return {"mean": _mean(means), "median": _or_none(median(means)), "worst": _or_none(max(means))}
+
+
+def _or_infinite(error: float) -> float:
+    """What is not a number is the largest error."""
+    return math.inf if math.isnan(error) else error
+
+
+def _or_none(error: float) -> float | None:
+    return error if math.isfinite(error) else None
 
 
 def _mean(errors: Iterable[float]) -> float | None:

@@ -70,18 +70,49 @@ def examples(experiment: Experiment, model: nn.Module, data: str | Path | Cases,
     return Examples(splits, facts | {split: len(cases) for split, cases in splits.items()})
 
 
-def learned(model: nn.Module, file: CaseFile) -> list[Case]:
-    """The case with the targets that a network learns; one case for each moment where it takes any time."""
+def learned(model: nn.Module, file: CaseFile, *, frames: bool = False) -> list[Case]:
+    """The case with the targets that a network learns; one case for each moment where it takes any time.
+
+    Args:
+        model: A network that does not say at which times it predicts learns all of them.
+        file: The case with its times.
+        frames: Whether the targets are a run from its start on, of which such a network learns the end.
+    """
     case = file.case
     if getattr(model, "takes_times", False):
         return [each.with_parameter for each in moments(case, file.times)]
     times = tuple(getattr(model, "output_times", ()))
+    if not times and not frames:
+        return [without_steady_state(case)]
     if len(times) > 1 and number_of_moments(case) == len(times):
         return [without_steady_state(case)]
     found = moments(case, file.times)
     if not found or (number_of_moments(case) is None and len(found) == 1 and not found[0].is_steady):
         return [case]  # such as a gradient, or one moment: as it is
     return [found[_nearest([each.time for each in found], times, _time_unit(model, case))].case]
+
+
+def judged(model: nn.Module, file: CaseFile, *, frames: bool = False) -> Case | None:
+    """The case with the targets that a network of fixed output times predicts; None where it has no such moment."""
+    times = tuple(getattr(model, "output_times", ()))
+    found = moments(file.case, file.times)
+    if times and len(found) > 1 and number_of_moments(file.case) != len(times):
+        unit = _time_unit(model, file.case)
+        if _matching([each.time for each in found], times, unit) is None:
+            return None
+    return learned(model, file, frames=frames)[0]
+
+
+def known_times(model: nn.Module, files: Sequence[CaseFile]) -> list[float]:
+    """All times of the targets, in the network's units."""
+    return sorted(
+        {
+            float(f"{each.time / _time_unit(model, file.case):.3g}")
+            for file in files
+            for each in moments(file.case, file.times)
+            if each.time is not None
+        }
+    )
 
 
 def learned_time(model: nn.Module, file: CaseFile) -> float | None:
@@ -96,13 +127,20 @@ def learned_time(model: nn.Module, file: CaseFile) -> float | None:
 
 def _nearest(known: Sequence[float | None], wanted: Sequence[float], unit: float) -> int:
     """The moment that a network predicts; where there is none, the last, and the steady state only if it is alone."""
-    if wanted:
-        for number, time in enumerate(known):
-            if time is not None and time != FOREVER and abs(time / unit - wanted[-1]) <= _SAME_MOMENT * wanted[-1]:
-                return number
-            if time == wanted[-1] == FOREVER:
-                return number
+    found = _matching(known, wanted, unit)
+    if found is not None:
+        return found
     return max((number for number, time in enumerate(known) if time != FOREVER), default=0)
+
+
+def _matching(known: Sequence[float | None], wanted: Sequence[float], unit: float) -> int | None:
+    for number, time in enumerate(known):
+        if time is None or not wanted:
+            continue
+        is_same = time == wanted[-1] if FOREVER in (time, wanted[-1]) else False
+        if is_same or abs(time / unit - wanted[-1]) <= _SAME_MOMENT * wanted[-1] < FOREVER:
+            return number
+    return None
 
 
 def _time_unit(model: nn.Module, case: Case) -> float:
@@ -129,7 +167,9 @@ def _read(experiment: Experiment, model: nn.Module, folder: str | Path, split: s
         return []
     if experiment.needs_frames and split == "train":
         return storage.read(folder, split)
-    return [case for file in storage.read_files(folder, split) for case in learned(model, file)]
+    return [
+        case for file in storage.read_files(folder, split) for case in learned(model, file, frames=manifest.has_frames)
+    ]
 
 
 def _splits(data: str | Path | Cases) -> str:

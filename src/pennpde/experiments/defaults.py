@@ -103,6 +103,8 @@ def for_dataset(
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     if not given.keys() & {"minutes", "epochs", "steps"}:
         given["minutes"] = MINUTES
+    if "steps" in given:
+        training["warm_up"] = min(training.get("warm_up", 0), given["steps"] // 10)
     return Experiment(
         row=ROW,
         dataset=manifest.dataset,

@@ -98,7 +98,8 @@ class Report:
         for split, by_predictor in self.errors.items():
             for predictor, by_unknown in by_predictor.items():
                 numbers = [f"{each['mean']:.2%} ({each['worst']:.2%})" for each in by_unknown.values()]
-                rows.append([f"{split} ({self.cases[split]} cases): {predictor}", *numbers])
+                cases = self.cases[split]
+                rows.append([f"{split} ({cases} case{'s' * (cases != 1)}): {predictor}", *numbers])
         return rows
 
 
@@ -116,7 +117,11 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
     assert config is not None
     manifest = storage.read_manifest(data)
     splits = {
-        split: [case for file in storage.read_files(data, split) for case in learned(model, file)]
+        split: [
+            case
+            for file in storage.read_files(data, split)
+            for case in learned(model, file, frames=manifest.has_frames)
+        ]
         for split in ("train", "validation", "test")
         if manifest.splits.get(split) and manifest.names(split)
     }

@@ -24,7 +24,7 @@ from pennpde.network import Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction import ranges
 from pennpde.prediction.certificate import behaviour_range
-from pennpde.training import Settings, TrainingResult, fit
+from pennpde.training import TrainingResult, fit
 from pennpde.training.losses import Loss
 from pennpde.training.schedule import Course
 from pennpde.training.threads import threads_for, threads_of_before
@@ -95,7 +95,7 @@ def run(
         told, result, validation = _trained(
             experiment, read, out, model, start, kept, begun, resume, pause_after, device, threads, progress
         )
-    record = _record(experiment, result, read.facts) | {"threads": threads} | told.origin
+    record = {**_record(experiment, result, read.facts), "threads": threads, **told.origin}
     if result.is_main:
         checkpoints.save(result.model, out, told.finished(result, record, validation))
         write_json(out / RECORD, record)

@@ -121,9 +121,7 @@ class AdvectionDiffusion(Equation):
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         own_length, own_speed, _ = self.reference
-        return transport_units(
-            case, own_length if length is None else length, own_speed if speed is None else speed
-        )
+        return transport_units(case, own_length if length is None else length, own_speed if speed is None else speed)
 
     def training_units(self, case: Case) -> Units:
         # The network is linear in T, so that one unit of it may be anything. That of prediction, the prescribed

@@ -67,7 +67,9 @@ class Journal:
             self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
         if progress and sys.stderr.isatty() and find_spec("rich"):
             self._bar = _bar()
-            self._task = self._bar.add_task("training", total=1.0, loss=math.nan, error=math.nan, rate=math.nan, speed="", left="")
+            self._task = self._bar.add_task(
+                "training", total=1.0, loss=math.nan, error=math.nan, rate=math.nan, speed="", left=""
+            )
 
     def __enter__(self) -> Self:
         if self._bar:

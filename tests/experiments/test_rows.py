@@ -8,7 +8,7 @@ import torch
 from commands import store
 from paths import ROOT
 from problems import heated_plate, polynomial
-from test_evaluation import flow_case
+from evaluated_flows import flow_case
 from typer.testing import CliRunner
 
 from pennpde import checkpoints, experiments
