@@ -22,6 +22,7 @@ from pennpde.experiments.rows import Experiment
 from pennpde.experiments.starts import Start
 from pennpde.models import registry
 from pennpde.models.advection_diffusion import transport_units
+from pennpde.network.inputs import check_unknowns
 from pennpde.training import Settings
 
 log = logging.getLogger("pennpde.experiments")
@@ -92,6 +93,8 @@ def for_dataset(
     network = start.config.network if start is not None else network_for(manifest, folder)
     default = DEFAULTS.get(network, _ANY)
     files = _some_training_cases(folder, manifest)
+    if start is not None:
+        check_unknowns(start.model, files[0].case)
     arguments = dict(start.config.arguments if start is not None else default.arguments)
     if network == "advection-diffusion":
         arguments |= _transport_arguments(files, arguments, start)

@@ -82,6 +82,8 @@ def builder(name: str) -> Builder:
 def build(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     """Make a network; an argument that it does not take is refused with those that it takes."""
     function = builder(name)
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f"The arguments of the network {name!r} are {arguments!r}; they must be a table by name.")
     for argument, value in arguments.items():
         _check(name, function, argument, value)
     try:

@@ -6,7 +6,9 @@ import csv
 import logging
 import math
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,14 +59,15 @@ class Journal:
         self._task: Any = None
         if self._path:
             kept = _rows_until(self._path, begin)
-            with self._path.open("w", newline="") as file:
+            with _named(self._path), self._path.open("w", newline="") as file:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
                 writer.writeheader()
                 writer.writerows(kept)
         if folder and find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
+            with self._board_may_fail():
+                self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
         if progress and sys.stderr.isatty() and find_spec("rich"):
             self._bar = _bar()
             self._task = self._bar.add_task(
@@ -74,6 +77,7 @@ class Journal:
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
+        self._hook, threading.excepthook = threading.excepthook, self._quiet_hook
         return self
 
     def __exit__(
@@ -82,7 +86,9 @@ class Journal:
         if self._bar:
             self._bar.stop()
         if self._board:
-            self._board.close()
+            with self._board_may_fail():
+                self._board.close()
+        threading.excepthook = self._hook
 
     def show(self, shown: Shown, seconds_left: float | None) -> None:
         """Move the progress bar."""
@@ -101,19 +107,46 @@ class Journal:
         """Add a record; what it lacks stays empty."""
         self.rows.append(dict(row))
         if self._path:
-            with self._path.open("a", newline="") as file:
+            with _named(self._path), self._path.open("a", newline="") as file:
                 writer = csv.DictWriter(file, self.columns, restval="")
                 writer.writerow(
                     {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
                 )
         if self._board:
-            for name, value in row.items():
-                if isinstance(value, float) and name not in ("epoch", "seconds"):
-                    self._board.add_scalar(name, value, row["step"])
-            self._board.flush()
+            with self._board_may_fail():
+                for name, value in row.items():
+                    if isinstance(value, float) and name not in ("epoch", "seconds"):
+                        self._board.add_scalar(name, value, row["step"])
+                self._board.flush()
 
     def tell(self, message: str) -> None:
         log.info(message)
+
+    @contextmanager
+    def _board_may_fail(self) -> Iterator[None]:
+        """A training does not need TensorBoard's files: where they cannot be written, it goes on without them."""
+        try:
+            yield
+        except OSError as error:
+            log.warning(f"TensorBoard's files are no longer written: {error.strerror or error}")
+            self._board = None
+
+    def _quiet_hook(self, failed: threading.ExceptHookArgs) -> None:
+        # TensorBoard writes in a thread of its own, which raises a second time what `_board_may_fail` has told.
+        if not isinstance(failed.exc_value, OSError):
+            self._hook(failed)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the system says about a file that cannot be written does not name it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue with --resume.",
+        ) from error
 
 
 def read(folder: Path) -> list[dict[str, str]]:
