@@ -61,6 +61,7 @@ def run(
     """
     import torch
 
+    from pennpde.case.moments import moments
     from pennpde.datasets import storage
     from pennpde.datasets.relatives import second_test_set, unrelated_names
 
@@ -81,9 +82,9 @@ def run(
     fields = {}
     keep = (lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None
     where = f"{dataset} ({split}{', moved' if transformed else ''})"
-    if getattr(network, "takes_times", False):
+    if getattr(network, "takes_times", False) and any(len(moments(file.case, file.times)) > 1 for file in files):
         if transformed:
-            raise typer.BadParameter("--transformed is for networks with fixed output times.")
+            raise typer.BadParameter("--transformed is for cases with a single moment.")
         groups = {name: str(entry.facts.get("family", "")) for name, entry in manifest.cases.items()}
         record = _at_moments(output, network, files, groups, threads, about, keep)
         lines = [f"{model} on {len(files)} cases of {where}, relative L2 errors:", *_lines_at_moments(record)]

@@ -80,7 +80,9 @@ def learned(model: nn.Module, file: CaseFile, *, frames: bool = False) -> list[C
     """
     case = file.case
     if getattr(model, "takes_times", False):
-        return [each.with_parameter for each in moments(case, file.times)]
+        found = moments(case, file.times)
+        # To march until nothing changes takes many steps, too many to learn from where there are moments.
+        return [each.with_parameter for each in found if not each.is_steady or len(found) == 1]
     times = tuple(getattr(model, "output_times", ()))
     if not times and not frames:
         return [without_steady_state(case)]
@@ -96,7 +98,8 @@ def judged(model: nn.Module, file: CaseFile, *, frames: bool = False) -> Case | 
     """The case with the targets that a network of fixed output times predicts; None where it has no such moment."""
     times = tuple(getattr(model, "output_times", ()))
     found = moments(file.case, file.times)
-    if times and len(found) > 1 and number_of_moments(file.case) != len(times):
+    takes_times = getattr(model, "takes_times", False)
+    if times and not takes_times and len(found) > 1 and number_of_moments(file.case) != len(times):
         unit = _time_unit(model, file.case)
         if _matching([each.time for each in found], times, unit) is None:
             return None

@@ -65,6 +65,12 @@ DEFAULTS: Mapping[str, Default] = {
         {"learning_rate": 2e-3},
         (16, 4),
     ),
+    "general-flow": Default(
+        {},
+        {**_COSINE, "learning_rate": 1e-3, "warm_up": 20, "clip": 1.0},
+        {"learning_rate": 3e-4},
+        (1, 1),
+    ),
     "gradient": Default({"row": "corrected"}, {**_COSINE, "learning_rate": 1e-3}, {}, (1, 1)),
 }
 _ANY = Default(
@@ -121,7 +127,10 @@ def for_dataset(
 def network_for(manifest: Manifest, folder: str | Path) -> str:
     """The network that fits a dataset."""
     try:
-        network = content_of(manifest).network
+        content = content_of(manifest)
+        network = content.network
+        if network == "flow" and content.space == 2 and content.targets.startswith("several times"):
+            network = "general-flow"  # the other one predicts a single time
     except DatasetError:
         network = _by_unknowns(folder, manifest)
     if network is None or network not in registry.names():
@@ -140,7 +149,7 @@ def _by_unknowns(folder: str | Path, manifest: Manifest) -> str | None:
     case = storage.read_file(folder, next(iter(manifest.cases)), manifest).case
     ranks = {name: values.ndim - 1 for name, values in case.initial.items()}
     if ranks == {"u": 1, "p": 0} and "viscosity" in case.parameters:
-        return "flow"
+        return "flow" if (number_of_moments(case) or 1) == 1 or case.space != 2 else "general-flow"
     if ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
         return "advection-diffusion"
     return None

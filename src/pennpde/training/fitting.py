@@ -137,6 +137,9 @@ def fit(
     processes = Processes(device)
     if settings.batch_size > len(train):
         settings = replace(settings, batch_size=len(train))
+    if getattr(model, "takes_times", False):
+        # Every case has its own time, and so its own steps.
+        settings = replace(settings, batch_size=processes.count, stacked=False)
     if threads is None:
         threads = threads_of_before(folder) if resume and folder else None
     if threads is None:
