@@ -27,6 +27,8 @@ _MOST = 100
 _PICTURED = 3
 
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]
+Kept = tuple[Case, Mapping[str, Tensor]]
+"""A case and what was predicted for it."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,9 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
     train = seen_cases(model, splits.get("train", []))
     errors: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     measured: dict[str, int] = {}
-    kept: dict[str, tuple[Case, Mapping[str, Tensor]]] = {}
+    kept: list[Kept] = []
     judged = next(split for split in ("test", "validation", "train") if split in splits)
-    ranked: list[tuple[float, str]] = []
+    ranked: list[tuple[float, int]] = []
     for split, cases in splits.items():
         some = cases if split == "test" else _evenly(cases)
         measured[split] = len(some)
@@ -142,10 +144,11 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
             errors[split][name] = _of_floor(floor, seen_cases(model, some))
     _draw_curve(folder)
     worst = {}
-    for place, (_, name) in enumerate(ranked[:_PICTURED], 1):
-        case, fields = kept[name]
-        worst[name] = f"worst_{place}.png"
-        _draw_case(case, fields, folder / worst[name])
+    for _, number in ranked:
+        case, fields = kept[number]
+        if case.name not in worst and len(worst) < _PICTURED:  # a case has several moments
+            worst[case.name] = f"worst_{len(worst) + 1}.png"
+            _draw_case(case, fields, folder / worst[case.name])
     report = Report(folder, config.title or folder.name, errors, measured, worst, judged)
     write_json(folder / RECORD, report.to_plain())
     write_atomically(report.path, report.markdown())
@@ -157,15 +160,15 @@ def _measured(
     cases: Sequence[Case],
     split: str,
     watch: Watch | None,
-    kept: dict[str, tuple[Case, Mapping[str, Tensor]]] | None,
-) -> tuple[dict[str, dict[str, float]], list[tuple[float, str]]]:
+    kept: list[Kept] | None,
+) -> tuple[dict[str, dict[str, float]], list[tuple[float, int]]]:
     def keep(case: Case, fields: Mapping[str, Tensor]) -> None:
         if kept is not None:
-            kept[case.name] = (case, fields)
+            kept.append((case, fields))
 
     progress = (lambda them: watch(them, f"measuring {split}")) if watch is not None else None
     found = evaluate(model, cases, threads=None, watch=progress, keep=keep)
-    by_case = [(_ordered(max(record.relative.values())), record.name) for record in found.records]
+    by_case = [(_ordered(max(record.relative.values())), number) for number, record in enumerate(found.records)]
     return _summary([record.relative for record in found.records]), by_case
 
 
