@@ -51,7 +51,7 @@ class SteppingFlow(Predictor):
     takes_times: ClassVar = True
 
     def __init__(
-        self, width: int = 24, *, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
+        self, width: int = 16, *, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
     ) -> None:
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
@@ -76,7 +76,9 @@ class SteppingFlow(Predictor):
         if isinstance(self.splits, int):
             return self.splits
         area, points = float(case.mesh.cell_volumes.sum()), case.number_of_points
-        wanted = math.ceil(math.log2(max(math.sqrt(area / points) / _COARSE, 1e-9)) - 0.15)
+        # Layers grow thinner with the Reynolds number, which is one over the viscosity here.
+        fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.25)
+        wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
         return max(0, min(wanted, _MOST_SPLITS, affordable))
 
@@ -214,7 +216,7 @@ def _until_steady(
 
 
 def stepping_flow(
-    width: int = 24, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
+    width: int = 16, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
 ) -> SteppingFlow:
     """The general flow network; see `SteppingFlow`."""
     return SteppingFlow(width, courant=courant, splits=splits, corrected=corrected)
