@@ -31,13 +31,15 @@ class Signature:
 
     Attributes:
         boundary: places all over it, around their middle.
-        values: what is prescribed there: of a scalar its value, of a vector its normal part and its length.
+        values: what is prescribed there: of a scalar its value, of a vector its normal and its tangential part.
+        unknowns: the unknown that each column belongs to.
         parameters: by name, its logarithm, or of a vector its length's.
         axes: main axes of the boundary, as rows.
     """
 
     boundary: Float[np.ndarray, "samples space"]
     values: Float[np.ndarray, "samples columns"]
+    unknowns: tuple[str, ...]
     parameters: dict[str, float]
     axes: Float[np.ndarray, "space space"]
 
@@ -50,13 +52,17 @@ class Signature:
         if units is not None:
             case, length = units.dimensionless(case), 1.0
         places, facets = _sampled(case)
-        columns = []
-        for name in sorted(case.initial):
-            columns += _prescribed(case, name, facets)
+        columns = [(name, each) for name in sorted(case.initial) for each in _prescribed(case, name, facets)]
         around = places - places.mean(axis=0)
         _, axes = np.linalg.eigh(around.T @ around)
         parameters = {name: _logarithm(value.numpy()) for name, value in sorted(case.parameters.items())}
-        return Signature(around / length, np.stack(columns, axis=1), parameters, axes.T)
+        return Signature(
+            around / length,
+            np.stack([each for _, each in columns], axis=1),
+            tuple(name for name, _ in columns),
+            parameters,
+            axes.T,
+        )
 
     @property
     def extent(self) -> Float[np.ndarray, " space"]:
@@ -69,7 +75,7 @@ class Signature:
 
 def distance(one: Signature, other: Signature) -> float:
     """Below 1 for near twins: the largest of the differences of parameters, shape and conditions, in their scales."""
-    if one.parameters.keys() != other.parameters.keys() or one.values.shape[1] != other.values.shape[1]:
+    if one.parameters.keys() != other.parameters.keys() or one.unknowns != other.unknowns:
         return _FURTHEST
     apart = max(
         (abs(value - other.parameters[name]) / PARAMETER_SCALE for name, value in one.parameters.items()), default=0.0
@@ -98,12 +104,16 @@ def _apart(one: Signature, other: Signature) -> float:
 
 
 def _change(one: Signature, other: Signature, there: np.ndarray) -> float:
-    difference = np.abs(one.values - other.values[there])
-    size = np.maximum(np.abs(one.values).max(axis=0), np.abs(other.values).max(axis=0))
-    # Over the places where something is prescribed at all: an inlet is a small part of the boundary.
-    held = np.maximum((np.abs(one.values) > 0).sum(axis=0), 1)
-    share = difference.sum(axis=0) / held / np.where(size > 0, size, 1.0)
-    return float(share.max(initial=0.0)) / VALUE_SCALE
+    largest = 0.0
+    for name in dict.fromkeys(one.unknowns):
+        columns = [place for place, unknown in enumerate(one.unknowns) if unknown == name]
+        mine, theirs = one.values[:, columns], other.values[:, columns]
+        size = max(float(np.abs(mine).max()), float(np.abs(theirs).max()))
+        # Over the places where something is prescribed at all: an inlet is a small part of the boundary.
+        held = max(1, int((np.abs(mine) > 0).any(axis=1).sum()))
+        if size > 0:
+            largest = max(largest, float(np.abs(mine - theirs[there]).sum()) / held / size)
+    return largest / VALUE_SCALE
 
 
 def _sampled(case: Case) -> tuple[np.ndarray, np.ndarray]:
@@ -130,10 +140,11 @@ def _prescribed(case: Case, name: str, facets: np.ndarray) -> list[np.ndarray]:
     values = np.where(held[:, None], means[facets], 0.0)
     if condition.values.ndim == 1:
         return [values[:, 0]]
-    columns = [np.linalg.norm(values, axis=1)]
-    if condition.values.ndim == 2:
-        columns.append((values * case.mesh.facet_normals.numpy()[facets]).sum(axis=1))
-    return columns
+    if condition.values.ndim > 2:
+        return [np.linalg.norm(values, axis=1)]
+    normals = case.mesh.facet_normals.numpy()[facets]
+    across = (values * normals).sum(axis=1)
+    return [across, np.linalg.norm(values - across[:, None] * normals, axis=1)]
 
 
 def _logarithm(value: np.ndarray) -> float:
