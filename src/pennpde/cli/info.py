@@ -302,7 +302,7 @@ def _draw(path: Path, shown: Iterable["Case | Mesh"]) -> None:
         row = [(f"{name}{title}", mesh, _magnitude(values)) for title, values in fields.items()]
         rows.append(row or [(f"{name}mesh", mesh, mesh.points[:, 0])])
     if rows[0][0][1].space == 3:
-        _draw_solids(path, rows)
+        pictures.draw_solids(path, rows)
         return
     panels = [
         [
@@ -333,33 +333,3 @@ def _drawable(case: "Case") -> dict[str, "Tensor"]:
 def _magnitude(values: "Tensor") -> "Tensor":
     values = values.double()
     return values if values.ndim == 1 else values.flatten(1).norm(dim=1)
-
-
-def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> None:
-    """The surfaces of meshes in space, each facet in the mean colour of its points."""
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
-    columns = max(len(row) for row in rows)
-    figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
-    for line, row in enumerate(rows):
-        for column, (title, mesh, values) in enumerate(row):
-            axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
-            facets, positions = mesh.facets, mesh.points.numpy()
-            means = np.add.reduceat(values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
-            colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
-            polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
-            axes.add_collection3d(
-                Poly3DCollection(polygons, facecolors=colours.to_rgba(means), edgecolors=(0, 0, 0, 0.2), linewidths=0.2)
-            )
-            low, high = positions.min(axis=0), positions.max(axis=0)
-            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
-            axes.set_box_aspect(high - low)
-            figure.colorbar(colours, ax=axes, shrink=0.7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)

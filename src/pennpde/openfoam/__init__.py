@@ -4,6 +4,7 @@ body                the mesh of a case, whole or decomposed, with its patches
 conditions          the conditions of a field, patch by patch
 new_cases           cases of our own: written, run in a folder of their own
 cases               mesh and conditions become a case, fields a time folder
+point_values        fields of a finished run at the points
 problems            the case of an equation, with all that it needs
 dictionaries        the syntax of OpenFOAM's files
 fields              files of fields

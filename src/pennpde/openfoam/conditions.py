@@ -228,7 +228,7 @@ class FieldReader:
         for each, piece in zip(self.fields, self.body.pieces, strict=True):
             own = piece.mesh.patches.get(patch.name)
             if own is not None and own.count:
-                yield _entry_of(each, patch, self.name)
+                yield entry_of(each, patch, self.name)
 
     def _constant(self, value: float | np.ndarray) -> np.ndarray:
         return np.full((self.body.mesh.number_of_points, *self.axes), value)
@@ -294,7 +294,7 @@ def _means(index: np.ndarray, values: np.ndarray, weights: np.ndarray, number: i
     return means.reshape(number, *values.shape[1:])
 
 
-def _entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any]:
+def entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any]:
     """A patch's dictionary, in OpenFOAM's order: by its name, a group of it, a regular expression, its type."""
     exact = {key: entry for key, entry in field.boundary.items() if not isinstance(key, Quoted)}
     patterns = [key for key in field.boundary if isinstance(key, Quoted)]

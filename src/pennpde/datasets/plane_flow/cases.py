@@ -14,9 +14,6 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
-from pennpde.datasets.moments import at_moment as at_moment
-from pennpde.datasets.moments import between_moments as between_moments
-from pennpde.datasets.moments import steady_state as steady_state
 from pennpde.datasets.plane_flow.conditions import Wall
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.start import point_areas
