@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pennpde.network.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.operators import Operators as Operators
     from pennpde.prediction import predict as predict
+    from pennpde.sharing import pack as pack
     from pennpde.training import fit as fit
 
 __version__ = "0.1.0"
@@ -64,6 +65,7 @@ __all__ = [
     "dot",
     "fit",
     "load_pretrained",
+    "pack",
     "predict",
     "save",
 ]
@@ -99,6 +101,7 @@ _MODULE_OF = {
     "fit": "training",
     "load_pretrained": "checkpoints",
     "save": "checkpoints",
+    "pack": "sharing",
     "Config": "checkpoints",
 }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pennpde import __version__
+from pennpde import __version__, packed
 from pennpde.files import write_atomically, write_json
 from pennpde.models import registry
 
@@ -134,15 +134,26 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
 def load_pretrained(
     name: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> nn.Module:
-    """A trained network: one that comes with the package, by its name, or one of yours, by its folder."""
+    """A trained network: one that comes with the package, by its name, or any other, by where it lies.
+
+    Args:
+        name: of a shipped network; or its folder, a file that `penn pack` made, or the https address of such a file,
+            best with its hash: https://example.org/mine.zip#sha256=...
+        dtype: of its numbers.
+        device: where it computes.
+    """
     return load(folder_of(name), dtype=dtype, device=device)
 
 
 def folder_of(name: str | Path) -> Path:
-    """Where a network lies: a name of one that comes with the package, or a folder."""
+    """Where a network lies, unpacked: a shipped name, a folder, a packed file or an address, see `load_pretrained`."""
+    if packed.is_address(name):
+        return packed.fetched(str(name))
     if isinstance(name, str) and (SHIPPED / name / CONFIG).is_file():
         return SHIPPED / name
     folder = Path(name)
+    if packed.is_packed(folder):
+        return packed.unpacked(folder)
     if folder.is_file() and folder.name in (WEIGHTS, CONFIG):
         return folder.parent
     if not folder.exists():
@@ -150,6 +161,7 @@ def folder_of(name: str | Path) -> Path:
         raise FileNotFoundError(
             f"There is no network {str(name)!r}: there is no such folder, and the shipped networks are {known}."
         )
+    packed.check_folder(folder)
     return folder
 
 

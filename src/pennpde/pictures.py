@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pennpde.network.hooks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.tri import Triangulation
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
@@ -47,6 +49,45 @@ class Panel:
 
 def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
     """Draw panels in rows and columns to a PNG, PDF or SVG file."""
+    figure = _figure(rows, title, panel_width)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def animate(
+    path: Path | str,
+    frames: Sequence[Sequence[Panel]],
+    titles: Sequence[str],
+    *,
+    milliseconds: int = 250,
+    panel_width: float = 4.6,
+) -> None:
+    """Draw rows of panels one after the other as an animated GIF file, which starts again at its end.
+
+    Args:
+        path: Of the file.
+        frames: Each a row of panels. Their limits should be given: otherwise the colours change their meaning.
+        titles: Above each frame, such as its time.
+        milliseconds: How long a frame is shown; the last one four times as long.
+        panel_width: In inches.
+    """
+    from PIL import Image
+
+    images = []
+    for panels, title in zip(frames, titles, strict=True):
+        picture = io.BytesIO()
+        _figure([panels], title, panel_width).savefig(picture, format="png", dpi=100)
+        images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
+    durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images[0].save(
+        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
+    )
+
+
+def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -77,9 +118,7 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    return figure
 
 
 def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
@@ -143,6 +182,18 @@ def field_panels(
             )
         )
     return panels
+
+
+def series_panels(
+    mesh: Mesh, fields_at_times: Sequence[Mapping[str, Tensor]], looks: Mapping[str, Look] | None = None
+) -> list[list[Panel]]:
+    """Panels of fields at several times, a row for each time; a colour means the same value at all times."""
+    rows = [field_panels(mesh, fields, looks, streamlines=False) for fields in fields_at_times]
+    shared = []
+    for panels in zip(*rows, strict=True):
+        values = np.concatenate([panel.values.detach().cpu().numpy() for panel in panels if panel.values is not None])
+        shared.append(limits_of(values, panels[0].colours))
+    return [[replace(panel, limits=each) for panel, each in zip(row, shared, strict=True)] for row in rows]
 
 
 def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:

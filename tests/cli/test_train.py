@@ -73,7 +73,7 @@ def test_training_never_ends_worse_than_the_network_it_began_with(data, small, t
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_continues_to_the_same_bits(data, small, tmp_path):
-    """kill -9 at any time, also before the first test."""
+    """By kill -9 at any time, also before the first test."""
     arguments = ["train", str(data), "--from", str(small), "--steps", "60", "--device", "cpu", "--no-report"]
 
     def command(out: str) -> list[str]:

@@ -54,6 +54,11 @@ class Output:
         """Print a warning to stderr; --quiet does not silence it, --json does not contain it."""
         _console(stderr=True).print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
+    def note(self, message: str) -> None:
+        """Print a note to stderr, unless --quiet or --json was given."""
+        if not (self.quiet or self.json):
+            _console(stderr=True).print(f"note: {message}", markup=False, highlight=False, soft_wrap=True)
+
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Iterate over the items with a progress bar, which is shown only on a terminal."""
         console = _console(stderr=True)

@@ -13,11 +13,13 @@ class FoamName:
         name: Of the field's file, such as "U".
         dimensions: Powers of kilogram, metre, second, kelvin, mole, ampere and candela.
         has_reference: Whether `system/fvSolution` fixes its level (pRefCell, pRefValue) where no patch prescribes it.
+        has_flux: Whether it is the velocity of an incompressible fluid, whose flux solvers store as `phi`.
     """
 
     name: str
     dimensions: tuple[int, ...]
     has_reference: bool = False
+    has_flux: bool = False
 
 
 @dataclass(frozen=True)

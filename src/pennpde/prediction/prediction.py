@@ -54,10 +54,15 @@ class Outcome:
     @property
     def last(self) -> dict[str, Tensor]:
         """The fields at the last of the times."""
-        return {
-            name: values[..., -1] if values.ndim > self.case.initial[name].ndim else values
+        return self.at(-1).fields
+
+    def at(self, place: int) -> Outcome:
+        """The prediction at one of its times only."""
+        fields = {
+            name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
             for name, values in self.fields.items()
         }
+        return replace(self, fields=fields, times=(self.times[place],))
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.

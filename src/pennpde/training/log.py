@@ -145,7 +145,7 @@ def _named(path: Path) -> Iterator[None]:
     except OSError as error:
         raise OSError(
             error.errno,
-            f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue with --resume.",
+            f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue (--resume).",
         ) from error
 
 
