@@ -186,7 +186,7 @@ class _Ranges:
     def add(self, name: str, values: "Tensor | float") -> None:
         import torch
 
-        values = torch.as_tensor(values)
+        values = torch.tensor(values, dtype=torch.float64) if isinstance(values, float) else torch.as_tensor(values)
         low, high = values.min().item(), values.max().item()
         known = self.found.get(name, (low, high))
         self.found[name] = _Range((min(low, known[0]), max(high, known[1])))
