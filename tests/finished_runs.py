@@ -48,7 +48,7 @@ def pressure(places: np.ndarray, time: float = 1.0) -> np.ndarray:
 
 def channel(
     folder: Path,
-    shape: tuple[int, int, int] = (6, 4, 1),
+    shape: tuple[int, int, int] = (5, 4, 1),
     times: Sequence[float] = (0.5, 1.0),
     end: float | None = None,
     viscosity: float = 0.01,
@@ -75,7 +75,7 @@ def channel(
         boundary.write_text(text)
     write_dictionary(
         folder / "system" / "controlDict",
-        {"application": "icoFoam", "startTime": 0, "deltaT": 0.1, "endTime": times[-1] if end is None else end},
+        {"application": "icoFoam", "startTime": 0, "deltaT": 0.1, "endTime": max(times) if end is None else end},
     )
     nu = {"nu": (openfoam.VISCOSITY, viscosity)}
     write_dictionary(folder / "constant" / "transportProperties", nu)

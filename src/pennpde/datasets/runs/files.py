@@ -25,7 +25,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.problem_files import read_problem
 from pennpde.datasets.runs.quantities import OTHER_NAMES, Quantities, of_unknowns
-from pennpde.datasets.runs.source import End, Source
+from pennpde.datasets.runs.source import End, Source, with_patches
 from pennpde.datasets.runs.times import RunError
 from pennpde.mesh import Mesh
 from pennpde.mesh import files as mesh_files
@@ -156,7 +156,7 @@ class FileSource(Source):
         return read_problem(self.problem_file, self._given.mesh)
 
     def problem(self) -> Case:
-        case = self._problem
+        case = with_patches(self._problem)
         stated = tomllib.loads(self.problem_file.read_text(encoding="utf-8")).get("initial", {})
         first = self._frames[0].time
         if first is not None and abs(first) <= _CLOSE * max(1.0, abs(self._frames[-1].time or 0.0)):

@@ -74,19 +74,11 @@ def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
     return start, times
 
 
-def checked_problem(source: Source) -> Case:
-    """The problem of a run; one without named boundaries is none."""
-    case = source.problem()
-    if not case.mesh.patches:
-        raise RunError("its mesh has no patches, so nothing says where its conditions hold; name them")
-    return case
-
-
 def collect(source: Source, plan: Plan, name: str) -> Collected:
     """The case of a run."""
     start, times = chosen_times(source, plan)
     quantities = source.quantities()
-    case = checked_problem(source)
+    case = source.problem()
     case = replace(case, name=name)
     if case.changes_with_time:
         if plan.times.kind == "several":
