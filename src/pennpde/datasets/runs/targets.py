@@ -64,11 +64,12 @@ def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
     if list(known) == [math.inf]:
         if plan.times.kind == "one":  # the user knows what the file does not say
             return start, plan.times.listed
-        if plan.times.kind != "steady":
-            raise RunError(
-                "it does not say at which time its fields are: give --time steady or --time TIME, store the time as "
-                "the field data TimeValue, or list the file in a .pvd file"
-            )
+        if plan.times.kind == "steady":
+            return start, (math.inf,)
+        raise RunError(
+            "it does not say at which time its fields are: give --time steady or --time TIME, store the time as the "
+            "field data TimeValue, or list the file in a .pvd file"
+        )
     times = plan.times.chosen(known, start)
     source.check(times)
     return start, times
