@@ -67,7 +67,7 @@ def test_nothing_collected_is_an_error_without_a_traceback(tmp_path):
         ("--spacing", "wide", "The spacing is 'wide'"),
         ("--fields", "=U", "The field is '=U'"),
         ("--parameters", "nu", "but no fields"),
-        ("--test-share", "0.95", "0.95"),
+        ("--test-share", "0.95", "--test-share"),
         ("--case", "nowhere.toml", "no problem file"),
     ],
 )
