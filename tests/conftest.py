@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OPENFOAM = (
     *("blockMesh", "checkMesh", "decomposePar", "polyDualMesh"),
-    *("icoFoam", "laplacianFoam", "pimpleFoam", "potentialFoam", "scalarTransportFoam"),
+    *("icoFoam", "laplacianFoam", "pimpleFoam", "potentialFoam", "scalarTransportFoam", "simpleFoam"),
 )
 
 

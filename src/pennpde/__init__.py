@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from pennpde.mesh import Mesh as Mesh
     from pennpde.network import PENN as PENN
     from pennpde.network import SCALAR as SCALAR
+    from pennpde.network import STEADY as STEADY
     from pennpde.network import TENSOR as TENSOR
     from pennpde.network import VECTOR as VECTOR
     from pennpde.network import Equation as Equation
+    from pennpde.network import Predictor as Predictor
     from pennpde.network.layers import Divergence as Divergence
     from pennpde.network.layers import Gradient as Gradient
     from pennpde.network.layers import Laplacian as Laplacian
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pennpde.network.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.operators import Operators as Operators
     from pennpde.prediction import predict as predict
+    from pennpde.sharing import pack as pack
     from pennpde.training import fit as fit
 
 __version__ = "0.1.0"
@@ -37,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PENN",
     "SCALAR",
+    "STEADY",
     "TENSOR",
     "VECTOR",
     "Across",
@@ -53,6 +57,7 @@ __all__ = [
     "Neumann",
     "Operators",
     "Periodic",
+    "Predictor",
     "Robin",
     "Slip",
     "Table",
@@ -60,6 +65,7 @@ __all__ = [
     "dot",
     "fit",
     "load_pretrained",
+    "pack",
     "predict",
     "save",
 ]
@@ -88,11 +94,14 @@ _MODULE_OF = {
     "PENN": "network",
     "Equation": "network",
     "SCALAR": "network",
+    "STEADY": "network",
+    "Predictor": "network",
     "TENSOR": "network",
     "VECTOR": "network",
     "fit": "training",
     "load_pretrained": "checkpoints",
     "save": "checkpoints",
+    "pack": "sharing",
     "Config": "checkpoints",
 }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pennpde import __version__
+from pennpde import __version__, packed
 from pennpde.files import write_atomically, write_json
 from pennpde.models import registry
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+EXPECTED_ERROR = "expected_error.json"
+"""What `penn calibrate` adds: how wrong the network is on cases with truth. Belongs to the weights next to it."""
 SHIPPED = Path(__file__).parent / "weights"
 
 
@@ -93,6 +95,7 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
     }
     plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
     # The hash ties the two files together: after a crash between these two lines, loading says so.
+    (folder / EXPECTED_ERROR).unlink(missing_ok=True)  # of the weights that are replaced
     write_atomically(folder / WEIGHTS, content)
     write_json(folder / CONFIG, plain)
     return folder
@@ -128,21 +131,33 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
     _fill(model, tensors, path)
     model.to(device=device, dtype=dtype).eval()
     object.__setattr__(model, "checkpoint_config", config)
+    object.__setattr__(model, "checkpoint_folder", folder)
     return model
 
 
 def load_pretrained(
     name: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> nn.Module:
-    """A trained network: one that comes with the package, by its name, or one of yours, by its folder."""
+    """A trained network: one that comes with the package, by its name, or any other, by where it lies.
+
+    Args:
+        name: of a shipped network; or its folder, a file that `penn pack` made, or the https address of such a file,
+            best with its hash: https://example.org/mine.zip#sha256=...
+        dtype: of its numbers.
+        device: where it computes.
+    """
     return load(folder_of(name), dtype=dtype, device=device)
 
 
 def folder_of(name: str | Path) -> Path:
-    """Where a network lies: a name of one that comes with the package, or a folder."""
+    """Where a network lies, unpacked: a shipped name, a folder, a packed file or an address, see `load_pretrained`."""
+    if packed.is_address(name):
+        return packed.fetched(str(name))
     if isinstance(name, str) and (SHIPPED / name / CONFIG).is_file():
         return SHIPPED / name
     folder = Path(name)
+    if packed.is_packed(folder):
+        return packed.unpacked(folder)
     if folder.is_file() and folder.name in (WEIGHTS, CONFIG):
         return folder.parent
     if not folder.exists():
@@ -150,6 +165,7 @@ def folder_of(name: str | Path) -> Path:
         raise FileNotFoundError(
             f"There is no network {str(name)!r}: there is no such folder, and the shipped networks are {known}."
         )
+    packed.check_folder(folder)
     return folder
 
 
@@ -161,6 +177,11 @@ def shipped() -> list[str]:
 def config_of(model: nn.Module) -> Config | None:
     """Where a loaded network comes from; None for one that was not loaded."""
     return getattr(model, "checkpoint_config", None)
+
+
+def origin_of(model: nn.Module) -> Path | None:
+    """The folder that a network was loaded from; None for one that was not loaded."""
+    return getattr(model, "checkpoint_folder", None)
 
 
 def read_config(folder: str | Path) -> Config:

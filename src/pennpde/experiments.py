@@ -41,7 +41,7 @@ from pennpde import __version__, checkpoints
 from pennpde.case import Case
 from pennpde.files import write_json
 from pennpde.models import registry
-from pennpde.network import PENN
+from pennpde.network import Predictor
 from pennpde.prediction import ranges
 from pennpde.prediction.certificate import behaviour_range
 from pennpde.training import Settings, TrainingResult, fit
@@ -93,7 +93,7 @@ def read(path: str | Path) -> dict[str, Experiment]:
     """All rows of a file, by name, in its order."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is no TOML: {error}.") from error
     _refuse_unknown(content, {"common", "rows"}, str(path))
@@ -156,7 +156,7 @@ def run(
     model = experiment.build()
     adapted = getattr(model, "adapted", lambda case: case)
     train, validation = ([adapted(case) for case in splits[split]] for split in ("train", "validation"))
-    spanned = ranges.spanned(train, model.equation if isinstance(model, PENN) else None)
+    spanned = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
         model(train[0])
@@ -222,7 +222,7 @@ class _Told:
             name: record[name] for name in ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
         }
         config = replace(self.config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
-        if isinstance(result.model, PENN):
+        if isinstance(result.model, Predictor):
             behaviour = behaviour_range(result.model, validation)
             config = replace(config, training_range={**self.spanned, **behaviour})
         return config

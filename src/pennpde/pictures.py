@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ from pennpde.network.hooks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.tri import Triangulation
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+_DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+"""What formats call a description of the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +49,65 @@ class Panel:
     scale: str = ""
 
 
-def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
-    """Draw panels in rows and columns to a PNG, PDF or SVG file."""
+def draw(
+    path: Path | str,
+    rows: Sequence[Sequence[Panel]],
+    *,
+    title: str = "",
+    corner: str = "",
+    panel_width: float = 4.6,
+) -> None:
+    """Draw panels in rows and columns to a PNG, PDF or SVG file.
+
+    Args:
+        path: Of the file; its suffix decides.
+        rows: The panels.
+        title: Above all.
+        corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
+            its description.
+        panel_width: In inches.
+    """
+    figure = _figure(rows, title, panel_width, corner)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, metadata={_DESCRIPTION[path.suffix]: corner} if corner else None)
+
+
+def animate(
+    path: Path | str,
+    frames: Sequence[Sequence[Panel]],
+    titles: Sequence[str],
+    *,
+    corner: str = "",
+    milliseconds: int = 250,
+    panel_width: float = 4.6,
+) -> None:
+    """Draw rows of panels one after the other as an animated GIF file, which starts again at its end.
+
+    Args:
+        path: Of the file.
+        frames: Each a row of panels. Their limits should be given: otherwise the colours change their meaning.
+        titles: Above each frame, such as its time.
+        corner: As for `draw`.
+        milliseconds: How long a frame is shown; the last one four times as long.
+        panel_width: In inches.
+    """
+    from PIL import Image
+
+    images = []
+    for panels, title in zip(frames, titles, strict=True):
+        picture = io.BytesIO()
+        _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
+        images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
+    durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images[0].save(
+        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
+    )
+
+
+def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -55,7 +116,8 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
     shape = max(float(span[1] / span[0]) for span in spans)
     height = panel_width * min(max(shape, 0.25), 1.2) + 0.5
     figure = Figure(
-        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0)), layout="constrained"
+        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0) + (0.2 if corner else 0)),
+        layout="constrained",
     )
     FigureCanvasAgg(figure)
     for row, axes_row in zip(rows, figure.subplots(len(rows), columns, squeeze=False), strict=True):
@@ -77,9 +139,10 @@ def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", 
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    if corner:
+        # A label rather than a text: the layout leaves room for it.
+        figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
+    return figure
 
 
 def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
@@ -143,6 +206,24 @@ def field_panels(
             )
         )
     return panels
+
+
+def error_panels(mesh: Mesh, errors: Mapping[str, Tensor], looks: Mapping[str, Look] | None = None) -> list[Panel]:
+    """One panel per unknown with the error that is expected at each point."""
+    titles = {name: (looks or {}).get(name, Look(name)).title for name in errors}
+    return [Panel(f"expected error of {titles[name]}", mesh, values, ERROR) for name, values in errors.items()]
+
+
+def series_panels(
+    mesh: Mesh, fields_at_times: Sequence[Mapping[str, Tensor]], looks: Mapping[str, Look] | None = None
+) -> list[list[Panel]]:
+    """Panels of fields at several times, a row for each time; a colour means the same value at all times."""
+    rows = [field_panels(mesh, fields, looks, streamlines=False) for fields in fields_at_times]
+    shared = []
+    for panels in zip(*rows, strict=True):
+        values = np.concatenate([panel.values.detach().cpu().numpy() for panel in panels if panel.values is not None])
+        shared.append(limits_of(values, panels[0].colours))
+    return [[replace(panel, limits=each) for panel, each in zip(row, shared, strict=True)] for row in rows]
 
 
 def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:

@@ -4,12 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 import torch
 from commands import penn, store
-from foam_cases import write_brick, write_conditions, write_dictionary
+from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
 from problems import FLOW, rectangle
 
 from pennpde import checkpoints, openfoam
@@ -153,14 +152,12 @@ def test_a_reference_length_changes_what_the_network_sees(workplace):
 def test_a_temperature_is_predicted_time_by_time(workplace, tmp_path):
     finished = penn(
         *("predict", workplace / "plate.vtu", "--case", workplace / "plate.toml", "--model", workplace / "heat"),
-        *("--out", tmp_path / "plate.vtkhdf", "--png", tmp_path / "plate.png", "--json"),
+        *("--out", tmp_path / "plate.vtu", "--png", tmp_path / "plate.png", "--json"),
     )
     assert finished.exit_code == 0, finished.stderr
-    fields = Mesh.read(tmp_path / "plate.vtkhdf").fields
+    fields = Mesh.read(tmp_path / "plate.vtu").fields
     assert sorted(fields) == ["T", "T_1", "T_2", "T_3", "T_4"]
     assert (fields["T"][:7] == 353.15).all()  # x = 0
-    with h5py.File(tmp_path / "plate.vtkhdf") as file:
-        assert "VTKHDF" in file
 
 
 # OpenFOAM's cases, written without OpenFOAM
@@ -188,8 +185,10 @@ def test_an_openfoam_case_goes_in_and_comes_out_as_file_and_time_folder(workplac
     assert record["written"] == [str(tmp_path / "flow.vtu"), str(case / "0.5")]
     mesh = Mesh.read(tmp_path / "flow.vtu")
     velocity = openfoam.read_field(case / "0.5" / "U", case).values(mesh.number_of_cells)
-    corners = mesh.connectivity[: mesh.offsets[1]]
-    np.testing.assert_allclose(velocity[0, : mesh.space], mesh.fields["u"].numpy()[corners].mean(axis=0), atol=1e-12)
+    fields = {name: mesh.fields[name] for name in ("u", "p")}
+    again = openfoam.write_time(case, "0.6", read_flow(case).mesh, fields, FLOW.foam_fields)
+    np.testing.assert_allclose(openfoam.read_field(again / "U", case).values(len(velocity)), velocity, atol=1e-12)
+    assert sorted(path.name for path in (case / "0.5").iterdir()) == ["U", "p", "phi"]
     assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
     # Width 1 (of the side of a unit cube 1, too) and speed 2.
     assert record["times"] == [2.0]
@@ -295,3 +294,53 @@ def test_a_thin_openfoam_case_is_predicted_on_a_companion_of_its_plane(workplace
     assert record["companion"]["points"] > record["points"] == 20
     assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
     assert np.isfinite(openfoam.read_field(case / "0.5" / "U", case).values(12)).all()
+
+
+# Meshes of other programs, and of our own
+
+
+def test_a_prediction_is_the_input_of_the_next_one(workplace, tmp_path):
+    """Its mesh has the patches of the case file already; the case file defines them again."""
+    first = predict_duct(workplace, "--out", tmp_path / "flow.vtu", "--quiet")
+    assert first.exit_code == 0, first.stderr
+    second = penn(
+        *("predict", tmp_path / "flow.vtu", "--case", workplace / "duct.toml", "--model", workplace / "flow"),
+        *("--out", tmp_path / "again.vtu", "--quiet"),
+    )
+    assert second.exit_code == 0, second.stderr
+    one, other = Mesh.read(tmp_path / "flow.vtu"), Mesh.read(tmp_path / "again.vtu")
+    assert {name: patch.facets.tolist() for name, patch in one.patches.items()} == {
+        name: patch.facets.tolist() for name, patch in other.patches.items()
+    }
+    torch.testing.assert_close(one.fields["u"], other.fields["u"])
+
+
+def test_a_case_file_may_begin_with_a_byte_order_mark(workplace, tmp_path):
+    (tmp_path / "duct.toml").write_text(DUCT, encoding="utf-8-sig")
+    finished = penn(
+        "predict", workplace / "duct.vtu", "--case", tmp_path / "duct.toml", "--model", workplace / "flow", "--json"
+    )
+    assert finished.exit_code == 0, finished.stderr
+
+
+def test_what_was_repaired_is_told_on_stderr_and_in_json(workplace, tmp_path):
+    import pyvista
+
+    dataset = pyvista.read(workplace / "duct.vtu")
+    loose = pyvista.UnstructuredGrid(
+        np.insert(dataset.cells_dict[9], 0, 4, axis=1).ravel(),
+        dataset.celltypes,
+        np.concatenate([dataset.points, [[9.0, 9.0, 0.0]]]),
+    )
+    loose.save(tmp_path / "loose.vtu")
+    predicting = ["predict", tmp_path / "loose.vtu", "--case", workplace / "duct.toml", "--model", workplace / "flow"]
+    for arguments in (predicting, ["info", tmp_path / "loose.vtu"]):
+        note = "left out: 1 point of no cell"
+        shown = penn(*arguments)
+        assert shown.exit_code == 0, shown.stderr
+        assert f"note: {tmp_path / 'loose.vtu'}: {note}" in shown.stderr
+        assert json.loads(penn(*arguments, "--json").stdout)["notes"] == [note]
+        refused = penn(*arguments, "--no-repair")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "is in no cell" in refused.stderr
+    assert penn(*predicting, "--strict").exit_code == 1

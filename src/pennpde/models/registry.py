@@ -25,6 +25,7 @@ _BUILDERS: dict[str, Builder | str] = {
     "gradient": "pennpde.models.gradient:gradient_network",
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
     "flow": "pennpde.models.flow:flow_network",
+    "general-flow": "pennpde.models.stepping.network:stepping_flow",
     "flow-as-written": "pennpde.paper.flow:flow_as_written",
     "released-flow": "pennpde.paper.released.flow:ReleasedFlow",
     "released-advection-diffusion": "pennpde.paper.released.advection_diffusion:ReleasedAdvectionDiffusion",

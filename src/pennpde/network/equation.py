@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Case, Condition
-from pennpde.case.units import Units
-from pennpde.network.hooks import Check, FoamName, Look
 from pennpde.network.layers import Encoder, apply_dirichlet
+from pennpde.network.physics import Physics
 from pennpde.network.solver import State
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
-
-SCALAR, VECTOR, TENSOR = 0, 1, 2
-"""Ranks of an unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,28 +67,18 @@ class EncodedCase:
         return values
 
 
-class Equation(nn.Module):
+class Equation(nn.Module, Physics):
     """du/dt = rate(u): the equation in the encoded space, written with differential operators.
 
     A subclass names its unknowns with their ranks and gives the rate. Equations that are not a plain evolution, as
     incompressible flow with its pressure, give `step` instead.
 
-    All else has defaults that fit any equation. What a subclass declares (`complete`, `units`, `describe`,
-    `checks`, `foam_fields`, `foam_parameters`, `looks`, `headline`) serves prediction, training range, certificate,
-    pictures and OpenFOAM.
+    What is known about it besides (`Physics`: `complete`, `units`, `describe`, `checks`, `foam_fields`,
+    `foam_parameters`, `looks`, `headline`) has defaults that fit any equation.
     """
 
-    unknowns: ClassVar[Mapping[str, int]]
     laplacian_damping: float | Damping = 0.0
     """How much `Operators.composed` is to add against modes that alternate from point to point."""
-    foam_fields: ClassVar[Mapping[str, FoamName]] = {}
-    """By unknown, its field in OpenFOAM. Without them no OpenFOAM case can be read or written."""
-    foam_parameters: ClassVar[Mapping[str, str]] = {}
-    """By parameter, the entry of `constant/transportProperties`, or else the field that is the same everywhere."""
-    looks: ClassVar[Mapping[str, Look]] = {}
-    """By unknown, how it is drawn, where that is not by its plain name."""
-    headline: ClassVar[tuple[str, ...]] = ()
-    """Which of the numbers of `describe` are worth a place in a summary, such as the Reynolds number."""
 
     def prepare(self, case: EncodedCase) -> Any:  # noqa: ARG002
         """Quantities that are constant during a solve, such as encoded geometry; available as `case.constants`."""
@@ -105,36 +91,3 @@ class Equation(nn.Module):
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         """Where a time step leads from `start` with the rate taken at `state`: implicit Euler where they agree."""
         return {name: start[name] + time_step * rate for name, rate in self.rate(state, case).items()}
-
-    def complete(self, case: Case) -> Case:
-        """The case with derived inputs of the network added, such as distances or a start field."""
-        return case
-
-    def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units | None:  # noqa: ARG002
-        """The units in which the network sees a case; None: as it is.
-
-        Args:
-            case: In the user's units.
-            length: The reference length, where the user gives it.
-            speed: The reference speed, likewise.
-        """
-        return None
-
-    def describe(self, case: Case) -> dict[str, float]:  # noqa: ARG002
-        """Characteristic numbers of a case in the network's units; their range in training is recorded."""
-        return {}
-
-    def checks(
-        self,
-        case: Case,  # noqa: ARG002
-        fields: Mapping[str, Tensor],  # noqa: ARG002
-        operators: Operators,  # noqa: ARG002
-    ) -> Sequence[Check]:
-        """Quantities measured on predicted fields without the true solution, such as the mass balance.
-
-        Args:
-            case: What was predicted, in the user's units.
-            fields: The prediction, of a time series the last.
-            operators: Of the mesh, without knowledge of any condition: they do not judge in the network's favour.
-        """
-        return ()

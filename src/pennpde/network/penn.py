@@ -6,8 +6,8 @@ the ablations of the paper) is `PENN`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -18,23 +18,13 @@ from pennpde.case import Case, Condition, Dirichlet
 from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
-from pennpde.network.solver import BarzilaiBorwein, Memory, Solution, Solver, State
+from pennpde.network.predictor import Prediction, Predictor
+from pennpde.network.solver import BarzilaiBorwein, Memory, Solver, State
 from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """Fields at the output, and how they came about."""
-
-    fields: dict[str, Tensor]
-    solutions: tuple[Solution, ...]
-    """One per time step."""
-    round_off: dict[str, Tensor]
-    """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
-
-
-class PENN(nn.Module):
+class PENN(Predictor):
     """A physics-embedded neural network for one equation.
 
     Args:
@@ -128,8 +118,9 @@ class PENN(nn.Module):
     def forward(self, case: Case) -> dict[str, Tensor]:
         return self._predict(case, record=False).fields
 
-    def solve(self, case: Case) -> Prediction:
+    def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
         """Predict, with solver histories and the round-off of the decoder."""
+        self.only_own_times(times)
         return self._predict(case, record=True)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:

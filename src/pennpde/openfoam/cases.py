@@ -1,9 +1,7 @@
-"""A user's OpenFOAM case as a Case of ours, and predictions back as a time folder."""
+"""A user's OpenFOAM case as a Case of ours."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.mesh import Mesh
 from pennpde.network.hooks import FoamName
 from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
-from pennpde.openfoam.conditions import Conditions, FieldReader, first_field, is_field
+from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import (
     FoamFormatError,
     Uniform,
@@ -26,8 +21,7 @@ from pennpde.openfoam.dictionaries import (
     read_dictionary,
     shown,
 )
-from pennpde.openfoam.fields import Dimensions, read_field, time_folders, write_field
-from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.openfoam.fields import read_field, time_folders
 
 
 def read_case(
@@ -87,69 +81,6 @@ def read_case(
         name=folder.resolve().name,
     )
     return replace(case, initial=case.fulfilled(case.initial))
-
-
-def write_time(
-    folder: Path | str,
-    time: float | str,
-    mesh: Mesh,
-    fields: Mapping[str, Tensor],
-    names: Mapping[str, FoamName],
-    overwrite: bool = False,
-) -> Path:
-    """Write fields over the points as cell values in a time folder, from which OpenFOAM's programs can go on.
-
-    Args:
-        folder: the case that `mesh` was read from with `read_case`.
-        time: the name of the new folder.
-        mesh: of the case, plane or not.
-        fields: by our names, [points] or [points, space]. A cell gets the mean of its points.
-        names: by our name, the field in OpenFOAM, as `Equation.foam_fields` has them.
-        overwrite: whether an existing folder of that time may be replaced.
-
-    Returns:
-        the folder; it appears when it is complete.
-    """
-    folder = Path(folder)
-    cells = PolyMesh.read(folder).number_of_cells
-    if mesh.number_of_cells != cells:
-        raise ValueError(f"The mesh has {mesh.number_of_cells} cells, but the case {folder} has {cells}.")
-    name = time if isinstance(time, str) else f"{time:.10g}"
-    target = folder / name
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} is there already; choose another time, or allow to overwrite it.")
-    temporary = folder / f".{name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir()
-        for unknown, values in fields.items():
-            if unknown not in names:
-                raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; named are {sorted(names)}.")
-            foam = names[unknown]
-            known = read_field(first_field(folder, foam.name, None), folder)
-            dimensions = known.dimensions or Dimensions(foam.dimensions)
-            write_field(temporary / foam.name, _cell_means(mesh, unknown, values), dimensions, known.boundary, name)
-        if target.exists():
-            shutil.rmtree(target)
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return target
-
-
-def _cell_means(mesh: Mesh, name: str, values: Tensor) -> Float[np.ndarray, "cells *axes"]:
-    at_points = values.detach().cpu().double().numpy()
-    if at_points.shape not in ((mesh.number_of_points,), (mesh.number_of_points, mesh.space)):
-        raise ValueError(
-            f"Field {name!r} has shape {at_points.shape}; the mesh has {mesh.number_of_points} points in {mesh.space}D."
-        )
-    sizes = np.diff(mesh.offsets)
-    means = np.add.reduceat(at_points[mesh.connectivity], mesh.offsets[:-1]) / sizes.reshape(
-        -1, *[1] * (at_points.ndim - 1)
-    )
-    if means.ndim == 2 and mesh.space == 2:
-        means = np.concatenate([means, np.zeros((len(means), 1))], axis=1)
-    return means
 
 
 def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str, Any]:

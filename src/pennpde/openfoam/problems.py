@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pennpde.case import Case
-from pennpde.network import Equation
+from pennpde.network import Physics
 from pennpde.openfoam.cases import read_case
 from pennpde.openfoam.pressure_reference import with_pressure_reference
 
 
-def read_problem(folder: Path | str, equation: Equation, time: float | None = None) -> Case:
-    """Read an OpenFOAM case for an equation that names its fields there (`Equation.foam_fields`).
+def read_problem(folder: Path | str, equation: Physics, time: float | None = None) -> Case:
+    """Read an OpenFOAM case for an equation that names its fields there (`Physics.foam_fields`).
 
     Args:
         folder: Of the case.

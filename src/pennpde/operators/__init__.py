@@ -1,13 +1,16 @@
 """Differential operators on the points of a mesh, with Neumann conditions built in (NIsoGCN).
 
-operators  gradient, divergence, Laplacian, Hessian
-moments    the fit at each point
-graph      neighbours of each point
-periodic   neighbours across pairs of periodic patches
-damping    the Laplacian as one matrix, with damping of modes that alternate from point to point
-elements   linear finite elements: areas, stiffness and gradient that conserve mass
-levels     multigrid: symmetric equations solved in linear time
-sparse     sparse products as differentiable, compilable operations
+operators   gradient, divergence, Laplacian, Hessian
+moments     the fit at each point
+graph       neighbours of each point
+periodic    neighbours across pairs of periodic patches
+damping     the Laplacian as one matrix, with damping of modes that alternate from point to point
+elements    linear finite elements: areas, stiffness and gradient that conserve mass
+dual_cells  the same as finite volumes, edge by edge
+krylov      equations that are not symmetric
+poisson     the pressure's equation, solved
+levels      multigrid: symmetric equations solved in linear time
+sparse      sparse products as differentiable, compilable operations
 """
 
 from pennpde.operators.operators import NEUMANN_WEIGHT, Operators

@@ -13,6 +13,7 @@ scheme: G - Gᵀ are the faces between the dual cells, and what flows through on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,13 +52,21 @@ class Elements:
                 + (f" and has cells of VTK's types {kinds}" if kinds else "")
                 + ". Split polygons into triangles; take Mesh.plane_of of a mesh that is one cell thick."
             )
-        points = mesh.points.detach().cpu().numpy().astype(float)
-        parts = []
-        for kind, size, integrate in ((TRIANGLE, 3, _triangles), (QUAD, 4, _quads)):
-            chosen = np.flatnonzero(mesh.cell_types == kind)
-            if len(chosen):
-                cells = mesh.connectivity[mesh.offsets[chosen, None] + np.arange(size)]
-                parts.append((cells, *integrate(points[cells])))
+        cells = [
+            mesh.connectivity[mesh.offsets[chosen, None] + np.arange(size)]
+            for kind, size in ((TRIANGLE, 3), (QUAD, 4))
+            if len(chosen := np.flatnonzero(mesh.cell_types == kind))
+        ]
+        return cls.of_cells(mesh.points.detach().cpu().numpy().astype(float), cells)
+
+    @classmethod
+    def of_cells(
+        cls, points: Float[np.ndarray, "points 2"], groups: Sequence[Int[np.ndarray, "cells corners"]]
+    ) -> Elements:
+        """Assemble the matrices of cells that are given by their corners, triangles and quads apart."""
+        parts = [
+            (cells, *(_triangles if cells.shape[1] == 3 else _quads)(points[cells])) for cells in groups if len(cells)
+        ]
         number = len(points)
         masses = sum(
             (np.bincount(cells.ravel(), mass.ravel(), number) for cells, mass, _, _ in parts), np.zeros(number)

@@ -17,7 +17,7 @@ from torch import Tensor
 from pennpde import metrics
 from pennpde.case import Case, Dirichlet
 from pennpde.files import plain
-from pennpde.network import PENN, Equation, Prediction
+from pennpde.network import Physics, Prediction, Predictor
 from pennpde.network.hooks import Check
 from pennpde.operators import Operators
 from pennpde.prediction.ranges import Comparison, Ranges, compare, describe
@@ -38,7 +38,7 @@ class Certificate:
             know the condition.
         neumann_of_cell: The same times the size of a cell, over the span of the field: the share of the span by which
             the point behind the boundary is off.
-        checks: What the equation measures on the fields (`Equation.checks`), such as the balance of mass.
+        checks: What the equation measures on the fields (`Physics.checks`), such as the balance of mass.
         residuals: Of the nonlinear solver before each iteration, time step by time step.
         converged: Whether the solver's residual fell below its tolerance, or to a thousandth where it has none. A
             network has as many iterations as it was trained with, so it need not.
@@ -72,6 +72,11 @@ class Certificate:
         grown = [history[-1] / history[0] for history in self.residuals if history and history[0] > 0]
         numbers = {"growth of the solver's residual": max(grown)} if grown else {}
         return numbers | {each.training_name: each.value for each in self.checks if each.training_name}
+
+    @property
+    def outside(self) -> list[str]:
+        """One sentence for every number outside of the training range."""
+        return [f"{str(each)[0].upper()}{str(each)[1:]}" for each in self.compared if not each.inside]
 
     def check(self, name: str) -> Check:
         """One of the checks, by name."""
@@ -118,7 +123,7 @@ def certify(
     prediction: Prediction,
     case: Case,
     ranges: Ranges | None = None,
-    equation: Equation | None = None,
+    equation: Physics | None = None,
     *,
     fields: Mapping[str, Tensor] | None = None,
     compared: Case | None = None,
@@ -126,7 +131,7 @@ def certify(
     """Measure a prediction against its case.
 
     Args:
-        prediction: From `PENN.solve`.
+        prediction: From `Predictor.solve`.
         case: The case that the fields are measured against; with time-dependent conditions, `case.over(times)`.
         ranges: The training range (`ranges.spanned`), for warnings outside of it.
         equation: What it checks on the fields and knows about the case; None: only what holds for any equation.
@@ -171,7 +176,7 @@ def certify_interpolated(
     predicted: Case,
     case: Case,
     ranges: Ranges | None = None,
-    equation: Equation | None = None,
+    equation: Physics | None = None,
     *,
     fields: Mapping[str, Tensor],
 ) -> Certificate:
@@ -194,7 +199,7 @@ def certify_interpolated(
     return replace(certificate, warnings=tuple(_warnings(certificate)))
 
 
-def behaviour_range(model: PENN, cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
+def behaviour_range(model: Predictor, cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
     """How a network behaves on cases that it is good at, such as those of validation: a part of its `Ranges`.
 
     A case may look like those of training in every number and still not be like them; then the solver or the mass
@@ -236,4 +241,4 @@ def _warnings(certificate: Certificate) -> list[str]:
                 f"A prescribed value of {name} is missed by {error:.1e}; this network does not enforce them."
             )
     warnings += [each.warning for each in certificate.checks if each.passed is False and each.warning]
-    return warnings + [f"{str(each)[0].upper()}{str(each)[1:]}" for each in certificate.compared if not each.inside]
+    return warnings + certificate.outside

@@ -6,8 +6,12 @@ The equation knows derived inputs, units, characteristic numbers and checks (`Eq
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +21,10 @@ from pennpde.case.companion import back
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.network import PENN
+from pennpde.network import STEADY, Predictor
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
+from pennpde.prediction.evidence import Evidence, gather
+from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
 
@@ -42,6 +48,12 @@ class Outcome:
     """What the equation knows about the case, such as its Reynolds number."""
     companion: Case | None = None
     """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
+    evidence: tuple[Evidence, ...] = ()
+    """At each of the times, what was measured without the truth and says how wrong the fields may be."""
+    expected: Expected = field(default_factory=Expected)
+    """How wrong the fields probably are: expected error and grade by unknown, at the worst of the times."""
+    expected_by_time: tuple[Expected, ...] = ()
+    """The same at each of the times."""
 
     @property
     def time(self) -> float:
@@ -50,10 +62,19 @@ class Outcome:
     @property
     def last(self) -> dict[str, Tensor]:
         """The fields at the last of the times."""
-        return {
-            name: values[..., -1] if values.ndim > self.case.initial[name].ndim else values
+        return self.at(-1).fields
+
+    def at(self, place: int) -> Outcome:
+        """The prediction at one of its times only."""
+        fields = {
+            name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
             for name, values in self.fields.items()
         }
+        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
+        if self.expected_by_time:
+            now = self.expected_by_time[place]
+            changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
+        return replace(self, **changes)
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
@@ -66,7 +87,11 @@ class Outcome:
             if values.ndim > self.case.initial[name].ndim
             for place in range(len(self.times))
         }
-        return self.case.mesh.with_fields(self.last | series)
+        doubts = {f"expected_error_{name}": values for name, values in self.expected.local.items()}
+        facts = self.expected.facts()
+        if self.certificate.warnings:
+            facts["warnings"] = "\n".join(self.certificate.warnings)
+        return self.case.mesh.with_fields(self.last | series | doubts).with_facts(facts)
 
 
 def predict(
@@ -77,11 +102,12 @@ def predict(
     length: float | None = None,
     speed: float | None = None,
     resolution: Resolution = "auto",
+    times: Sequence[float] | None = None,
 ) -> Outcome:
     """Predict with a network on any case it can take.
 
     Args:
-        model: A trained PENN.
+        model: A trained network.
         case: Mesh, conditions and parameters.
         ranges: What the network was trained on, for the certificate to warn outside of it; by default what a network
             that was loaded says about itself.
@@ -90,11 +116,14 @@ def predict(
         resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
             the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
+        times: When after the start, in the user's units, increasing; `STEADY` may be the last. Only networks with
+            `takes_times` take them; None: the network's own.
     """
     begin = time.perf_counter()
-    if not isinstance(model, PENN):
-        raise TypeError(f"{type(model).__name__} is no PENN: call it as model(case); only a PENN is certified.")
+    if not isinstance(model, Predictor):
+        raise TypeError(f"{type(model).__name__} is no Predictor: call it as model(case); it is not certified.")
     _check(model, case)
+    _check_times(times)
     config = config_of(model)
     if ranges is None and config is not None:
         ranges = checked(config.training_range, "The training range in the network's configuration")
@@ -112,20 +141,20 @@ def predict(
         case = seen
     scaled = units.dimensionless(seen) if units is not None else seen
     prepared = time.perf_counter()
+    one_time = 1.0 if units is None else units.time
     parameter = next(model.parameters())
     ready = scaled.to(parameter.dtype, parameter.device)
-    # A first product loads parts of torch, which takes longer than a small network: no part of the network's own time.
-    name, start = next(iter(ready.initial.items()))
-    ready.operators[name].grad(start)
+    model.prepare(ready)
     assembled = time.perf_counter()
+    own_times = model.output_times if times is None else tuple(each / one_time for each in times)
     with torch.inference_mode():
-        prediction = model.solve(ready)
+        prediction = model.solve(ready, None if times is None else own_times)
         # To the CPU within the time that is measured: a GPU is done when its numbers have arrived.
         fields = {name: values.to(case.initial[name]) for name, values in prediction.fields.items()}
     done = time.perf_counter()
     fields = {name: values.clone() for name, values in fields.items()}  # free of inference mode
-    times = tuple(time * (1.0 if units is None else units.time) for time in model.output_times)
-    judged = case.over(times)
+    hold = tuple(each * one_time for each in own_times) if times is None else tuple(times)
+    judged = case.over(hold)
     if units is not None:
         fields = units.physical(fields)
     if companion is not None:
@@ -138,8 +167,21 @@ def predict(
     if companion is None:
         certificate = certify(prediction, judged, ranges, equation, fields=fields, compared=scaled)
     else:
-        seen_over = scaled.over(model.output_times)
+        seen_over = scaled.over(own_times)
         certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
+    evidence = gather(scaled, prediction.fields, own_times, certificate, model)
+    calibration, why_not = calibration_of(model)
+    judged_by_time = tuple(
+        _with_local(
+            judge(calibration, each, list(equation.unknowns), why_not),
+            each,
+            _at({name: values.cpu() for name, values in prediction.fields.items()}, scaled, place),
+            (scaled, case.mesh if companion is not None else None, units),
+        )
+        for place, each in enumerate(evidence)
+    )
+    expected = worst(judged_by_time)
+    certificate = _graded(replace(certificate, notes=notes), expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
@@ -150,16 +192,90 @@ def predict(
     return Outcome(
         case=case,
         fields=fields,
-        certificate=replace(certificate, notes=notes),
+        certificate=certificate,
         seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
-        times=times,
+        times=hold,
         units=units,
         numbers=equation.describe(scaled),
         companion=None if companion is None else seen,
+        evidence=evidence,
+        expected=expected,
+        expected_by_time=judged_by_time,
     )
 
 
-def _check(model: PENN, case: Case) -> None:
+def _graded(certificate: Certificate, expected: Expected) -> Certificate:
+    """The certificate with what the expected error means for its warnings.
+
+    Where the error is known to be small, a number outside of the training range is worth a note, not a warning.
+    """
+    warnings = (*expected.warnings, *certificate.warnings)
+    if expected.grade != GOOD:
+        return replace(certificate, warnings=warnings)
+    outside = set(certificate.outside)
+    return replace(
+        certificate,
+        warnings=tuple(each for each in warnings if each not in outside),
+        notes=(*certificate.notes, *certificate.outside),
+    )
+
+
+def _with_local(
+    expected: Expected,
+    evidence: Evidence,
+    fields: Mapping[str, Tensor],
+    where: tuple[Case, Mesh | None, Units | None],
+) -> Expected:
+    """The expected error with fields of where it is likely to be, on the user's mesh and in the user's units.
+
+    Args:
+        expected: Of the whole domain.
+        evidence: Its measure at each point.
+        fields: The prediction in the network's units.
+        where: The case that the network saw, the user's mesh where that is another one, and the units.
+    """
+    case, mesh, units = where
+    volumes = case.mesh.point_volumes
+    local = {}
+    for name, each in expected.errors.items():
+        if name not in evidence.local or not math.isfinite(each.expected):
+            continue
+        size = _root_mean_square(fields[name].to(volumes), volumes)
+        measured = _root_mean_square(evidence.local[name], volumes)
+        one = 1.0 if units is None else units.scale(name).one
+        local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
+    if mesh is not None and local:
+        local = back(local, case.mesh, mesh) if units is None else back(local, _in_user_units(case.mesh, units), mesh)
+    return replace(expected, local=local)
+
+
+def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
+    return mesh.with_points(mesh.points * units.length)
+
+
+def _at(fields: Mapping[str, Tensor], case: Case, place: int) -> dict[str, Tensor]:
+    return {
+        name: values[..., place] if values.ndim > case.initial[name].ndim else values for name, values in fields.items()
+    }
+
+
+def _root_mean_square(values: Tensor, volumes: Tensor) -> float:
+    squares = values.reshape(len(values), -1).square().sum(dim=1)
+    return float(((volumes * squares).sum() / volumes.sum()).sqrt())
+
+
+def _check_times(times: Sequence[float] | None) -> None:
+    if times is None:
+        return
+    usable = len(times) > 0 and all(time > 0 and not math.isnan(time) for time in times)
+    if not usable or any(later <= earlier for earlier, later in pairwise(times)):
+        raise ValueError(
+            f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
+            "where infinity stands for the steady state."
+        )
+
+
+def _check(model: Predictor, case: Case) -> None:
     if case.initial.keys() != model.equation.unknowns.keys():
         raise ValueError(
             f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "

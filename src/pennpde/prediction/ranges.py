@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.mesh import Mesh
-from pennpde.network import Equation
+from pennpde.network import Physics
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -24,6 +24,10 @@ _SLACK = 0.05
 """Relative: no network breaks down a few percent beyond its data, and no mesh is quite as fine as was asked for."""
 _ZERO = 1e-6
 """Absolute: rounding errors of a number that was zero in training. Cases are compared in units that make them one."""
+_FARTHEST = 100.0
+"""No number is further outside than this: beyond it, how far no longer matters."""
+_SMALLER_IS_BETTER = ("mean stretching of cells",)
+"""Numbers whose range has no lower end: good triangles are less stretched than those of training."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +42,23 @@ class Comparison:
     @property
     def inside(self) -> bool:
         below, above = (_SLACK * abs(end) + _ZERO for end in (self.low, self.high))
-        return self.low - below <= self.value <= self.high + above
+        return (self.name in _SMALLER_IS_BETTER or self.low - below <= self.value) and self.value <= self.high + above
+
+    @property
+    def beyond(self) -> float:
+        """How far the value lies outside, in units of the range's own size; zero inside."""
+        if self.inside:
+            return 0.0
+        one = max(self.high - self.low, _SLACK * max(abs(self.low), abs(self.high)), _ZERO)
+        away = max(self.low - self.value, self.value - self.high) / one
+        return _FARTHEST if math.isnan(away) else min(away, _FARTHEST)
 
     def __str__(self) -> str:
         trained = f"only at {self.low:.4g}" if self.low == self.high else f"on {self.low:.4g} to {self.high:.4g}"
         return f"{self.name.replace('_', ' ')} is {self.value:.4g}; the network was trained {trained}."
 
 
-def describe(case: Case, equation: Equation | None = None) -> dict[str, float]:
+def describe(case: Case, equation: Physics | None = None) -> dict[str, float]:
     """The numbers of one case: dimensions, sizes of domain and cells, parameters, conditions, features, start.
 
     Args:
@@ -82,7 +95,7 @@ def describe_mesh(mesh: Mesh) -> dict[str, float]:
     }
 
 
-def spanned(cases: Iterable[Case], equation: Equation | None = None) -> dict[str, tuple[float, float]]:
+def spanned(cases: Iterable[Case], equation: Physics | None = None) -> dict[str, tuple[float, float]]:
     """The range of every number over the training cases, with those that the equation knows."""
     ranges: dict[str, tuple[float, float]] = {}
     for case in cases:
@@ -110,7 +123,7 @@ def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, .
     return tuple(Comparison(name, value, *ranges[name]) for name, value in numbers.items() if name in ranges)
 
 
-def outside(case: Case, ranges: Ranges, equation: Equation | None = None) -> list[str]:
+def outside(case: Case, ranges: Ranges, equation: Physics | None = None) -> list[str]:
     """One sentence for every number of the case that the training cases did not span."""
     return [str(each) for each in compare(describe(case, equation), ranges) if not each.inside]
 

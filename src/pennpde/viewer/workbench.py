@@ -19,7 +19,7 @@ from pennpde.datasets import storage
 from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh, flow_through
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
-from pennpde.network import PENN
+from pennpde.network import Predictor
 from pennpde.prediction import Outcome, predict
 from pennpde.viewer import wording
 from pennpde.viewer.boundary import Role, Segment, segments, with_roles
@@ -123,7 +123,7 @@ class Workbench:
         data: The folder of a flow dataset with truth.
     """
 
-    def __init__(self, model: PENN, name: str, data: Path | None = None):
+    def __init__(self, model: Predictor, name: str, data: Path | None = None):
         shown = flow_through(coarse_mesh("a_0.00", cells_per_length=4), 1.0, VISCOSITY).initial.keys()
         if model.equation.unknowns.keys() != shown:
             raise ValueError(
@@ -142,8 +142,8 @@ class Workbench:
     def of(cls, name: str, data: Path | None = None) -> Workbench:
         """With a network that comes with the package, or that of a folder."""
         model = load_pretrained(name)
-        if not isinstance(model, PENN):
-            raise ValueError(f"{name} is a {type(model).__name__}, not a PENN: it solves no boundary value problem.")
+        if not isinstance(model, Predictor):
+            raise ValueError(f"{name} is a {type(model).__name__}, no Predictor: it solves no boundary value problem.")
         return cls(model, name, data)
 
     def warm_up(self) -> None:

@@ -1,0 +1,118 @@
+"""What is known about plane incompressible flows with any inlets, outlets and walls: units, checks, names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.case.units import Units
+from pennpde.mesh.corners import facet_ends
+from pennpde.models.flow_clues import flow_clues
+from pennpde.models.inlet import describe_boundary, flow_units
+from pennpde.models.mass import mass_checks
+from pennpde.network.hooks import Check, Clue, FoamName, Look
+from pennpde.network.physics import SCALAR, VECTOR, Physics
+from pennpde.operators import Operators
+
+_ROUNDING = 1e-9
+
+
+class PlaneFlowPhysics(Physics):
+    """Velocity and kinematic pressure of an incompressible fluid in the plane."""
+
+    unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
+    foam_fields: ClassVar = {
+        "u": FoamName("U", (0, 1, -1, 0, 0, 0, 0), has_flux=True),
+        "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
+    }
+    foam_parameters: ClassVar = {"viscosity": "nu"}
+    looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
+    headline: ClassVar = ("Reynolds number",)
+
+    def complete(self, case: Case) -> Case:
+        """The case itself; one that has no solution is refused."""
+        viscosity = case.parameters.get("viscosity")
+        if viscosity is None:
+            raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
+        if not (math.isfinite(float(viscosity)) and float(viscosity) > 0):
+            raise ValueError(f"The viscosity is {float(viscosity):g}; it must be a positive number.")
+        ends = case.mesh.facets.connectivity.reshape(-1, 2) if case.space == 2 else np.zeros((0, 2), int)
+        held, pressed = case.dirichlet["u"].mask.cpu().numpy(), case.dirichlet["p"].mask.cpu().numpy()
+        slips = case.slip["u"].mask.cpu().numpy() if "u" in case.slip else np.zeros(len(held), bool)
+        paired = case.periodic["u"].mask.cpu().numpy() if "u" in case.periodic else np.zeros(len(held), bool)
+        closed = held[ends].all(axis=1) | pressed[ends].all(axis=1) | paired[ends].all(axis=1)
+        loose = ~closed & ~(slips | held)[ends].all(axis=1)
+        if loose.any():
+            where = case.mesh.points[torch.from_numpy(ends[loose][0])].mean(dim=0).tolist()
+            raise ValueError(
+                f"On {int(loose.sum())} facets of the boundary, the first at {[round(each, 6) for each in where]}, "
+                "neither the velocity nor the pressure is prescribed. Give an inlet or wall its velocity, an outlet "
+                "its pressure."
+            )
+        return case
+
+    def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
+        """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
+        pressure = case.dirichlet["p"].values[case.dirichlet["p"].mask]
+        level = float(pressure.amin() + pressure.amax()) / 2 if len(pressure) else 0.0
+        if length is None or speed is None:
+            own_length, own_speed = reference(case)
+            length, speed = length or own_length, speed or own_speed
+        return flow_units(length, speed, level)
+
+    def describe(self, case: Case) -> dict[str, float]:
+        viscosity = float(case.parameters.get("viscosity", 0.0))
+        if viscosity <= 0:
+            return {}
+        try:
+            length, speed = reference(case)
+        except ValueError:
+            return {}
+        return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
+
+    def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
+        return mass_checks(case, fields["u"], operators)
+
+    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
+        return flow_clues(case, fields, operators)
+
+
+def reference(case: Case) -> tuple[float, float]:
+    """Reference length and speed of a flow: of inlets, else of moving walls, else from differences of pressure."""
+    condition = case.dirichlet["u"]
+    held = condition.mask.cpu().numpy()
+    values = condition.values.detach().cpu().numpy().astype(float)
+    areas = case.mesh.facet_areas.detach().cpu().numpy()
+    sizes = np.linalg.norm(areas, axis=1)
+    ends = case.mesh.facets.connectivity.reshape(-1, 2)
+    inside = held[ends].all(axis=1)
+    velocity = facet_ends(values, case.mesh, held).mean(axis=1)
+    through = (velocity * areas).sum(axis=1)
+    speeds = np.linalg.norm(velocity, axis=1)
+    inward = inside & (through < -_ROUNDING * sizes * speeds)
+    flow, width = -float(through[inward].sum()), float(sizes[inward].sum())
+    moving = inside & (speeds > 0)
+    fastest = float(speeds[moving].max(initial=0.0))
+    # A leak of rounding size is no inlet: walls that move in a polygon's direction have such ones.
+    if width > 0 and flow > 1e-3 * width * fastest:
+        return width, flow / width
+    if moving.any():
+        return float(sizes[moving].sum()), fastest
+    pressures = case.dirichlet["p"].values[case.dirichlet["p"].mask]
+    difference = float(pressures.amax() - pressures.amin()) if len(pressures) else 0.0
+    if "p" in case.periodic:
+        difference = max(difference, float(case.periodic["p"].shift.abs().amax()))
+    if difference > 0:
+        opened = ~inside & case.dirichlet["p"].mask.cpu().numpy()[ends].all(axis=1)
+        size = float(sizes[opened].sum()) / 2 if opened.any() else float(case.mesh.cell_volumes.sum()) ** 0.5
+        return size, math.sqrt(2.0 * difference)
+    raise ValueError(
+        "Nothing drives this flow: no velocity other than zero and no difference of pressure is prescribed. Prescribe "
+        "one, or give a reference length and speed."
+    )

@@ -1,0 +1,9 @@
+"""Steps from any state: the general network for plane laminar flow.
+
+network     a case in, fields at any times out
+march       steps in a row
+scheme      one step
+correction  what is learned
+problem     a flow on dual cells, as tensors
+grid        cells, conditions and start of a case, split where they are coarse
+"""

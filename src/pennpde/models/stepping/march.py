@@ -1,0 +1,129 @@
+"""Steps in a row: to given times, or until nothing changes any more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.models.stepping.problem import Problem
+from pennpde.models.stepping.scheme import Correction, State, advance
+
+_NEARLY_FASTEST = 0.99
+"""A step is as long as this share of the cells allows: a few thin ones must not decide."""
+
+_JUMP = 3.0
+"""No step makes the fastest fluid, or the reference speed, so many times faster."""
+_SHORTEST = 0.02
+"""Of the first step: shorter steps than this do not save a flow."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long steps are.
+
+    Attributes:
+        courant: cells that fluid may cross in a step.
+        first: length of the first step, in the time that fluid takes for the reference length. Layers at walls are thin
+            at the start.
+        growth: by how much a step may be longer than the one before.
+        longest: of all steps.
+        tolerance: of the momentum equation. In a unit of time a velocity gains as much noise as this over a step.
+    """
+
+    courant: float = 2.0
+    first: float = 0.02
+    growth: float = 1.3
+    longest: float = 0.25
+    tolerance: float = 3e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A state on the way.
+
+    Attributes:
+        time: since the start.
+        state: then.
+        step: length of the last step.
+        change: of the velocity in a unit of time, root mean square over that of the velocity.
+    """
+
+    time: float
+    state: State
+    step: float
+    change: float
+
+
+def rate(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:
+    """How often per time the content of each cell is exchanged."""
+    cells = problem.cells
+    leaving = torch.zeros_like(cells.areas).index_add(0, cells.first, fluxes.clamp_min(0.0))
+    return leaving.index_add(0, cells.second, (-fluxes).clamp_min(0.0)) / cells.areas
+
+
+def step_limit(problem: Problem, fluxes: Float[Tensor, " edges"], courant: float) -> float:
+    """The step of a Courant number."""
+    rates = rate(problem, fluxes.detach())
+    fastest = float(rates.kthvalue(max(1, int(_NEARLY_FASTEST * len(rates)))).values)
+    return courant / max(fastest, 1e-12)
+
+
+def march(
+    problem: Problem,
+    state: State,
+    times: Sequence[float],
+    correction: Correction | None = None,
+    *,
+    pace: Pace | None = None,
+    start: float = 0.0,
+    conditions: Callable[[Problem, float], Problem] | None = None,
+) -> Iterator[Moment]:
+    """Step to each of the times, in order; every one is met exactly.
+
+    Args:
+        problem: One flow.
+        state: At `start`.
+        times: Increasing.
+        correction: The learned part.
+        pace: How long steps are.
+        start: The time of the state.
+        conditions: What makes the problem at a time, where conditions change with it.
+    """
+    pace = pace or Pace()
+    now, allowed = start, pace.first
+    first = state.before is None
+    for time in times:
+        step, change = 0.0, math.inf
+        while now < time - 1e-9 * max(1.0, time):
+            limit = min(step_limit(problem, state.fluxes, pace.courant), pace.longest, allowed)
+            step = (time - now) / math.ceil((time - now) / limit - 1e-9)
+            at_end = problem if conditions is None else conditions(problem, now + step)
+            length = torch.full_like(problem.viscosity, step)
+            passes = 2 if first else 1
+            following = advance(at_end, state, length, correction, passes=passes, tolerance=pace.tolerance)
+            if not _is_sound(following, state) and step > _SHORTEST * pace.first:
+                allowed = 0.5 * step
+                continue
+            change = _change(problem, following.velocity, state.velocity, step)
+            state, first = following, False
+            now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
+            if not math.isfinite(change):
+                break
+        yield Moment(time, state, step, change)
+
+
+def _is_sound(following: State, before: State) -> bool:
+    """Whether a step did not blow up; one that did is taken again, half as long."""
+    fastest = float(following.velocity.detach().abs().amax())
+    return fastest <= _JUMP * (1.0 + float(before.velocity.detach().abs().amax()))  # NaN is not
+
+
+def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
+    weights = problem.cells.areas[:, None]
+    difference = (weights * (velocity - before).square()).sum()
+    return math.sqrt(float(difference / (weights * velocity.square()).sum().clamp_min(1e-30))) / step

@@ -1,0 +1,241 @@
+"""Dual cells: the finite volume scheme that linear elements are, edge by edge.
+
+Each point has a cell of area m around it; between two neighbours i and j lies a face with the area vector
+a_ij = G_ij - G_ji, and k_ij = -K_ij is what diffusion conducts through it (`elements` has G and K). What flows
+through a face leaves one cell for the other, so sums are conserved, and everything acts on differences of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pennpde.operators.elements import Elements
+from pennpde.operators.sparse import SparseMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class DualCells:
+    """The dual cells of one mesh, or of the meshes of a batch side by side.
+
+    Attributes:
+        areas: of the cells.
+        first: of each edge the point with the smaller number.
+        second: the other one.
+        faces: area vector of the face between them, from the first to the second.
+        conductances: k_ij, so that k (f_first - f_second) diffuses through the face.
+        offsets: from the first to the second.
+        gradient: both axes stacked, [2 points, points], a matrix that gives the gradient at the points.
+        pattern_rows: rows of a sparse matrix with an entry for each point and two for each edge (CSR).
+        pattern_columns: its columns.
+        entry_edges: which edge an entry belongs to; 0 for those on the diagonal.
+        entry_signs: 1 where the row is the edge's first point, -1 where it is the second, 0 on the diagonal.
+        diagonal: the places of the diagonal among the entries.
+        mirrored: for each entry the place of its mirror image, the transposed matrix.
+        owner: the mesh of each point; None for one mesh.
+        edge_owner: the mesh of each edge, likewise.
+        number_of_meshes: side by side.
+    """
+
+    areas: Float[Tensor, " points"]
+    first: Int[Tensor, " edges"]
+    second: Int[Tensor, " edges"]
+    faces: Float[Tensor, "edges 2"]
+    conductances: Float[Tensor, " edges"]
+    offsets: Float[Tensor, "edges 2"]
+    gradient: SparseMatrix
+    pattern_rows: Int[Tensor, " starts"]
+    pattern_columns: Int[Tensor, " entries"]
+    entry_edges: Int[Tensor, " entries"]
+    entry_signs: Float[Tensor, " entries"]
+    diagonal: Int[Tensor, " points"]
+    mirrored: Int[Tensor, " entries"]
+    owner: Int[Tensor, " points"] | None = None
+    edge_owner: Int[Tensor, " edges"] | None = None
+    number_of_meshes: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        points: Float[np.ndarray, "points 2"],
+        groups: Sequence[Int[np.ndarray, "cells corners"]],
+        representative: Int[np.ndarray, " points"] | None = None,
+    ) -> DualCells:
+        """Assemble the dual cells of triangles and quads, in double precision.
+
+        Args:
+            points: positions.
+            groups: corners of triangles and of quads.
+            representative: for each point the copy that stands for it (periodic boundaries), numbered from zero
+                without gaps; the dual cells are those of the representatives.
+        """
+        elements = Elements.of_cells(points, groups)
+        stiffness, gradient, areas = elements.stiffness, list(elements.gradient), elements.masses
+        entries = scipy.sparse.coo_matrix(stiffness)
+        rows, columns = entries.row.astype(np.int64), entries.col.astype(np.int64)
+        offsets = points[columns] - points[rows]
+        if representative is not None:
+            number = int(representative.max()) + 1
+            merge = scipy.sparse.csr_matrix(
+                (np.ones(len(points)), (representative, np.arange(len(points)))), shape=(number, len(points))
+            )
+            stiffness = scipy.sparse.csr_matrix(merge @ stiffness @ merge.T)
+            gradient = [scipy.sparse.csr_matrix(merge @ each @ merge.T) for each in gradient]
+            areas = merge @ areas
+            rows, columns = representative[rows], representative[columns]
+        number = len(areas)
+        upper = rows < columns
+        keys, where = np.unique(rows[upper] * np.int64(number) + columns[upper], return_index=True)
+        first, second = keys // number, keys % number
+        conductances = -np.asarray(stiffness[first, second]).ravel()
+        faces = np.stack([np.asarray((each - each.T)[first, second]).ravel() for each in gradient], axis=1)
+        # Row sums of G vanish but for rounding: differences of neighbours are all that a gradient sees.
+        inverse = scipy.sparse.diags(1.0 / areas)
+        stacked = SparseMatrix.from_scipy(scipy.sparse.vstack([inverse @ each for each in gradient]).tocsr())
+        return cls(
+            torch.from_numpy(areas),
+            torch.from_numpy(first),
+            torch.from_numpy(second),
+            torch.from_numpy(faces),
+            torch.from_numpy(conductances),
+            torch.from_numpy(offsets[upper][where]),
+            stacked,
+            **_pattern(first, second, number),
+        )
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[DualCells]) -> DualCells:
+        """The dual cells of a batch."""
+        points = np.concatenate([[0], np.cumsum([part.number_of_points for part in parts])])
+        first = torch.cat([part.first + int(start) for part, start in zip(parts, points, strict=False)])
+        second = torch.cat([part.second + int(start) for part, start in zip(parts, points, strict=False)])
+        counts = torch.tensor([part.number_of_points for part in parts])
+        edges = torch.tensor([part.first.shape[0] for part in parts])
+        numbers = torch.arange(len(parts))
+        gradients = [part.gradient.to_scipy() for part in parts]
+        sizes = [part.number_of_points for part in parts]
+        halves = [
+            scipy.sparse.block_diag(
+                [each[axis * size : (axis + 1) * size] for each, size in zip(gradients, sizes, strict=True)]
+            )
+            for axis in (0, 1)
+        ]
+        like = parts[0].areas
+        return cls(
+            torch.cat([part.areas for part in parts]),
+            first,
+            second,
+            torch.cat([part.faces for part in parts]),
+            torch.cat([part.conductances for part in parts]),
+            torch.cat([part.offsets for part in parts]),
+            SparseMatrix.from_scipy(scipy.sparse.vstack(halves).tocsr()).to(like.dtype),
+            **_pattern(first.numpy(), second.numpy(), int(points[-1])),
+            owner=numbers.repeat_interleave(counts),
+            edge_owner=numbers.repeat_interleave(edges),
+            number_of_meshes=len(parts),
+        ).to(like.dtype)
+
+    @property
+    def number_of_points(self) -> int:
+        return self.areas.shape[0]
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> DualCells:
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+        return self.map(move)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> DualCells:
+        """The same cells with each of their tensors changed."""
+        changes: dict[str, object] = {"gradient": self.gradient.map(change)}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Tensor):
+                changes[each.name] = change(value)
+        return replace(self, **changes)
+
+    # Sums over faces, and differences over edges
+
+    def collected(self, fluxes: Float[Tensor, "edges *axes"]) -> Float[Tensor, "points *axes"]:
+        """What leaves each cell through its faces: fluxes go from the first point to the second."""
+        nothing = fluxes.new_zeros(self.number_of_points, *fluxes.shape[1:])
+        return nothing.index_add(0, self.first, fluxes).index_add(0, self.second, fluxes, alpha=-1)
+
+    def gathered(self, values: Float[Tensor, "edges *axes"]) -> Float[Tensor, "points *axes"]:
+        """The sum over the edges of each point."""
+        nothing = values.new_zeros(self.number_of_points, *values.shape[1:])
+        return nothing.index_add(0, self.first, values).index_add(0, self.second, values)
+
+    def difference(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "edges *axes"]:
+        """Second minus first."""
+        return values.index_select(0, self.second) - values.index_select(0, self.first)
+
+    def mean(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "edges *axes"]:
+        return 0.5 * (values.index_select(0, self.first) + values.index_select(0, self.second))
+
+    def slope(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points 2 *axes"]:
+        """The gradient at the points; the axis of the derivative comes directly after the points."""
+        flat = self.gradient @ values.reshape(self.number_of_points, -1)
+        # In one piece: edges gather from it, and rows that lie apart cost them more than this copy.
+        return flat.reshape(2, self.number_of_points, *values.shape[1:]).transpose(0, 1).contiguous()
+
+    def matrix(
+        self, diagonal: Float[Tensor, " points"], symmetric: Float[Tensor, " edges"], skew: Float[Tensor, " edges"]
+    ) -> SparseMatrix:
+        """diagonal_i f_i + sum_j (skew_ij - symmetric_ij) (f_j - f_i), with skew_ji = -skew_ij, as a sparse matrix."""
+        off = self.entry_signs * skew[self.entry_edges] - self.entry_signs.abs() * symmetric[self.entry_edges]
+        on = diagonal - self.collected(skew) + self.gathered(symmetric)
+        values = off.index_add(0, self.diagonal, on)
+        return SparseMatrix(
+            self.pattern_rows,
+            self.pattern_columns,
+            values,
+            self.pattern_rows,
+            self.pattern_columns,
+            values[self.mirrored],
+        )
+
+    # Sums over each mesh of a batch
+
+    def total(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, " meshes"]:
+        """The sum over all points and components, mesh by mesh."""
+        flat = values.reshape(values.shape[0], -1).sum(dim=1)
+        if self.owner is None:
+            return flat.sum(dim=0, keepdim=True)
+        return flat.new_zeros(self.number_of_meshes).index_add(0, self.owner, flat)
+
+    def at_points(self, per_mesh: Float[Tensor, " meshes"]) -> Float[Tensor, " points_or_one"]:
+        return per_mesh if self.owner is None else per_mesh[self.owner]
+
+    def at_edges(self, per_mesh: Float[Tensor, " meshes"]) -> Float[Tensor, " edges_or_one"]:
+        return per_mesh if self.edge_owner is None else per_mesh[self.edge_owner]
+
+
+def _pattern(first: np.ndarray, second: np.ndarray, number: int) -> dict[str, Any]:
+    """Rows and columns of a matrix with the diagonal and both directions of each edge, and what each entry is."""
+    edges = np.arange(len(first))
+    points = np.arange(number)
+    rows = np.concatenate([points, first, second])
+    columns = np.concatenate([points, second, first])
+    edge = np.concatenate([np.zeros(number, np.int64), edges, edges])
+    sign = np.concatenate([np.zeros(number), np.ones(len(first)), -np.ones(len(first))])
+    order = np.lexsort((columns, rows))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=number))])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    mirror = np.concatenate([points, number + len(first) + edges, number + edges])
+    return {
+        "pattern_rows": torch.from_numpy(starts).to(torch.int32),
+        "pattern_columns": torch.from_numpy(columns[order]).to(torch.int32),
+        "entry_edges": torch.from_numpy(edge[order]),
+        "entry_signs": torch.from_numpy(sign[order]),
+        "diagonal": torch.from_numpy(place[:number]),
+        "mirrored": torch.from_numpy(place[mirror[order]]),
+    }

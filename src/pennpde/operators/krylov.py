@@ -1,0 +1,117 @@
+"""Linear equations with a matrix that is not symmetric: stabilised biconjugate gradients (van der Vorst 1992).
+
+Each mesh of a batch has coefficients of its own, and both components of a velocity share them: the solution turns with
+the mesh. The derivative is the solution of the transposed equation, so that no iteration is kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.operators.dual_cells import DualCells
+from pennpde.operators.sparse import SparseMatrix
+
+Restriction = Callable[[Tensor], Tensor]
+"""A projection onto what is free: zero where values are prescribed, tangential at slip walls."""
+
+
+def solve(
+    cells: DualCells,
+    matrix: SparseMatrix,
+    right: Float[Tensor, "points components"],
+    guess: Float[Tensor, "points components"],
+    restrict: Restriction,
+    *,
+    tolerance: float = 1e-4,
+    most: int = 60,
+) -> Float[Tensor, "points components"]:
+    """The solution of restrict(matrix × solution) = restrict(right side) that differs from the guess only where free.
+
+    Args:
+        cells: whose points they are; sums are taken mesh by mesh.
+        matrix: with a positive diagonal, made by `DualCells.matrix`.
+        right: the right side.
+        guess: has the prescribed values; the closer, the fewer iterations.
+        restrict: a symmetric projection that commutes with a factor per point.
+        tolerance: what may be left of the residual, as a share of the right side.
+        most: iterations.
+    """
+    diagonal = matrix.values[cells.diagonal]
+    found = _Solve.apply(matrix.values, right, guess, cells, matrix, diagonal, restrict, tolerance, most)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def _iterate(
+    cells: DualCells,
+    matrix: SparseMatrix,
+    diagonal: Tensor,
+    residual: Tensor,
+    scale: Tensor,
+    restrict: Restriction,
+    tolerance: float,
+    most: int,
+) -> Tensor:
+    """The change that takes the residual away."""
+    inverse = (1.0 / diagonal)[:, None]
+    tiny = torch.finfo(residual.dtype).tiny
+
+    def spread(per_mesh: Tensor) -> Tensor:
+        return cells.at_points(per_mesh)[:, None]
+
+    def safe(below: Tensor) -> Tensor:
+        return torch.where(below.abs() > tiny, below, torch.full_like(below, tiny))
+
+    def image(values: Tensor) -> Tensor:
+        return restrict(matrix @ values)
+
+    change = torch.zeros_like(residual)
+    shadow, direction = residual, residual
+    rho = cells.total(shadow * residual)
+    limit = (tolerance**2) * scale
+    for _ in range(most):
+        left = cells.total(residual.square())
+        if not bool((left > limit).any()):
+            break
+        going = inverse * direction
+        through = image(going)
+        alpha = rho / safe(cells.total(shadow * through))
+        half = residual - spread(alpha) * through
+        smoothed = inverse * half
+        smoothed_image = image(smoothed)
+        omega = cells.total(smoothed_image * half) / safe(cells.total(smoothed_image.square()))
+        change = change + spread(alpha) * going + spread(omega) * smoothed
+        residual = half - spread(omega) * smoothed_image
+        following = cells.total(shadow * residual)
+        beta = following / safe(rho) * (alpha / safe(omega))
+        direction = residual + spread(beta) * (direction - spread(omega) * through)
+        rho = following
+    return change
+
+
+class _Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values, right, guess, cells, matrix, diagonal, restrict, tolerance, most):  # noqa: ARG004
+        residual = restrict(right - matrix @ guess)
+        scale = cells.total(restrict(right).square()) + torch.finfo(right.dtype).tiny
+        found = guess + _iterate(cells, matrix, diagonal, residual, scale, restrict, tolerance, most)
+        ctx.save_for_backward(found)
+        ctx.rest = (cells, matrix, diagonal, restrict, tolerance, most)
+        return found
+
+    @staticmethod
+    def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
+        (found,) = ctx.saved_tensors
+        cells, matrix, diagonal, restrict, tolerance, most = ctx.rest
+        free = restrict(gradient)
+        scale = cells.total(free.square()) + torch.finfo(free.dtype).tiny
+        multiplier = _iterate(cells, matrix.transposed, diagonal, free, scale, restrict, tolerance, most)
+        rows = torch.repeat_interleave(matrix.row_starts.diff(), output_size=matrix.columns.shape[0])
+        of_values = -(multiplier[rows] * found[matrix.columns]).sum(dim=1)
+        # What is not free passes through: the solution there is the guess; its images act on the free part.
+        of_guess = gradient - free - (matrix.transposed @ multiplier - restrict(matrix.transposed @ multiplier))
+        return of_values, multiplier, of_guess, None, None, None, None, None, None
