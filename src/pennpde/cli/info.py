@@ -114,8 +114,10 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
     names = manifest.names()
     shown = {names[round(place * (len(names) - 1) / (_PICTURED - 1))] for place in range(_PICTURED)} if names else set()
     pictured, sizes, fields, parameters = [], _Ranges(), _Ranges(), _Ranges()
+    targets = _Targets()
     for case_file in output.progress(read_files(folder), "reading", total=len(names)):
         case = case_file.case
+        targets.add(case_file)
         sizes.add("points", case.mesh.number_of_points)
         sizes.add("cells", case.mesh.number_of_cells)
         for name, values in _all_fields(case).items():
@@ -135,6 +137,7 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "files": len(manifest.files),
         "bytes": bytes_on_disk(folder, manifest),
         **sizes.found,
+        **targets.found(),
         "parameters": parameters.found,
         "facts": summary(manifest),
         "fields": fields.found,
@@ -143,6 +146,31 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "hashes": "all agree",
     }
     return record, pictured
+
+
+class _Targets:
+    """At which times the truth of the cases is known."""
+
+    def __init__(self) -> None:
+        self.counts, self.times, self.steady, self.number = _Ranges(), _Ranges(), 0, 0
+
+    def add(self, case_file: "CaseFile") -> None:
+        from pennpde.case.moments import moments
+
+        known = moments(case_file.case, case_file.times)
+        if not known:
+            return
+        self.number += 1
+        self.steady += any(each.is_steady for each in known)
+        times = [each.time for each in known if not each.is_steady]
+        self.counts.add("moments_per_case", len(times))
+        for time in times:
+            if time is not None:
+                self.times.add("times", time)
+
+    def found(self) -> dict[str, Any]:
+        steady = {"steady_states": self.steady} if self.steady else {}
+        return {**self.counts.found, **self.times.found, **steady} if self.number else {}
 
 
 class _Range(tuple[float, float]):

@@ -2,21 +2,21 @@
 
 A file holds the targets of the unknowns at one moment without an axis of times, at several with one, behind all others.
 Moments count from the start of the run; `CaseFile.times` has them, and a case at one moment has its own as the
-parameter `time`. The steady state of an unknown u is the target `steady_u`.
+parameter `time`. The steady state of an unknown u is the target `steady_u`. `case.moments` has the same of a case.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
 from pennpde.case import Case
+from pennpde.case import moments as of_cases
+from pennpde.case.moments import STEADY_PREFIX as STEADY
+from pennpde.case.moments import TIME, as_parameter
+from pennpde.case.moments import steady_state as steady_case
 from pennpde.datasets.vtkhdf import CaseFile
 
-STEADY = "steady_"
-"""Before the name of an unknown: its target in the steady state."""
+__all__ = ["STEADY", "at_moment", "between_moments", "moments", "steady_case", "steady_state"]
 
 
 def moments(file: CaseFile) -> tuple[float, ...]:
@@ -26,40 +26,17 @@ def moments(file: CaseFile) -> tuple[float, ...]:
 
 def at_moment(file: CaseFile, number: int) -> Case:
     """The case at one of its moments: the unknowns' targets then, and the parameter `time`."""
-    targets = {name: each[number] for name, each in _by_moment(file).items()}
-    return replace(file.case, targets=targets, parameters=_with_time(file.case, file.times[number]))
+    case = of_cases.at_moment(file.case, number)
+    return replace(case, parameters={**case.parameters, TIME: as_parameter(file.times[number])})
 
 
 def between_moments(file: CaseFile, first: int, second: int) -> Case:
     """The step from one moment to a later one: it starts from the truth, and its time is the difference."""
-    case = at_moment(file, second)
-    initial = {**case.initial, **{name: each[first] for name, each in _by_moment(file).items()}}
-    return replace(case, initial=initial, parameters=_with_time(case, file.times[second] - file.times[first]))
+    case, start = at_moment(file, second), of_cases.at_moment(file.case, first).targets
+    passed = as_parameter(file.times[second] - file.times[first])
+    return replace(case, initial={**case.initial, **start}, parameters={**case.parameters, TIME: passed})
 
 
 def steady_state(file: CaseFile) -> Case | None:
     """The case with its steady state as target; None where it has none."""
     return steady_case(file.case)
-
-
-def steady_case(case: Case) -> Case | None:
-    """The same of a case."""
-    known = {name: case.targets[STEADY + name] for name in case.initial if STEADY + name in case.targets}
-    if not known:
-        return None
-    parameters = {name: value for name, value in case.parameters.items() if name != "time"}
-    return replace(case, targets=known, parameters=parameters)
-
-
-def _by_moment(file: CaseFile) -> dict[str, list[Tensor]]:
-    case = file.case
-    found = {}
-    for name, values in case.targets.items():
-        if name in case.initial:
-            with_times = values.ndim > case.initial[name].ndim
-            found[name] = list(values.unbind(dim=-1)) if with_times else [values]
-    return found
-
-
-def _with_time(case: Case, time: float) -> dict[str, Tensor]:
-    return {**case.parameters, "time": torch.tensor(time, dtype=torch.float64)}

@@ -126,4 +126,5 @@ def _is_sound(following: State, before: State) -> bool:
 def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
     weights = problem.cells.areas[:, None]
     difference = (weights * (velocity - before).square()).sum()
-    return math.sqrt(float(difference / (weights * velocity.square()).sum().clamp_min(1e-30))) / step
+    share = difference / (weights * velocity.square()).sum().clamp_min(1e-30)
+    return math.sqrt(float(share.detach())) / step
