@@ -48,7 +48,7 @@ def pressure(places: np.ndarray, time: float = 1.0) -> np.ndarray:
 
 def channel(
     folder: Path,
-    shape: tuple[int, int, int] = (6, 4, 1),
+    shape: tuple[int, int, int] = (5, 4, 1),
     times: Sequence[float] = (0.5, 1.0),
     end: float | None = None,
     viscosity: float = 0.01,
@@ -61,8 +61,12 @@ def channel(
     packed: bool = False,
     fields: Sequence[str] = ("U", "p"),
     patches: dict[str, str] | None = None,
+    known: bool = False,
 ) -> Path:
-    """An OpenFOAM case with results: U and p are linear in space, their values on faces included."""
+    """An OpenFOAM case with results: U and p are linear in space.
+
+    `known`: also on all faces, where otherwise walls rest and the inlet has its speed.
+    """
     types = {"front": "empty", "back": "empty"} if plane else {}
     write_brick(folder, shape, binary, shear, types)
     if scale != 1.0:
@@ -75,13 +79,13 @@ def channel(
         boundary.write_text(text)
     write_dictionary(
         folder / "system" / "controlDict",
-        {"application": "icoFoam", "startTime": 0, "deltaT": 0.1, "endTime": times[-1] if end is None else end},
+        {"application": "icoFoam", "startTime": 0, "deltaT": 0.1, "endTime": max(times) if end is None else end},
     )
     nu = {"nu": (openfoam.VISCOSITY, viscosity)}
     write_dictionary(folder / "constant" / "transportProperties", nu)
     mesh = PolyMesh.read(folder)
     for time in (0.0, *times):
-        conditions = _conditions(mesh, time, speed, plane)
+        conditions = _conditions(mesh, time, speed, plane, known)
         inside = mesh.cell_centres / scale
         values = {
             "U": np.concatenate([velocity(inside, time), np.zeros((len(inside), 1))], axis=1),
@@ -123,7 +127,7 @@ def _scale(folder: Path, scale: float) -> None:
     path.write_bytes(header + f"\n{len(mesh.points)}\n(\n{rows}\n)\n".encode())
 
 
-def _conditions(mesh: PolyMesh, time: float, speed: float, plane: bool) -> dict[str, dict]:
+def _conditions(mesh: PolyMesh, time: float, speed: float, plane: bool, known: bool) -> dict[str, dict]:
     def of(name: str, function: Callable[[np.ndarray, float], np.ndarray]) -> NonUniform:
         centres = mesh.face_centres[mesh.patches[name].faces]
         values = function(centres, time)
@@ -138,6 +142,13 @@ def _conditions(mesh: PolyMesh, time: float, speed: float, plane: bool) -> dict[
     outflow = {"type": "inletOutlet", "inletValue": Uniform(np.zeros(3)), "value": of(right, velocity)}
     level = {"type": "fixedValue", "value": Uniform(0.0)}
     empty = EMPTY if plane else {}
+    if known:
+        given = {"U": velocity, "p": pressure}
+        sides = [left, right, *others]
+        return {
+            field: {side: {"type": "fixedValue", "value": of(side, function)} for side in sides} | empty
+            for field, function in given.items()
+        }
     return {
         "U": {left: inflow, right: outflow if time else free, **dict.fromkeys(others, resting), **empty},
         "p": {left: free, right: level, **dict.fromkeys(others, free), **empty},

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+EXPECTED_ERROR = "expected_error.json"
+"""What `penn calibrate` adds: how wrong the network is on cases with truth. Belongs to the weights next to it."""
 SHIPPED = Path(__file__).parent / "weights"
 
 
@@ -93,6 +95,7 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
     }
     plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
     # The hash ties the two files together: after a crash between these two lines, loading says so.
+    (folder / EXPECTED_ERROR).unlink(missing_ok=True)  # of the weights that are replaced
     write_atomically(folder / WEIGHTS, content)
     write_json(folder / CONFIG, plain)
     return folder
@@ -128,6 +131,7 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
     _fill(model, tensors, path)
     model.to(device=device, dtype=dtype).eval()
     object.__setattr__(model, "checkpoint_config", config)
+    object.__setattr__(model, "checkpoint_folder", folder)
     return model
 
 
@@ -173,6 +177,11 @@ def shipped() -> list[str]:
 def config_of(model: nn.Module) -> Config | None:
     """Where a loaded network comes from; None for one that was not loaded."""
     return getattr(model, "checkpoint_config", None)
+
+
+def origin_of(model: nn.Module) -> Path | None:
+    """The folder that a network was loaded from; None for one that was not loaded."""
+    return getattr(model, "checkpoint_folder", None)
 
 
 def read_config(folder: str | Path) -> Config:

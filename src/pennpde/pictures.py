@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.tri import Triangulation
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+_DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+"""What formats call a description of the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +49,28 @@ class Panel:
     scale: str = ""
 
 
-def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
-    """Draw panels in rows and columns to a PNG, PDF or SVG file."""
-    figure = _figure(rows, title, panel_width)
+def draw(
+    path: Path | str,
+    rows: Sequence[Sequence[Panel]],
+    *,
+    title: str = "",
+    corner: str = "",
+    panel_width: float = 4.6,
+) -> None:
+    """Draw panels in rows and columns to a PNG, PDF or SVG file.
+
+    Args:
+        path: Of the file; its suffix decides.
+        rows: The panels.
+        title: Above all.
+        corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
+            its description.
+        panel_width: In inches.
+    """
+    figure = _figure(rows, title, panel_width, corner)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, metadata={_DESCRIPTION[path.suffix]: corner} if corner else None)
 
 
 def animate(
@@ -60,6 +78,7 @@ def animate(
     frames: Sequence[Sequence[Panel]],
     titles: Sequence[str],
     *,
+    corner: str = "",
     milliseconds: int = 250,
     panel_width: float = 4.6,
 ) -> None:
@@ -69,6 +88,7 @@ def animate(
         path: Of the file.
         frames: Each a row of panels. Their limits should be given: otherwise the colours change their meaning.
         titles: Above each frame, such as its time.
+        corner: As for `draw`.
         milliseconds: How long a frame is shown; the last one four times as long.
         panel_width: In inches.
     """
@@ -77,7 +97,7 @@ def animate(
     images = []
     for panels, title in zip(frames, titles, strict=True):
         picture = io.BytesIO()
-        _figure([panels], title, panel_width).savefig(picture, format="png", dpi=100)
+        _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
     durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
     path = Path(path)
@@ -87,7 +107,7 @@ def animate(
     )
 
 
-def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> Figure:
+def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -96,7 +116,8 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> 
     shape = max(float(span[1] / span[0]) for span in spans)
     height = panel_width * min(max(shape, 0.25), 1.2) + 0.5
     figure = Figure(
-        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0)), layout="constrained"
+        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0) + (0.2 if corner else 0)),
+        layout="constrained",
     )
     FigureCanvasAgg(figure)
     for row, axes_row in zip(rows, figure.subplots(len(rows), columns, squeeze=False), strict=True):
@@ -118,6 +139,9 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> 
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
+    if corner:
+        # A label rather than a text: the layout leaves room for it.
+        figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
 
 
@@ -182,6 +206,12 @@ def field_panels(
             )
         )
     return panels
+
+
+def error_panels(mesh: Mesh, errors: Mapping[str, Tensor], looks: Mapping[str, Look] | None = None) -> list[Panel]:
+    """One panel per unknown with the error that is expected at each point."""
+    titles = {name: (looks or {}).get(name, Look(name)).title for name in errors}
+    return [Panel(f"expected error of {titles[name]}", mesh, values, ERROR) for name, values in errors.items()]
 
 
 def series_panels(

@@ -44,17 +44,8 @@ from pennpde import __version__
 from pennpde.cli.conventions import as_command
 
 SUBCOMMANDS = (
-    "demo",
-    "predict",
-    "generate",
-    "collect",
-    "train",
-    "evaluate",
-    "pack",
-    "report",
-    "bench",
-    "info",
-    "view",
+    *("demo", "predict", "generate", "collect", "train", "calibrate", "evaluate"),
+    *("pack", "report", "bench", "info", "view"),
 )
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse import csr_array
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.cell_values import at_points, fit
+from pennpde.mesh.cell_values import CellsToPoints
 from pennpde.openfoam.body import Body, Piece
 from pennpde.openfoam.conditions import FieldReader, entry_of
 from pennpde.openfoam.dictionaries import NonUniform, Uniform
@@ -28,13 +27,13 @@ class PointValues:
     Attributes:
         body: The mesh in space.
         mesh: The same, or the plane mesh of a case between `empty` patches.
-        matrix: [points of `mesh`, cells and faces].
-        faces: The patches whose faces have values, piece by piece, in the order in which the matrix takes them.
+        to_points: From cells and faces to the points of `mesh`.
+        faces: The patches whose faces have values, piece by piece, in the order in which they are taken.
     """
 
     body: Body
     mesh: Mesh
-    matrix: csr_array
+    to_points: CellsToPoints
     faces: tuple[tuple[Piece, FacePatch], ...]
 
     @staticmethod
@@ -54,16 +53,19 @@ class PointValues:
         of_point = [body.mesh.connectivity]
         of_place = [np.repeat(np.arange(body.mesh.number_of_cells), np.diff(body.mesh.offsets))]
         count = body.mesh.number_of_cells
+        cells = [np.arange(count)]
         for piece, patch in faces:
             low, high = piece.mesh.face_offsets[patch.start], piece.mesh.face_offsets[patch.start + patch.count]
             places.append(piece.mesh.face_centres[patch.faces])
             of_point.append(piece.points[piece.mesh.face_points[low:high]])
             of_place.append(np.repeat(count + np.arange(patch.count), np.diff(piece.mesh.face_offsets)[patch.faces]))
+            cells.append(piece.cells + piece.mesh.owner[patch.faces])
             count += patch.count
         points, values = number[np.concatenate(of_point)], np.concatenate(of_place)
         wanted = points >= 0
         positions = np.concatenate(places)[:, :space]
-        return PointValues(body, mesh, fit(mesh.points.numpy(), positions, points[wanted], values[wanted]), faces)
+        to_points = CellsToPoints.of(mesh, positions, np.concatenate(cells), points[wanted], values[wanted])
+        return PointValues(body, mesh, to_points, faces)
 
     def read(self, name: str, time: float | None) -> Float[np.ndarray, "points *axes"]:
         """A field at a time that was written; a vector of a plane case without its third component."""
@@ -81,7 +83,7 @@ class PointValues:
         everywhere = np.concatenate([*cells, *on_faces])
         if everywhere.ndim == 2:
             everywhere = everywhere[:, : self.mesh.space]
-        return at_points(self.matrix, everywhere)
+        return self.to_points(everywhere)
 
     def fluxes(self, name: str, time: float | None) -> dict[str, float]:
         """By patch, what flows out through its faces with the velocity of this name, as the solver has it there.

@@ -17,7 +17,7 @@ from pennpde.datasets.runs.coarsening import Spacing
 from pennpde.datasets.runs.finding import Run, find_runs
 from pennpde.datasets.runs.likeness import Signature
 from pennpde.datasets.runs.quantities import Quantities, of_unknowns, parse
-from pennpde.datasets.runs.recipe import DATASET, CollectRecipe, SurveyRecipe, surveys_of
+from pennpde.datasets.runs.recipe import DATASET, CollectRecipe, SurveyRecipe, survey_of
 from pennpde.datasets.runs.splitting import Division, Shares, divide
 from pennpde.datasets.runs.survey import Family, Survey
 from pennpde.datasets.runs.targets import Plan
@@ -97,84 +97,122 @@ def collect_runs(
     coarser = None if spacing is None else Spacing.parse(spacing)
     plan = Plan(Times.parse(time), coarser, unfinished, parse(fields, parameters))
     found = find_runs(paths, problem)
-    before = _before(folder)
+    before = _before(folder, {"time": plan.times.text, "spacing": coarser and coarser.text})
     runs = _renamed(found.runs, before)
-    if not runs:
-        raise NothingCollectedError(_nothing(found.skipped, {}))
     if any(Path(run.path) == folder.resolve() for run in runs.values()):
         raise ValueError(f"{folder} is one of the runs; choose another folder for the dataset.")
-    if workers is None and scheduler is None and len(runs) <= FEW_RUNS:
-        workers = 0
+    few = workers is None and scheduler is None and len(runs) <= FEW_RUNS
+    hands = _Hands(0 if few else workers, scheduler, on_progress)
+    opened = _opened(runs, before, plan, mixed, hands)
+    made: tuple[str, ...] = ()
+    failed = dict(opened.failed)
+    if opened.surveys:
+        made, late = _collected(folder, runs, before, plan, shares, opened, hands)
+        failed |= late
+    manifest = before if not opened.surveys else read_manifest(folder)
+    if not manifest.cases:
+        _clear(folder)
+    if not made and not opened.kept:
+        raise NothingCollectedError(_nothing(found.skipped, {name: failed[name] for name in runs if name in failed}))
+    by_path = {runs[name].given: reason for name, reason in failed.items()}
+    draw = bool(made) or not (folder / report.PICTURE_FILE).exists()
+    written = report.write(folder, manifest, found.skipped, by_path, draw=draw)
+    return Collection(folder, made, opened.kept, failed, found.skipped, written, clock.monotonic() - started)
 
-    states = {name: str(entry.facts.get("state")) for name, entry in before.cases.items()}
-    _check_settings(before, folder, time=plan.times.text, spacing=coarser and coarser.text)
-    surveyed = SurveyRecipe(runs, plan, {name: state for name, state in states.items() if name in runs})
+
+@dataclass(frozen=True)
+class _Hands:
+    """Who does the work, and who hears of it."""
+
+    workers: int | None
+    scheduler: str | None
+    on_progress: Callable[[str, Status], None] | None
+
+    def options(self, what: str) -> dict[str, Any]:
+        hear = self.on_progress
+        told = None if hear is None else lambda status: hear(what, status)
+        return {"workers": self.workers, "scheduler": self.scheduler, "on_progress": told}
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Runs that are to be collected, those that are there already, and those that cannot be; what they have in common.
+
+    The family is None only where there is nothing to collect.
+    """
+
+    surveys: Mapping[str, Survey]
+    kept: tuple[str, ...]
+    failed: Mapping[str, str]
+    family: Family | None
+
+
+def _opened(runs: Mapping[str, Run], before: Manifest, plan: Plan, mixed: bool, hands: _Hands) -> _Opened:
+    if not runs:
+        return _Opened({}, (), {}, None)
+    states = {name: str(entry.facts.get("state")) for name, entry in before.cases.items() if name in runs}
     surveys: dict[str, Survey] = {}
-    kept: list[str] = []
-    failed: dict[str, str] = {}
-    told = None if on_progress is None else lambda status: on_progress("opening", status)
-    for (name,), outcome in outcomes(surveyed, workers=workers, scheduler=scheduler, on_progress=told):
+    kept, failed = [], {}
+    for (name,), outcome in outcomes(SurveyRecipe(runs, plan, states), **hands.options("opening")):
         if isinstance(outcome, Failure):
-            failed[name] = _in_words(outcome)
-        elif (seen := surveys_of(outcome)) is None:
+            failed[name] = _ERROR_NAME.sub("", outcome.error).strip()
+        elif (seen := survey_of(outcome)) is None:
             kept.append(name)
         else:
             surveys[name] = seen
     surveys = {name: surveys[name] for name in runs if name in surveys}
-    family = _family(before) or (Family.of(list(surveys.values()), mixed) if surveys else None)
+    if not surveys:
+        return _Opened({}, tuple(kept), failed, None)
+    family = _family(before) or Family.of(list(surveys.values()), mixed)
     for name, seen in list(surveys.items()):
-        assert family is not None
         if reason := family.refusal(seen):
             failed[name] = reason
             del surveys[name]
-    if not surveys and not kept:
-        raise NothingCollectedError(_nothing(found.skipped, {name: failed[name] for name in runs if name in failed}))
-    assert family is not None
+    return _Opened(surveys, tuple(kept), failed, family)
 
-    made: tuple[str, ...] = ()
-    if surveys:
-        signatures = _signatures(folder, before, surveys)
-        division = _divided(before, signatures, shares)
-        settings = {
-            **family.to_settings(),
-            "time": plan.times.text,
-            "spacing": coarser and coarser.text,
-            # Networks of flows predict one moment; of scalars, which go from moment to moment, all of them.
-            "frames": plan.times.kind == "several" and family.content.network == "flow",
-            "splitting": {"seed": shares.seed, "validation": shares.validation, "test": shares.test},
-        }
-        settings |= {key: value for key, value in before.settings.items() if key in ("splitting",)}
-        recipe = CollectRecipe(
-            {name: runs[name] for name in surveys},
-            plan,
-            settings,
-            division.splits,
-        )
-        if before.cases:
-            _forget(folder, before, list(surveys))
-        else:  # nothing came of an earlier start, whose settings may have been others
-            (folder / MANIFEST).unlink(missing_ok=True)
-        told = None if on_progress is None else lambda status: on_progress("collecting", status)
-        summary = generate(recipe, folder, only=list(surveys), workers=workers, scheduler=scheduler, on_progress=told)
-        made = summary.made
-        failed |= {name: _ERROR_NAME.sub("", reason) for name, reason in summary.failed.items()}
-        if summary.failed:  # they may have been all of a split
-            signatures = {name: each for name, each in signatures.items() if name not in summary.failed}
-            division = _divided(before, signatures, shares)
-        _settle(folder, before, runs, failed, division)
-    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else before
-    if not manifest.cases:
-        _clear(folder)
-        raise NothingCollectedError(_nothing(found.skipped, failed))
-    by_path = {runs[name].given: reason for name, reason in failed.items()}
-    written = report.write(folder, manifest, found.skipped, by_path)
-    return Collection(folder, made, tuple(kept), failed, found.skipped, written, clock.monotonic() - started)
+
+def _collected(
+    folder: Path,
+    runs: Mapping[str, Run],
+    before: Manifest,
+    plan: Plan,
+    shares: Shares,
+    opened: _Opened,
+    hands: _Hands,
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Write the cases; the names of those that were, and by name why others were not."""
+    assert opened.family is not None
+    signatures = _signatures(folder, before, opened.surveys)
+    division = _divided(before, signatures, shares)
+    settings = {
+        **opened.family.to_settings(),
+        "time": plan.times.text,
+        "spacing": plan.spacing and plan.spacing.text,
+        # Networks of flows predict one moment; of scalars, which go from moment to moment, all of them.
+        "frames": plan.times.kind == "several" and opened.family.content.network == "flow",
+        # Of the first time: later runs are divided in the same way.
+        "splitting": before.settings.get("splitting")
+        or {"seed": shares.seed, "validation": shares.validation, "test": shares.test},
+    }
+    chosen = {name: runs[name] for name in opened.surveys}
+    if before.cases:
+        _forget(folder, before, list(chosen))
+    else:  # nothing came of an earlier start, whose settings may have been others
+        (folder / MANIFEST).unlink(missing_ok=True)
+    recipe = CollectRecipe(chosen, plan, settings, division.splits)
+    summary = generate(recipe, folder, only=list(chosen), **hands.options("collecting"))
+    failed = {name: _ERROR_NAME.sub("", reason).strip() for name, reason in summary.failed.items()}
+    if failed:  # they may have been all of a split
+        division = _divided(before, {name: each for name, each in signatures.items() if name not in failed}, shares)
+    _settle(folder, before, runs, {**opened.failed, **failed}, division)
+    return summary.made, failed
 
 
 # What is there already
 
 
-def _before(folder: Path) -> Manifest:
+def _before(folder: Path, given: Mapping[str, str | None]) -> Manifest:
+    """The dataset as it is; one that was collected with other options is refused."""
     if not (folder / MANIFEST).exists():
         if folder.exists() and not folder.is_dir():
             raise FileExistsError(f"{folder} is a file; choose another folder for the dataset.")
@@ -182,6 +220,12 @@ def _before(folder: Path) -> Manifest:
     manifest = read_manifest(folder)
     if manifest.dataset != DATASET:
         raise DatasetError(f"{folder} holds the dataset {manifest.dataset!r}; choose another folder.")
+    for name, value in given.items():
+        if manifest.cases and manifest.settings.get(name) != value:
+            raise DatasetError(
+                f"{folder} was collected with --{name} {manifest.settings.get(name)}; give the same, or choose another "
+                "folder."
+            )
     return manifest
 
 
@@ -192,15 +236,6 @@ def _family(before: Manifest) -> Family | None:
     units = {name: tuple(powers) for name, powers in settings["units"].items()}
     patches = None if settings["patches"] is None else tuple(settings["patches"])
     return Family(content_of(before), units, patches, settings["size"])
-
-
-def _check_settings(before: Manifest, folder: Path, **given: str | None) -> None:
-    for name, value in given.items():
-        if before.cases and before.settings.get(name) != value:
-            raise DatasetError(
-                f"{folder} was collected with --{name} {before.settings.get(name)}; give the same, or choose another "
-                "folder."
-            )
 
 
 def _renamed(runs: Sequence[Run], before: Manifest) -> dict[str, Run]:
@@ -278,10 +313,6 @@ def _clear(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # it was there before, with other files
         folder.rmdir()
-
-
-def _in_words(failure: Failure) -> str:
-    return _ERROR_NAME.sub("", failure.error).strip()
 
 
 def _nothing(skipped: Mapping[str, str], failed: Mapping[str, str]) -> str:

@@ -22,14 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pennpde.case import Case
+from pennpde.case import Case, Dirichlet
 from pennpde.case.problem_files import read_problem
 from pennpde.datasets.runs.quantities import OTHER_NAMES, Quantities, of_unknowns
-from pennpde.datasets.runs.source import End, Source
+from pennpde.datasets.runs.source import End, Source, with_patches
 from pennpde.datasets.runs.times import RunError
 from pennpde.mesh import Mesh
 from pennpde.mesh import files as mesh_files
-from pennpde.mesh.cell_values import at_points, cells_and_facets
+from pennpde.mesh.cell_values import CellsToPoints
+from pennpde.mesh.corners import facet_means
 
 SERIES = (".pvd", ".series")
 SINGLE_FILES = frozenset(
@@ -86,7 +87,8 @@ class FileSource(Source):
             return None
         for name in _TIME_NAMES:
             if name in self._first.field_data and np.size(self._first.field_data[name]) == 1:
-                return float(np.ravel(self._first.field_data[name])[0])
+                time = float(np.ravel(self._first.field_data[name])[0])
+                return time if time > 0 else None  # many programs write zero where there is no time
         return None
 
     def times(self) -> tuple[float, Sequence[float]]:
@@ -156,7 +158,7 @@ class FileSource(Source):
         return read_problem(self.problem_file, self._given.mesh)
 
     def problem(self) -> Case:
-        case = self._problem
+        case = with_patches(self._problem)
         stated = tomllib.loads(self.problem_file.read_text(encoding="utf-8")).get("initial", {})
         first = self._frames[0].time
         if first is not None and abs(first) <= _CLOSE * max(1.0, abs(self._frames[-1].time or 0.0)):
@@ -215,11 +217,11 @@ class _Given:
         if name in self.mesh.fields:
             values = self.mesh.fields[name].double()
         else:
-            # On a facet the value of its cell: right where the normal derivative is zero, and replaced where a value
-            # is prescribed.
             of_cells = np.asarray(self.cells[name], float)
-            everywhere = np.concatenate([of_cells, of_cells[self.mesh.facets.cells]])
-            values = torch.from_numpy(at_points(cells_and_facets(self.mesh), everywhere))
+            if of_cells.ndim == 2 and like.ndim == 2:
+                of_cells = of_cells[:, : case.space]
+            everywhere = np.concatenate([of_cells, self._on_facets(of_cells, case.dirichlet[unknown])])
+            values = torch.from_numpy(CellsToPoints.on(self.mesh)(everywhere))
         if values.ndim == 2 and like.ndim == 2 and values.shape[1] >= case.space:
             values = values[:, : case.space]
         if values.shape != like.shape:
@@ -228,6 +230,14 @@ class _Given:
                 f"has {list(like.shape[1:])}"
             )
         return values
+
+    def _on_facets(self, of_cells: np.ndarray, prescribed: Dirichlet) -> np.ndarray:
+        """Prescribed values; elsewhere that of the cell, which is right where the normal derivative is zero."""
+        known = prescribed.values.numpy().reshape(self.mesh.number_of_points, -1)
+        means, held = facet_means(known, self.mesh, prescribed.mask.numpy())
+        inside = of_cells[self.mesh.facets.cells]
+        shape = (-1, *of_cells.shape[1:])
+        return np.where(held.reshape(-1, *[1] * (of_cells.ndim - 1)), means.reshape(shape), inside)
 
 
 def _away(known: float | None, time: float) -> float:

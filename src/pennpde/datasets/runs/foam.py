@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.datasets.runs.quantities import FLOW, SCALAR, Quantities
-from pennpde.datasets.runs.source import End, Source
+from pennpde.datasets.runs.source import End, Source, with_patches
 from pennpde.datasets.runs.times import RunError
 from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, pieces_of, plane_of
@@ -165,8 +165,10 @@ class FoamSource(Source):
     def problem(self) -> Case:
         quantities, start = self.quantities(), self.times()[0]
         parameters = dict(quantities.parameters)
+        if all(patch.type == "empty" for patch in self._body.patches.values()):
+            raise RunError("its mesh has no patches but empty ones, so it has no boundary conditions")
         carried = self._carrying_velocity(parameters)
-        case = read_case(self.folder, quantities.fields, parameters, start, self._body)
+        case = with_patches(read_case(self.folder, quantities.fields, parameters, start, self._body))
         if "velocity" in quantities.parameters and "velocity" not in case.parameters and carried is None:
             # laplacianFoam: nothing carries the scalar.
             resting = torch.zeros(case.space, dtype=torch.float64)

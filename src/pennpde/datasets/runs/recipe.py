@@ -92,7 +92,7 @@ class CollectRecipe(Recipe):
             yield Product(name, content, facts)
 
 
-def surveys_of(products: Sequence[Product]) -> Survey | None:
+def survey_of(products: Sequence[Product]) -> Survey | None:
     """What a survey's only product says; None where the run is in the dataset and has not changed."""
     return products[0].facts["survey"]
 

@@ -23,7 +23,9 @@ JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
 MOST_PICTURED = 9
 
 
-def write(folder: Path, manifest: Manifest, skipped: Mapping[str, str], failed: Mapping[str, str]) -> dict[str, Any]:
+def write(
+    folder: Path, manifest: Manifest, skipped: Mapping[str, str], failed: Mapping[str, str], *, draw: bool = True
+) -> dict[str, Any]:
     """Write the report of a dataset and return what its JSON file says.
 
     Args:
@@ -31,6 +33,7 @@ def write(folder: Path, manifest: Manifest, skipped: Mapping[str, str], failed: 
         manifest: As it is now.
         skipped: By path that is no run, why.
         failed: By run that could not be collected, why.
+        draw: Whether the pictures are drawn, too.
     """
     content = content_of(manifest)
     record = {
@@ -46,10 +49,10 @@ def write(folder: Path, manifest: Manifest, skipped: Mapping[str, str], failed: 
     }
     write_json(folder / JSON_FILE, record)
     write_atomically(folder / TEXT_FILE, "\n".join(_text(folder.name, record, content)) + "\n")
-    shown = _shown(manifest)
-    cases = [read_file(folder, name, manifest).case for name in shown]
-    with replacing(folder / PICTURE_FILE) as temporary:
-        _draw(temporary, cases, content)
+    if draw:
+        cases = [read_file(folder, name, manifest).case for name in _shown(manifest)]
+        with replacing(folder / PICTURE_FILE) as temporary:
+            _draw(temporary, cases, content)
     return plain(record)
 
 

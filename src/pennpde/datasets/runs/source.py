@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.datasets.runs.quantities import Quantities
+from pennpde.datasets.runs.times import RunError
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Source(ABC):
 
     @abstractmethod
     def problem(self) -> Case:
-        """Mesh, conditions, start and parameters; without targets."""
+        """Mesh, conditions, start and parameters; without targets. See `with_patches`."""
 
     @abstractmethod
     def fields(self, time: float) -> dict[str, Tensor]:
@@ -68,3 +69,10 @@ class Source(ABC):
     def fluxes(self, time: float) -> dict[str, float]:  # noqa: ARG002
         """By patch, the solver's own flux out of the domain; none where it does not say."""
         return {}
+
+
+def with_patches(case: Case) -> Case:
+    """The case; one whose mesh has no named boundaries is refused."""
+    if not case.mesh.patches:
+        raise RunError("its mesh has no patches, so nothing says where its conditions hold; name them")
+    return case

@@ -14,7 +14,7 @@ from pennpde.datasets.content import Content
 from pennpde.datasets.runs.finding import Run
 from pennpde.datasets.runs.likeness import Signature
 from pennpde.datasets.runs.quantities import Quantities
-from pennpde.datasets.runs.targets import Plan, checked_problem, chosen_times
+from pennpde.datasets.runs.targets import Plan, chosen_times
 
 _OTHER_UNITS = 100.0
 """Runs whose size differs from the others' by more than this factor are in other units."""
@@ -48,7 +48,7 @@ def survey(run: Run, plan: Plan) -> Survey:
     source = run.open(plan.quantities)
     _, times = chosen_times(source, plan)
     quantities, units = source.quantities(), source.units()
-    case = checked_problem(source)
+    case = source.problem()
     takes = set(quantities.parameters) <= case.parameters.keys()
     parameters = [*case.parameters, *(["time"] if plan.times.kind in ("one", "latest") else [])]
     content = Content(

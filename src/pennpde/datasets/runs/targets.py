@@ -64,29 +64,22 @@ def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
     if list(known) == [math.inf]:
         if plan.times.kind == "one":  # the user knows what the file does not say
             return start, plan.times.listed
-        if plan.times.kind != "steady":
-            raise RunError(
-                "it does not say at which time its fields are: give --time steady or --time TIME, store the time as "
-                "the field data TimeValue, or list the file in a .pvd file"
-            )
+        if plan.times.kind == "steady":
+            return start, (math.inf,)
+        raise RunError(
+            "it does not say at which time its fields are: give --time steady or --time TIME, store the time as the "
+            "field data TimeValue, or list the file in a .pvd file"
+        )
     times = plan.times.chosen(known, start)
     source.check(times)
     return start, times
-
-
-def checked_problem(source: Source) -> Case:
-    """The problem of a run; one without named boundaries is none."""
-    case = source.problem()
-    if not case.mesh.patches:
-        raise RunError("its mesh has no patches, so nothing says where its conditions hold; name them")
-    return case
 
 
 def collect(source: Source, plan: Plan, name: str) -> Collected:
     """The case of a run."""
     start, times = chosen_times(source, plan)
     quantities = source.quantities()
-    case = checked_problem(source)
+    case = source.problem()
     case = replace(case, name=name)
     if case.changes_with_time:
         if plan.times.kind == "several":
