@@ -9,7 +9,7 @@ import typer
 
 from pennpde.cli.conventions import Output
 from pennpde.cli.mesh_input import Repair, read_mesh
-from pennpde.files import write_atomically
+from pennpde.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -202,7 +202,7 @@ def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Seq
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file; give a file or the folder of a dataset.")
     if path.exists() and is_case_file(path):
-        return _case(unpack(path.read_bytes(), str(path)), path)
+        return _case(unpack(read_regular(path), str(path)), path)
     if path.exists() and is_shard(path):
         with Shard(path) as shard:
             first = shard.read(shard.names[0])

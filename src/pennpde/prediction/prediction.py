@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.companion import back
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.network import STEADY, Predictor
+from pennpde.network import STEADY, Physics, Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.evidence import Evidence, gather
@@ -189,6 +189,12 @@ def predict(
         "network": done - assembled,
         "certificate": time.perf_counter() - interpolated,
     }
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*(each.text for each in remarks if each.severe), *certificate.warnings),
+    )
     aside = (meshed - begin) + (interpolated - done)
     return Outcome(
         case=case,
@@ -274,6 +280,14 @@ def _check_times(times: Sequence[float] | None) -> None:
             f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
             "where infinity stands for the steady state."
         )
+
+
+def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
+    """Parameters of a case that the equation does not have, as far as it says which it has."""
+    known = {*equation.foam_parameters, "time"}
+    unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
+    names = ", ".join(equation.foam_parameters)
+    return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
 
 
 def _check(model: Predictor, case: Case) -> None:
