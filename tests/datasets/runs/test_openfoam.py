@@ -44,7 +44,7 @@ def bends(installation, tmp_path_factory) -> Path:
 
 def sorted_rows(case: Case) -> np.ndarray:
     columns = [case.mesh.points, case.dirichlet["u"].mask[:, None], case.dirichlet["u"].values]
-    columns += [case.targets["u"], case.targets["p"][:, None], case.features["wall_distance"][:, None]]
+    columns += [case.targets["u"], case.targets["p"][:, None]]
     rows = torch.cat([column.double() for column in columns], dim=1).numpy()
     return rows[np.lexsort(rows[:, :2].round(9).T)]
 

@@ -73,8 +73,8 @@ def collect_runs(
 ) -> Collection:
     """Make a dataset of finished runs, or add runs to it.
 
-    All runs are surveyed first; those that belong together are then read in full, one file each, and packed in the end.
-    A run that is in the dataset and has not changed since is not read again.
+    All runs are surveyed first; those that belong together are then read in full and written, one file each. A run
+    that is in the dataset and has not changed since is not read again.
 
     Args:
         paths: folders of OpenFOAM cases, or files and series with a problem file; others are skipped.

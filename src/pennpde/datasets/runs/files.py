@@ -36,7 +36,8 @@ SERIES = (".pvd", ".series")
 SINGLE_FILES = frozenset(
     (".vtu", ".vtk", ".vtkhdf", ".hdf", ".vts", ".vtr", ".vti", ".vtp", ".pvtu", ".cgns", ".msh", ".su2", ".unv")
 )
-_BY_MESHIO = (".msh", ".su2", ".unv")
+_OF_OURS = (".msh", ".su2", ".unv", ".cgns")
+"""Read by `Mesh.read` with their patches; their fields are at points."""
 _TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
 _MOST_BYTES = 10_000_000
 """Of a file that lists others."""
@@ -83,7 +84,7 @@ class FileSource(Source):
         return sorted(frames, key=lambda frame: math.inf if frame.time is None else frame.time)
 
     def _stated_time(self) -> float | None:
-        if self.path.suffix in _BY_MESHIO:
+        if self.path.suffix in _OF_OURS:
             return None
         for name in _TIME_NAMES:
             if name in self._first.field_data and np.size(self._first.field_data[name]) == 1:
@@ -107,7 +108,7 @@ class FileSource(Source):
     def _given(self) -> _Given:
         """Mesh and fields of the first time."""
         frame = self._frames[0]
-        if self.path.suffix in _BY_MESHIO:
+        if self.path.suffix in _OF_OURS:
             return _Given.of(Mesh.read(self.path), {})
         single = len(self._frames) == 1 and frame.step is None
         return self._of(self._first if single and self.path.suffix not in SERIES else _dataset(frame))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.models.advection_diffusion import AdvectionDiffusion, complete_transport
-from pennpde.models.flow import Flow, complete_flow
+from pennpde.models.advection_diffusion import AdvectionDiffusion
+from pennpde.models.flow import Flow
 from pennpde.models.inlet import describe_inlet, inlet_units
 from pennpde.network.hooks import FoamName, Look
 
@@ -36,15 +36,14 @@ class Quantities:
     parameters: Mapping[str, str]
     looks: Mapping[str, Look] = field(default_factory=dict)
 
-    def complete(self, case: Case) -> Case:
-        """The case with what its network wants besides, such as wall distance and start."""
-        if self.network == "flow":
-            return complete_flow(case)
-        return complete_transport(case) if self.network == "advection-diffusion" else case
-
     def units(self, case: Case) -> Units | None:
         """Reference scales that make similar runs the same; None: lengths and values are as they are."""
-        return inlet_units(case) if self.network == "flow" else None
+        if self.network != "flow":
+            return None
+        try:
+            return inlet_units(case)
+        except ValueError:  # driven by pressure or by nothing: no inlet to take units from
+            return None
 
     def describe(self, case: Case) -> dict[str, float]:
         """Characteristic numbers of a case, for the report."""

@@ -65,6 +65,7 @@ class CollectRecipe(Recipe):
 
     dataset: ClassVar[str] = DATASET
     most_attempts: ClassVar[int] = 1
+    packed: ClassVar[bool] = False  # runs end at different times, and each may be opened in ParaView as it is
     runs: Mapping[str, Run]
     plan: Plan
     given: Mapping[str, Any]

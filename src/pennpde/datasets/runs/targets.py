@@ -1,4 +1,8 @@
-"""The case of a run with its solution: which times, checked, on the mesh of the dataset, completed for its network."""
+"""The case of a run with its solution: which times, checked, on the mesh of the dataset.
+
+The start is the run's own. What a network wants besides, such as distances or a potential flow where the start is at
+rest, is its equation's to add (`Physics.complete`), in training as in prediction.
+"""
 
 from __future__ import annotations
 
@@ -89,16 +93,14 @@ def collect(source: Source, plan: Plan, name: str) -> Collected:
     run_mesh = case.mesh
     fields = [_checked(case, source.fields(time), time) for time in times]
     fluxes = [source.fluxes(time) for time in times]
-    features = case.features
     if plan.spacing is None:
         placed = on_own_mesh(case, fields, fluxes)
     else:
         units = quantities.units(case) if plan.spacing.is_relative else None
         length = plan.spacing.length(None if units is None else units.length)
         placed = on_coarser_mesh(case, fields, fluxes, length)
-    notes = [*source.notes, *placed.notes]
-    made = quantities.complete(placed.case) if "velocity" not in features else placed.case
-    made = _with_targets(made, placed, plan.times, [time - start for time in times])
+    notes = [*source.notes, *run_mesh.notes, *placed.notes]
+    made = _with_targets(placed.case, placed, plan.times, [time - start for time in times])
     facts: dict[str, Any] = {
         "format": source.format,
         "run": {"points": run_mesh.number_of_points, "cells": run_mesh.number_of_cells, "start": start},
