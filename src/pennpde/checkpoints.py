@@ -30,6 +30,8 @@ _PREVIOUS = "previous"
 _MOST_BYTES = 10_000_000
 """Of a configuration."""
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+EXPECTED_ERROR = "expected_error.json"
+"""What `penn calibrate` adds: how wrong the network is on cases with truth. Belongs to the weights next to it."""
 SHIPPED = Path(__file__).parent / "weights"
 
 
@@ -101,6 +103,7 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
     old = _configuration_of_weights(folder)
     if old is not None:
         write_json(folder / CONFIG, plain | {_PREVIOUS: old})
+    (folder / EXPECTED_ERROR).unlink(missing_ok=True)  # of the weights that are replaced
     write_atomically(folder / WEIGHTS, content)
     write_json(folder / CONFIG, plain)
     return folder
@@ -145,6 +148,7 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
     _fill(model, tensors, path)
     model.to(device=device, dtype=dtype).eval()
     object.__setattr__(model, "checkpoint_config", config)
+    object.__setattr__(model, "checkpoint_folder", folder)
     return model
 
 
@@ -190,6 +194,11 @@ def shipped() -> list[str]:
 def config_of(model: nn.Module) -> Config | None:
     """Where a loaded network comes from; None for one that was not loaded."""
     return getattr(model, "checkpoint_config", None)
+
+
+def origin_of(model: nn.Module) -> Path | None:
+    """The folder that a network was loaded from; None for one that was not loaded."""
+    return getattr(model, "checkpoint_folder", None)
 
 
 def read_config(folder: str | Path) -> Config:

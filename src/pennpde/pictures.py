@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.tri import Triangulation
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+_DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+"""What formats call a description of the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +50,26 @@ class Panel:
     scale: str = ""
 
 
-def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
-    """Draw panels in rows and columns to a PNG, PDF or SVG file."""
-    figure = _figure(rows, title, panel_width)
-    save_figure(figure, path, dots_per_inch=120)
+def draw(
+    path: Path | str,
+    rows: Sequence[Sequence[Panel]],
+    *,
+    title: str = "",
+    corner: str = "",
+    panel_width: float = 4.6,
+) -> None:
+    """Draw panels in rows and columns to a PNG, PDF or SVG file.
+
+    Args:
+        path: Of the file; its suffix decides.
+        rows: The panels.
+        title: Above all.
+        corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
+            its description.
+        panel_width: In inches.
+    """
+    figure = _figure(rows, title, panel_width, corner)
+    save_figure(figure, path, dots_per_inch=120, description=corner)
 
 
 def animate(
@@ -59,6 +77,7 @@ def animate(
     frames: Sequence[Sequence[Panel]],
     titles: Sequence[str],
     *,
+    corner: str = "",
     milliseconds: int = 250,
     panel_width: float = 4.6,
 ) -> None:
@@ -68,6 +87,7 @@ def animate(
         path: Of the file.
         frames: Each a row of panels. Their limits should be given: otherwise the colours change their meaning.
         titles: Above each frame, such as its time.
+        corner: As for `draw`.
         milliseconds: How long a frame is shown; the last one four times as long.
         panel_width: In inches.
     """
@@ -76,7 +96,7 @@ def animate(
     images = []
     for panels, title in zip(frames, titles, strict=True):
         picture = io.BytesIO()
-        _figure([panels], title, panel_width).savefig(picture, format="png", dpi=100)
+        _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
     durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
     content = io.BytesIO()
@@ -88,7 +108,7 @@ def animate(
     write_atomically(path, content.getvalue())
 
 
-def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> Figure:
+def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -97,7 +117,8 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> 
     shape = max(float(span[1] / span[0]) for span in spans)
     height = panel_width * min(max(shape, 0.25), 1.2) + 0.5
     figure = Figure(
-        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0)), layout="constrained"
+        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0) + (0.2 if corner else 0)),
+        layout="constrained",
     )
     FigureCanvasAgg(figure)
     for row, axes_row in zip(rows, figure.subplots(len(rows), columns, squeeze=False), strict=True):
@@ -119,15 +140,19 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> 
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
+    if corner:
+        # A label rather than a text: the layout leaves room for it.
+        figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
 
 
-def save_figure(figure: Figure, path: Path | str, dots_per_inch: int) -> None:
-    """Write a figure; its file is whole or not there."""
+def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, description: str = "") -> None:
+    """Write a figure, with a description that the file keeps; the file is whole or not there."""
     path = Path(path)
     # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
     content = io.BytesIO()
-    figure.savefig(content, dpi=dots_per_inch, format=path.suffix.removeprefix(".") or "png")
+    known = {_DESCRIPTION[path.suffix]: description} if description else None
+    figure.savefig(content, dpi=dots_per_inch, format=path.suffix.removeprefix(".") or "png", metadata=known)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.getvalue())
 
@@ -163,6 +188,12 @@ def field_panels(
             )
         )
     return panels
+
+
+def error_panels(mesh: Mesh, errors: Mapping[str, Tensor], looks: Mapping[str, Look] | None = None) -> list[Panel]:
+    """One panel per unknown with the error that is expected at each point."""
+    titles = {name: (looks or {}).get(name, Look(name)).title for name in errors}
+    return [Panel(f"expected error of {titles[name]}", mesh, values, ERROR) for name, values in errors.items()]
 
 
 def series_panels(

@@ -1,6 +1,7 @@
 """Conventions of all subcommands: options, output for people and programs, errors, exit codes.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out. Results go to
+stdout, everything else to stderr.
 """
 
 import inspect
@@ -32,6 +33,18 @@ _EXTRA_OF = {
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,
 # is more likely our fault than the user's.
 _EXPECTED = (ValueError, LookupError, OSError, ImportError, ArithmeticError, NotImplementedError)
+
+
+class Refusal(Exception):  # noqa: N818
+    """A result is there, but too wrong to be handed out: exit code 3.
+
+    Attributes:
+        record: What --json prints all the same.
+    """
+
+    def __init__(self, message: str, record: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.record = record or {}
 
 
 @dataclass(frozen=True)
@@ -116,9 +129,11 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
             _console(stderr=True).print(
                 f"penn {name}: {describe(error)}", markup=False, highlight=False, soft_wrap=True
             )
-            raise typer.Exit(1) from None
+            if isinstance(error, Refusal) and json_output:
+                _print_json(error.record)
+            raise typer.Exit(3 if isinstance(error, Refusal) else 1) from None
         if json_output:
-            print(json.dumps(plain(record or {}), indent=2, allow_nan=False))
+            _print_json(record or {})
 
     own = [
         parameter
@@ -134,6 +149,10 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def _print_json(record: Mapping[str, Any]) -> None:
+    print(json.dumps(plain(record), indent=2, allow_nan=False))
 
 
 def describe(error: Exception) -> str:

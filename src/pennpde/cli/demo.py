@@ -60,6 +60,7 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
         f"Flow over a step with a ramp of 0.37 inlet widths, {case.number_of_points} points, at time "
         f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "
         "flow and certificate",
+        *outcome.expected.lines(),
         *outcome.certificate.lines(warnings=False),
         f"Fields:  {written[0]} (opens in ParaView)",
         f"Picture: {written[1]}",
@@ -70,6 +71,7 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
         "points": case.number_of_points,
         "seconds": seconds,
         "network_seconds": outcome.seconds["network"],
+        "expected": outcome.expected.as_dict(),
         "certificate": outcome.certificate.as_dict(),
         "fields": written[0],
         "picture": written[1],

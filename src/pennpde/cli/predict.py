@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pennpde.cli import mesh_input
-from pennpde.cli.conventions import Output
+from pennpde.cli.conventions import Output, Refusal
 from pennpde.cli.mesh_input import Repair
 from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times
 from pennpde.files import replacing
@@ -109,6 +109,12 @@ def run(
         bool,
         typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing."),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the fields even where the expected error is above 50 %.")
+    ] = False,
+    draw_error: Annotated[
+        bool, typer.Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
+    ] = False,
     repair: Repair = None,
     plugin: Annotated[
         str | None,
@@ -121,8 +127,9 @@ def run(
 ) -> dict[str, Any]:
     """Predict the fields of a case with a trained network.
 
-    Every prediction comes with a certificate: errors on the boundary conditions, mass balance, residual of the solver,
-    and whether the case lies within the training range.
+    Every prediction comes with an expected error and a grade: good, fair or poor. If the error is expected to be above
+    50 %, nothing is written and the exit code is 3, unless --force is given. The certificate measures errors on the
+    boundary conditions, mass balance, residual of the solver, and whether the case lies within the training range.
     """
     _check_input(input_path, case)
     _check_targets(input_path, out, png, html, write_time, animation)
@@ -151,16 +158,21 @@ def run(
         folders = folder_names(write_time, outcome.times, start, network.takes_times)
         check_folders(input_path, list(folders.values()))
         outcome = _compared_with(folders, start, input_path, outcome)
+    notes = list(problem.mesh.notes)
+    about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
     _check_usable(outcome, strict)
+    if not force:
+        _refuse(outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
-    written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html, animation)
+    written = write_files(
+        outcome, network.equation.looks, input_path.stem, out, png, html, animation, draw_error=draw_error
+    )
     if folders:
         written += _write_times(input_path, folders, outcome, network.equation)
     output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
     tell(output, outcome.certificate)
-    notes = list(problem.mesh.notes)
-    return {"input": str(input_path), "model": model, "notes": notes, **_record(outcome), "written": written}
+    return about | {"written": written}
 
 
 def _network(model: str, plugin: str | None) -> "Predictor":
@@ -199,11 +211,30 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         )
 
 
+def _refuse(outcome: "Outcome", about: Mapping[str, Any]) -> None:
+    """Refuse to write fields whose error is expected to be above 50 %."""
+    from pennpde.prediction.expected_error import REFUSED
+
+    expected = outcome.expected
+    if expected.grade == REFUSED:
+        raise Refusal(
+            "\n".join(
+                [
+                    f"refused; nothing was written. {' '.join(expected.warnings)}",
+                    expected.advice,
+                    "--force writes the fields all the same.",
+                ]
+            ),
+            {**about, "written": []},
+        )
+
+
 def _lines(model: str, outcome: "Outcome") -> list[str]:
     network = outcome.seconds["network"]
     return [
         f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
         f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; {_state(outcome)}",
+        *outcome.expected.lines(),
         *outcome.certificate.lines(warnings=False),
     ]
 
@@ -238,6 +269,8 @@ def _record(outcome: "Outcome") -> dict[str, Any]:
         else {"points": companion.number_of_points, "triangles": companion.mesh.number_of_cells},
         "seconds": outcome.seconds,
         "times": [time_value(time) for time in outcome.times],
+        "expected": outcome.expected.as_dict()
+        | {"by_time": [each.as_dict() for each in outcome.expected_by_time] if len(outcome.times) > 1 else []},
         "certificate": outcome.certificate.as_dict(),
     }
 
@@ -257,9 +290,12 @@ def write_files(
     png: Path | None,
     html: Path | None,
     animation: Path | None = None,
+    *,
+    draw_error: bool = False,
 ) -> list[str]:
     """Write the requested files, each complete or not at all, and return their names."""
     mesh, fields = outcome.case.mesh, outcome.last
+    corner = outcome.expected.in_short
     written = []
     if out is not None:
         from pennpde.prediction.series import save
@@ -268,24 +304,26 @@ def write_files(
         save(outcome, out)
         written.append(str(out))
     if png is not None:
-        from pennpde.pictures import draw, field_panels
+        from pennpde.pictures import draw, error_panels, field_panels
 
-        panels = field_panels(mesh, fields, looks)
-        written.append(_whole(png, lambda path: draw(path, [panels])))
+        rows = [field_panels(mesh, fields, looks)]
+        if draw_error and outcome.expected.local:
+            rows.append(error_panels(mesh, outcome.expected.local, looks))
+        written.append(_whole(png, lambda path: draw(path, rows, corner=corner)))
     if animation is not None:
         from pennpde.pictures import animate, series_panels
         from pennpde.prediction.series import time_name
 
         rows = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
         titles = [time_name(time) for time in outcome.times]
-        written.append(_whole(animation, lambda path: animate(path, rows, titles)))
+        written.append(_whole(animation, lambda path: animate(path, rows, titles, corner=corner)))
     if html is not None:
         from pennpde.viewer.records import record_of, write_page
 
         subtitle = (
             f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; {_state(outcome.at(-1))}"
         )
-        lines = outcome.certificate.lines()
+        lines = outcome.expected.lines() + outcome.certificate.lines()
         written.append(_whole(html, lambda path: write_page(path, record_of(mesh, fields), title, subtitle, lines)))
     return written
 

@@ -21,11 +21,12 @@ from torch import Tensor, nn
 
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
+from pennpde.models.flow_clues import flow_clues
 from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.mass import mass_checks
 from pennpde.models.potential_flow import potential_flow
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
-from pennpde.network.hooks import Check, FoamName, Look
+from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.network.layers import MLP, dot, scale_by, squared_norm
 from pennpde.network.mixing import Linear, mix
 from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -179,6 +180,9 @@ class Flow(Equation):
 
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         return mass_checks(case, fields["u"], operators)
+
+    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
+        return flow_clues(case, fields, operators)
 
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
         """A learned correction of the velocity that sees the place; zero before training."""

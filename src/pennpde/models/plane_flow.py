@@ -13,9 +13,10 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
-from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, flow_units
+from pennpde.models.flow_clues import flow_clues
+from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_boundary, flow_units
 from pennpde.models.mass import mass_checks
-from pennpde.network.hooks import Check, FoamName, Look
+from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.network.physics import SCALAR, VECTOR, Physics
 from pennpde.operators import Operators
 
@@ -70,10 +71,13 @@ class PlaneFlowPhysics(Physics):
             length, speed = reference(case)
         except ValueError:
             return {}
-        return {"Reynolds number": length * speed / viscosity}
+        return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
 
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         return mass_checks(case, fields["u"], operators)
+
+    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
+        return flow_clues(case, fields, operators)
 
 
 def reference(case: Case) -> tuple[float, float]:

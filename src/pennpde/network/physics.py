@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.network.hooks import Check, FoamName, Look
+from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.operators import Operators
 
 SCALAR, VECTOR, TENSOR = 0, 1, 2
@@ -69,5 +69,22 @@ class Physics:
             case: What was predicted, in the user's units.
             fields: The prediction, of a time series the last.
             operators: Of the mesh, without knowledge of any condition: they do not judge in the network's favour.
+        """
+        return ()
+
+    def clues(
+        self,
+        case: Case,  # noqa: ARG002
+        fields: Mapping[str, Tensor],  # noqa: ARG002
+        operators: Operators,  # noqa: ARG002
+    ) -> Sequence[Clue]:
+        """Numbers from which the error of predicted fields is estimated, such as residuals of the equation.
+
+        What holds for any equation (smoothness of the fields, the mesh, the training range) is measured anyway.
+
+        Args:
+            case: What was predicted, in the network's units.
+            fields: The prediction at one time, likewise.
+            operators: Of the mesh, without knowledge of any condition.
         """
         return ()

@@ -73,6 +73,11 @@ class Certificate:
         numbers = {"growth of the solver's residual": max(grown)} if grown else {}
         return numbers | {each.training_name: each.value for each in self.checks if each.training_name}
 
+    @property
+    def outside(self) -> list[str]:
+        """One sentence for every number outside of the training range."""
+        return [f"{str(each)[0].upper()}{str(each)[1:]}" for each in self.compared if not each.inside]
+
     def check(self, name: str) -> Check:
         """One of the checks, by name."""
         for each in self.checks:
@@ -236,4 +241,4 @@ def _warnings(certificate: Certificate) -> list[str]:
                 f"A prescribed value of {name} is missed by {error:.1e}; this network does not enforce them."
             )
     warnings += [each.warning for each in certificate.checks if each.passed is False and each.warning]
-    return warnings + [f"{str(each)[0].upper()}{str(each)[1:]}" for each in certificate.compared if not each.inside]
+    return warnings + certificate.outside
