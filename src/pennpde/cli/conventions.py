@@ -26,7 +26,7 @@ _EXTRA_OF = {
     "dask": "generate",
     "distributed": "generate",
     "tensorboard": "train",
-    "trame": "viewer",
+    "trame_client": "viewer",
     "trame_vuetify": "viewer",
 }
 
