@@ -391,6 +391,7 @@ TABLE = [
     Wrong("fewer than no iterations", "iterations", PREDICT, lambda f: arguments(f / CONFIG, iterations=-1)),
     Wrong("a billion iterations", "iterations", PREDICT, lambda f: arguments(f / CONFIG, iterations=10**9)),
     Wrong("half an iteration", "iterations", PREDICT, lambda f: arguments(f / CONFIG, iterations=2.5)),
+    Wrong("no channels", "width = 0", PREDICT, lambda f: arguments(f / CONFIG, width=0)),
     Wrong("fewer than no channels", "cannot be made", PREDICT, lambda f: arguments(f / CONFIG, width=-4)),
     Wrong("channels in words", "cannot be made", PREDICT, lambda f: arguments(f / CONFIG, width="wide")),
     Wrong("arguments that nobody knows", "cannot be made", PREDICT, lambda f: arguments(f / CONFIG, depth=3)),
@@ -646,6 +647,15 @@ TABLE = [
     Wrong(
         "a case that is a pipe", "t0.4.vtkhdf is a pipe", "evaluate heat data", lambda f: fifo(f / "data/t0.4.vtkhdf")
     ),
+    Wrong(
+        "an experiment that is a pipe",
+        "rows.toml is a pipe",
+        "train rows.toml --data data --out out/run",
+        lambda f: fifo(f / "rows.toml"),
+    ),
+    Wrong("a network on data of another equation", "unknowns", "evaluate own data"),
+    Wrong("a device that does not exist", "'gpu'", "evaluate heat data --device gpu", code=2),
+    Wrong("a device to train on that does not exist", "'gpu'", "train data --out out/run --device gpu", code=2),
     Wrong("the same data twice", "once more", "train rows.toml --data data --also data --out out/run"),
     Wrong("a case that a dataset does not have", "nothing", "generate gradient --out out/data --only nothing"),
     Wrong("fewer than no workers", "--workers", "generate gradient --out out/data --workers=-1", code=2),
@@ -654,6 +664,86 @@ TABLE = [
     Wrong("a picture of nothing", "nothing to draw", "info --png out/a.png"),
     Wrong("a picture in an unknown format", "gif", "info data --png out/a.xyz"),
     Wrong("a case of a dataset that it lacks", "t9", "info data --case t9"),
+    Wrong(
+        "rows that are a list",
+        "rows is [1, 2], which is no table; a row is a table [rows.NAME]",
+        "train rows.toml --data data --out out/run",
+        lambda f: (f / "rows.toml").write_text("rows = [1, 2]"),
+    ),
+    Wrong(
+        "a width in words",
+        "width = 'wide': it must be a whole number from 1 to 4096",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", 'width = "wide"'),
+    ),
+    Wrong(
+        "a huge width",
+        "width = 1000000000: it must be a whole number from 1 to 4096",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 1_000_000_000"),
+    ),
+    Wrong(
+        "a width of zero",
+        "width = 0: it must be a whole number",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 0"),
+    ),
+    Wrong(
+        "arguments that are no table",
+        "arguments is 3, which is no table",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "arguments = { width = 4, iterations = 2, hidden = 8 }", "arguments = 3"),
+    ),
+    Wrong(
+        "a dataset without training cases",
+        "data has no training cases: a dataset to train on has a split 'train'. Its splits are validation (1 cases)",
+        "train data --out out/run",
+        lambda f: text(f / "data/manifest.json", '"train": ["t0.2"],', ""),
+    ),
+    Wrong(
+        "a split without cases",
+        "data has no training cases",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "data/manifest.json", '"train": ["t0.2"]', '"train": []'),
+    ),
+    Wrong(
+        "a start of another equation",
+        "solves for p, u, but the unknowns of the case are T",
+        "train data --from own --out out/run --steps 1",
+    ),
+    Wrong("a start that is not there", "no network 'flaw'", "train data --from flaw --out out/run"),
+    Wrong(
+        "a start of another network than the row",
+        "is a network 'flow', but the row 'penn' of rows.toml trains 'advection-diffusion'",
+        "train rows.toml --data data --from own --out out/run",
+        code=2,
+    ),
+    Wrong(
+        "a start of another size than the row",
+        "asks for another network than --from heat: width = 8 (it has 4)",
+        "train rows.toml --data data --from heat --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 8"),
+        code=2,
+    ),
+    Wrong(
+        "layers to freeze that are not there",
+        "--freeze decoder matches no parameter; the network has",
+        "train data --from heat --freeze decoder --out out/run",
+    ),
+    Wrong(
+        "a file without its dataset",
+        "give the folder of the dataset with --data",
+        "train rows.toml --out out/run",
+        code=2,
+    ),
+    Wrong("a dataset twice", "--data belongs to a TOML file", "train data --data data --out out/run", code=2),
+    Wrong("a row of a dataset", "--row chooses a row of a TOML file", "train data --row penn --out out/run", code=2),
+    Wrong("a network into the dataset", "is the folder of the dataset", "train data --out data", code=2),
+    Wrong(
+        "a source that is not there",
+        "No such file or directory: nothing.toml",
+        "train nothing.toml --data data --out out/run",
+    ),
 ]
 
 

@@ -13,7 +13,6 @@ from pennpde.mesh.remesh import companion_mesh
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.prediction import predict
 from pennpde.prediction.expected_error import Expected, ExpectedError
-from pennpde.prediction.prediction import _of_this_problem
 
 WARNING, NOTE = Remark("There is wind."), Remark("It is late.", severe=False)
 
@@ -56,10 +55,8 @@ def test_a_parameter_that_the_equation_does_not_have_is_named(network):
     )
 
 
-def test_a_case_that_the_network_does_not_know_all_of_is_not_graded_good():
+def test_a_case_that_the_network_does_not_know_all_of_is_not_graded_good(network):
     good = Expected({"u": ExpectedError(0.01, 0.03)})
-    assert _of_this_problem(good, ()) is good
-    assert _of_this_problem(good, [WARNING.text]).grade == "unknown"
-    assert "does not know" in _of_this_problem(good, [WARNING.text]).unknown_because
-    refused = Expected({"u": ExpectedError(2.0, 3.0)})
-    assert _of_this_problem(refused, [WARNING.text]) is refused
+    assert good.grade == "good"
+    assert replace(good, missing=(WARNING.text,)).grade == "poor"
+    assert predict(network, heated_plate().remarked(WARNING, NOTE)).expected.missing == (WARNING.text,)

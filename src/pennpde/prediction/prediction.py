@@ -22,9 +22,10 @@ from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
 from pennpde.network import STEADY, Physics, Predictor
+from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.evidence import Evidence, gather
-from pennpde.prediction.expected_error import FAIR, GOOD, Expected, calibration_of, judge, worst
+from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
 
@@ -181,12 +182,15 @@ def predict(
         for place, each in enumerate(evidence)
     )
     remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
-    severe = tuple(each.text for each in remarks if each.severe)
-    judged_by_time = tuple(_of_this_problem(each, severe) for each in judged_by_time)
+    missing = tuple(each.text for each in remarks if each.severe)
+    judged_by_time = tuple(replace(each, missing=missing) for each in judged_by_time)
     expected = worst(judged_by_time)
-    notes = (*notes, *(each.text for each in remarks if not each.severe))
-    certificate = _graded(replace(certificate, notes=notes), expected)
-    certificate = replace(certificate, warnings=(*severe, *certificate.warnings))
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*missing, *certificate.warnings),
+    )
+    certificate = _graded(certificate, expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
@@ -206,16 +210,6 @@ def predict(
         evidence=evidence,
         expected=expected,
         expected_by_time=judged_by_time,
-    )
-
-
-def _of_this_problem(expected: Expected, severe: Sequence[str]) -> Expected:
-    """The expected error, unless the case says what the network does not know: then it solved another problem."""
-    if not severe or expected.grade not in (GOOD, FAIR):
-        return expected
-    return Expected(
-        unlikeness=expected.unlikeness,
-        unknown_because="the case has what the network does not know; see the warnings",
     )
 
 
@@ -299,17 +293,6 @@ def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
 
 
 def _check(model: Predictor, case: Case) -> None:
-    if case.initial.keys() != model.equation.unknowns.keys():
-        raise ValueError(
-            f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "
-            f"{', '.join(sorted(case.initial))}. Choose another network, or give just these."
-        )
-    for name, rank in model.equation.unknowns.items():
-        if case.initial[name].ndim - 1 != rank:
-            kinds = ("a scalar", "a vector", "a tensor")
-            raise ValueError(
-                f"{name} is {kinds[case.initial[name].ndim - 1]} in the case, but {kinds[rank]} for the network. Its "
-                "initial field decides: a number is a scalar, a list of numbers a vector, a list of lists a tensor."
-            )
+    check_unknowns(model, case)
     if len(case.sizes) > 1:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
