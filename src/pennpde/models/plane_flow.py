@@ -27,7 +27,7 @@ class PlaneFlowPhysics(Physics):
 
     unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
     foam_fields: ClassVar = {
-        "u": FoamName("U", (0, 1, -1, 0, 0, 0, 0)),
+        "u": FoamName("U", (0, 1, -1, 0, 0, 0, 0), has_flux=True),
         "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
     }
     foam_parameters: ClassVar = {"viscosity": "nu"}
