@@ -6,64 +6,22 @@ A row is what is wrong, how to make it so, and words that the message must have.
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
-from commands import penn, store
-from foam_cases import write_brick, write_conditions, write_dictionary
-from problems import heated_plate, rectangle
+from commands import penn
+from foam_cases import write_dictionary
+from sound_folder import CASE
 
-from pennpde.datasets import storage
 from pennpde.mesh import Mesh
-
-CASE = """
-[patches]
-inlet = "x == 0"
-outlet = "x == 3"
-wall = "rest"
-[dirichlet.u]
-inlet = [1.0, 0.0]
-wall = 0.0
-[dirichlet.p]
-outlet = 0.0
-[parameters]
-viscosity = 1e-3
-"""
-EXPERIMENT = """
-[common]
-dataset = "advection-diffusion"
-network = "advection-diffusion"
-arguments = { width = 4, iterations = 2, hidden = 8 }
-training = { steps = 2 }
-[rows.penn]
-title = "PENN"
-"""
-
-
-@pytest.fixture(scope="session")
-def sound(tmp_path_factory) -> Path:
-    """A folder in which all is well: mesh, case file, OpenFOAM case, networks, dataset, experiment."""
-    folder = tmp_path_factory.mktemp("sound")
-    mesh = rectangle((6, 4), (3.0, 1.0))
-    Mesh.from_arrays(mesh.points, mesh.connectivity.reshape(-1, 4)).save(folder / "duct.vtu")
-    (folder / "duct.toml").write_text(CASE)
-    (folder / "rows.toml").write_text(EXPERIMENT)
-    store(folder / "own")
-    store(folder / "heat", "advection-diffusion")
-    store(folder / "gradient", "gradient")
-    case = write_brick(folder / "channel", (4, 3, 1), types={"front": "empty", "back": "empty"})
-    inlet, outlet = {"left": "type fixedValue; value uniform (1 0 0);"}, {"right": "type fixedValue; value uniform 0;"}
-    write_conditions(case, "U", "uniform (0 0 0)", {'".*"': "type noSlip;", "right": "type zeroGradient;"} | inlet)
-    write_conditions(case, "p", "uniform 0", {'".*"': "type zeroGradient;"} | outlet)
-    plates = [replace(heated_plate(cells=(3, 3), targets=True, inlet=value), name=f"t{value}") for value in (0.2, 0.4)]
-    splits = {"train": ["t0.2"], "validation": ["t0.4"], "test": ["t0.4"]}
-    storage.write(folder / "data", plates, splits, "advection-diffusion", packed=False)
-    return folder
 
 
 def text(path: Path, old: str, new: str) -> None:
@@ -107,6 +65,56 @@ def square(change: Callable[[np.ndarray], None] = lambda points: None, cells=((0
     points = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
     change(points)
     return quads(points, cells)
+
+
+def fifo(path: Path) -> None:
+    """A pipe that nobody writes to: whoever opens it waits for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def announcing(folder: Path) -> None:
+    """A file that is sound but for the number of its points."""
+    pattern = re.compile(rb'NumberOfPoints="\d+"')
+    path = folder / "duct.vtu"
+    assert pattern.search(path.read_bytes())
+    path.write_bytes(pattern.sub(b'NumberOfPoints="1000000000000000"', path.read_bytes()))
+
+
+def crashing(folder: Path) -> None:
+    """A cell of so many corners ends the process that reads it, by a segmentation fault in VTK 9.7."""
+    path = folder / "duct.vtk"
+    path.write_text(
+        "# vtk DataFile Version 3.0\nsquare\nASCII\nDATASET UNSTRUCTURED_GRID\nPOINTS 4 float\n"
+        "0 0 0 1 0 0 1 1 0 0 1 0\nCELLS 1 5\n999999 0 1 2 3\nCELL_TYPES 1\n9\n"
+    )
+
+
+def huge_array(path: Path, name: str) -> None:
+    """An array of 10^11 rows in a file of HDF5 of some kilobytes."""
+    with h5py.File(path, "a") as file:
+        kind = file[name].dtype
+        shape = file[name].shape
+        del file[name]
+        file.create_dataset(name, (10**11, *shape[1:]), kind, chunks=(1000, *shape[1:]))
+
+
+def huge_mesh(folder: Path) -> None:
+    Mesh.read(folder / "duct.vtu").save(folder / "duct.vtkhdf")
+    huge_array(folder / "duct.vtkhdf", "VTKHDF/Points")
+
+
+def ducts_that_touch():
+    return quads(
+        [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [2, 1, 0], [2, 2, 0], [1, 2, 0]], [[0, 1, 2, 3], [2, 4, 5, 6]]
+    )
+
+
+def quadratic_square():
+    import pyvista
+
+    points = np.array([[0, 0], [2, 0], [2, 2], [0, 2], [1, 0], [2, 1], [1, 2], [0, 1]], float)
+    return pyvista.UnstructuredGrid([8, *range(8)], [23], np.pad(points, ((0, 0), (0, 1))))
 
 
 def not_a_number(points: np.ndarray) -> None:
@@ -163,6 +171,60 @@ TABLE = [
     Wrong("an empty mesh file", "duct.vtu", PREDICT, lambda f: (f / "duct.vtu").write_bytes(b"")),
     Wrong("a mesh file cut in two", "duct.vtu", PREDICT, lambda f: truncated(f / "duct.vtu")),
     Wrong("a mesh file of noise", "duct.vtu", PREDICT, lambda f: (f / "duct.vtu").write_bytes(b"\x00\xff" * 500)),
+    Wrong("a pipe in the place of a mesh", "duct.vtu is not a regular file", PREDICT, lambda f: fifo(f / "duct.vtu")),
+    Wrong("a pipe to describe", "duct.vtu is not a regular file", "info duct.vtu", lambda f: fifo(f / "duct.vtu")),
+    Wrong("a pipe as a case file", "duct.toml is not a regular file", PREDICT, lambda f: fifo(f / "duct.toml")),
+    Wrong(
+        "a mesh of 10^15 points", "duct.vtu is damaged: it announces 1,000,000,000,000,000 points", PREDICT, announcing
+    ),
+    Wrong(
+        "a mesh that crashes VTK",
+        "duct.vtk is damaged so badly that reading it crashed",
+        PREDICT.replace("duct.vtu", "duct.vtk"),
+        crashing,
+    ),
+    Wrong(
+        "a mesh of 10^11 rows",
+        "duct.vtkhdf is damaged: its array 'VTKHDF/Points' announces 100,000,000,000 rows",
+        PREDICT.replace("duct.vtu", "duct.vtkhdf"),
+        huge_mesh,
+    ),
+    Wrong(
+        "a case of 10^11 rows",
+        "an array announces 100,000,000,000 rows",
+        "info data/t0.2.vtkhdf",
+        lambda f: huge_array(f / "data/t0.2.vtkhdf", "VTKHDF/Points"),
+    ),
+    Wrong(
+        "two ducts that share one point",
+        "touch only in points: Point 2 is shared",
+        PREDICT,
+        lambda f: mesh_of(f, ducts_that_touch),
+    ),
+    Wrong(
+        "cells of second order where nothing is to be repaired",
+        "is of second or higher order (VTK's cell type 23)",
+        PREDICT + " --no-repair",
+        lambda f: mesh_of(f, quadratic_square),
+    ),
+    Wrong(
+        "cells of second order with --strict",
+        "is of second or higher order (VTK's cell type 23)",
+        PREDICT + " --strict",
+        lambda f: mesh_of(f, quadratic_square),
+    ),
+    Wrong(
+        "an empty file of Gmsh",
+        "duct.msh is empty: it holds no mesh",
+        PREDICT.replace("duct.vtu", "duct.msh"),
+        lambda f: (f / "duct.msh").write_bytes(b""),
+    ),
+    Wrong(
+        "noise as a file of Gmsh",
+        "duct.msh is not a Gmsh file: it does not begin with $MeshFormat",
+        PREDICT.replace("duct.vtu", "duct.msh"),
+        lambda f: (f / "duct.msh").write_bytes(b"\x80\x81\xff" * 99),
+    ),
     Wrong(
         "a mesh file of noise in VTK's older format",
         "duct.vtk",

@@ -208,3 +208,20 @@ def test_your_own_condition_is_turned_batched_stacked_and_scaled():
     torch.testing.assert_close(stacked[: len(alone[1])], alone[1], rtol=0, atol=1e-12)
     scaled = Units(1.0, 1.0, {"u": Scale(2.0)}).dimensionless(cases[0]).conditions["porous"]["u"]
     torch.testing.assert_close(2 * scaled.through, cases[0].conditions["porous"]["u"].through)
+
+
+def test_a_mesh_is_repaired_and_every_repair_is_told(tmp_path, capsys):
+    mesh, error = load("repair_a_mesh").main(tmp_path)
+    assert (mesh.number_of_points, mesh.number_of_cells) == (9 * 5, 32)
+    assert {name: len(patch.facets) for name, patch in mesh.patches.items()} == {"cold": 4, "hot": 4}
+    assert [note.split(":")[0] for note in mesh.notes] == ["brought to first order", "left out", "merged"]
+    assert error < 1e-12
+    assert "without repair: " in capsys.readouterr().out
+
+
+def test_a_network_is_packed_and_its_copy_predicts_the_same(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PENN_CACHE", str(tmp_path / "cache"))
+    packed, difference = load("share_a_network").main(folder=tmp_path)
+    assert difference == 0
+    assert packed.path.stat().st_size < 200_000
+    assert f"#sha256={packed.sha256}" in capsys.readouterr().out

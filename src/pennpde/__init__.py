@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pennpde.case import Dirichlet as Dirichlet
     from pennpde.case import Neumann as Neumann
     from pennpde.case import Periodic as Periodic
+    from pennpde.case import Remark as Remark
     from pennpde.case import Robin as Robin
     from pennpde.case import Slip as Slip
     from pennpde.case import Table as Table
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pennpde.network.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.operators import Operators as Operators
     from pennpde.prediction import predict as predict
+    from pennpde.sharing import pack as pack
     from pennpde.training import fit as fit
 
 __version__ = "0.1.0"
@@ -57,6 +59,7 @@ __all__ = [
     "Operators",
     "Periodic",
     "Predictor",
+    "Remark",
     "Robin",
     "Slip",
     "Table",
@@ -64,6 +67,7 @@ __all__ = [
     "dot",
     "fit",
     "load_pretrained",
+    "pack",
     "predict",
     "save",
 ]
@@ -79,6 +83,7 @@ _MODULE_OF = {
     "Across": "case",
     "Condition": "case",
     "Periodic": "case",
+    "Remark": "case",
     "Robin": "case",
     "Slip": "case",
     "Table": "case",
@@ -99,6 +104,7 @@ _MODULE_OF = {
     "fit": "training",
     "load_pretrained": "checkpoints",
     "save": "checkpoints",
+    "pack": "sharing",
     "Config": "checkpoints",
 }
 

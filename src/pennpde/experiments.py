@@ -93,7 +93,7 @@ def read(path: str | Path) -> dict[str, Experiment]:
     """All rows of a file, by name, in its order."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is no TOML: {error}.") from error
     _refuse_unknown(content, {"common", "rows"}, str(path))

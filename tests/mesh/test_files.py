@@ -3,7 +3,6 @@
 import os
 import resource
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -111,13 +110,6 @@ def test_a_surface_that_a_gmsh_file_names_inside_the_body_is_no_patch(tmp_path):
     )
     (tmp_path / "square.msh").write_text(inner)
     assert set(Mesh.read(tmp_path / "square.msh").patches) == {"inlet", "wall"}
-
-
-def test_a_gmsh_file_without_meshio_says_what_to_install(tmp_path, monkeypatch):
-    (tmp_path / "square.msh").write_text(GMSH)
-    monkeypatch.setitem(sys.modules, "meshio", None)
-    with pytest.raises(ImportError, match="pip install meshio"):
-        Mesh.read(tmp_path / "square.msh")
 
 
 def test_files_that_cannot_be_are_refused(tmp_path):

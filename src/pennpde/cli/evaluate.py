@@ -114,9 +114,10 @@ def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set
 
 def _network(name: str, dtype: Any, device: str) -> Any:
     from pennpde.checkpoints import CONFIG, WEIGHTS, load_pretrained
+    from pennpde.packed import is_packed
 
     path = Path(name)
-    if path.is_file() and path.name not in (CONFIG, WEIGHTS):
+    if path.is_file() and path.name not in (CONFIG, WEIGHTS) and not is_packed(path):
         from pennpde.paper.released.weights import load
 
         return load(path).to(device=device, dtype=dtype).eval()

@@ -25,7 +25,9 @@ from torch import Tensor
 from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
 from pennpde.case.conditions import KINDS
 from pennpde.case.resolving import counted_points
+from pennpde.files import read_regular
 from pennpde.mesh import Mesh, Patch
+from pennpde.mesh.announced import check_stored
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
 
 FORMAT_VERSION = 1
@@ -156,7 +158,7 @@ def assemble(record: Any, arrays: Arrays, source: str, meshes: MutableMapping[by
 
 def read_case(path: Path | str) -> Case:
     """The case of one file, wherever it lies."""
-    return unpack(Path(path).read_bytes(), str(path)).case
+    return unpack(read_regular(path), str(path)).case
 
 
 def is_case_file(path: Path | str) -> bool:
@@ -551,6 +553,7 @@ class _Arrays:
 
 def whole_array(dataset: h5py.h5d.DatasetID) -> np.ndarray:
     """A whole dataset. A small file has twenty of them, and h5py's own way takes many times longer than reading it."""
+    check_stored(dataset, "an array")
     values = np.empty(dataset.shape, dataset.dtype)
     dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
     return values

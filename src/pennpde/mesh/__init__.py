@@ -4,7 +4,15 @@ mesh           points, cells, patches, fields; normals, volumes, facets
 cells          cell types, facets and edges of them
 derived        what follows from cells and points, worked out once: graph, boundary, normals, volumes
 checks         what a sound mesh is; the error for one that is not
-files          reading and writing through PyVista and meshio
+contents       what a file says about a mesh, unchecked
+files          reading and writing through PyVista; the choice of a reader
+gmsh           .msh
+su2            .su2
+unv            .unv
+cgns           .cgns
+reader_process  the same in a process of its own, which a damaged file may crash
+announced      counts in files, compared with the size of the file
+repair         what is mended in meshes of other programs
 distance       distance to a patch
 corners        which patch's value counts where two patches meet
 rotation       vectors and tensors turn with the mesh
@@ -16,6 +24,20 @@ splitting      each cell into four
 remesh         triangles of another spacing for the same domain
 """
 
-from pennpde.mesh.mesh import Mesh, Patch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pennpde.mesh.mesh import Mesh as Mesh
+    from pennpde.mesh.mesh import Patch as Patch
 
 __all__ = ["Mesh", "Patch"]
+
+
+def __getattr__(name: str) -> Any:
+    # At first use: the process that reads files needs neither a mesh nor torch.
+    if name not in __all__:
+        raise AttributeError(f"module 'pennpde.mesh' has no attribute {name!r}")
+    value = getattr(import_module("pennpde.mesh.mesh"), name)
+    globals()[name] = value
+    return value

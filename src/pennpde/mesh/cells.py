@@ -19,6 +19,20 @@ from scipy.sparse.csgraph import connected_components
 TRIANGLE, POLYGON, PIXEL, QUAD = 5, 7, 8, 9
 TETRAHEDRON, VOXEL, HEXAHEDRON, WEDGE, PYRAMID, POLYHEDRON = 10, 11, 12, 13, 14, 42
 
+POINTS_AND_LINES = (0, 1, 2, 3, 4, 21, 35, 68, 75)
+# VTK's cell types with points on their edges, sides or inside, and the type that their corners make. In all of them the
+# corners come first, but for polygons, whose corners are the first half.
+QUADRATIC_POLYGON = 36
+HIGHER_ORDER = {
+    **dict.fromkeys((22, 34, 69, 76), TRIANGLE),
+    **dict.fromkeys((23, 28, 30, 70, 77), QUAD),
+    QUADRATIC_POLYGON: POLYGON,
+    **dict.fromkeys((24, 71, 78), TETRAHEDRON),
+    **dict.fromkeys((25, 29, 33, 72, 79), HEXAHEDRON),
+    **dict.fromkeys((26, 31, 32, 73, 80), WEDGE),
+    **dict.fromkeys((27, 37, 74, 81), PYRAMID),
+}
+
 # A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
 # 1e-16, and the thinnest cells of boundary layers keep 1e-8.
 FLATTEST = 1e-12
@@ -75,6 +89,11 @@ CODES = {cell_type.name: code for code, cell_type in CELL_TYPES.items()} | {
     "hex": HEXAHEDRON,
     "prism": WEDGE,
 }
+
+
+PLANE_TYPES = tuple(
+    code for code in (*CELL_TYPES, *HIGHER_ORDER) if CELL_TYPES[HIGHER_ORDER.get(code, code)].dimension == 2
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +210,12 @@ def take_rows(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tupl
     return values[np.arange(taken[-1]) + np.repeat(offsets[:-1][rows] - taken[:-1], sizes)], taken
 
 
+def joined_rows(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """A ragged array of the rows of all tables, and the offsets at which they start."""
+    sizes = np.concatenate([np.full(len(table), table.shape[1]) for table in tables])
+    return np.concatenate([table.ravel() for table in tables]).astype(np.int64), offsets_of(sizes)
+
+
 def next_in_row(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """For each entry of a ragged array the entry after it, and for the last of a row the first."""
     following = np.arange(1, len(values) + 1)
@@ -250,6 +275,17 @@ def exterior_facets(facets: Facets, number_of_points: int) -> Facets:
     Raises:
         ValueError: where cells overlap: three share a facet, or two lie on the same side of theirs.
     """
+    return facets.take(matched(facets, number_of_points)[0])
+
+
+def matched(
+    facets: Facets, number_of_points: int
+) -> tuple[Int64[np.ndarray, " exterior"], Int64[np.ndarray, "inner 2"]]:
+    """The facets of all cells that belong to one cell only, and the pairs of those that two cells share.
+
+    Raises:
+        ValueError: where cells overlap, see `exterior_facets`.
+    """
     keys = facet_keys(facets, number_of_points)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -271,7 +307,17 @@ def exterior_facets(facets: Facets, number_of_points: int) -> Facets:
         )
     alone = np.ones(len(facets), dtype=bool)
     alone[pairs] = alone[pairs + 1] = False
-    return facets.take(np.sort(order[alone]))
+    return np.sort(order[alone]), np.stack([order[pairs], order[pairs + 1]], axis=1)
+
+
+def pieces(
+    cells: Cells, facets: Facets, pairs: Int64[np.ndarray, "inner 2"]
+) -> tuple[int, Int64[np.ndarray, " cells"]]:
+    """The number of pieces that hang together by whole facets, and the piece of each cell."""
+    one, other = facets.cells[pairs].T
+    links = coo_array((np.ones(len(pairs), dtype=bool), (one, other)), shape=(len(cells), len(cells)))
+    number, piece = connected_components(links, directed=False)
+    return number, piece.astype(np.int64)
 
 
 def _windings(facets: Facets) -> Int64[np.ndarray, " facets"]:

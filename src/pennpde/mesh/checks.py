@@ -19,6 +19,7 @@ from pennpde.mesh.cells import (
     CODES,
     FLATTEST,
     HEXAHEDRON,
+    HIGHER_ORDER,
     PIXEL,
     POLYGON,
     POLYHEDRON,
@@ -33,6 +34,7 @@ from pennpde.mesh.cells import (
     joined,
     next_in_row,
     offsets_of,
+    pieces,
     reversed_rows,
     signed_volumes,
     take_rows,
@@ -45,6 +47,10 @@ PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[
 FARTHEST = 1e50
 # Points of a plane mesh may leave the plane by this share of its width: what float32 files lose.
 OUT_OF_PLANE = 1e-6
+
+
+class NotConnectedError(ValueError):
+    """A mesh falls into parts."""
 
 
 def cells_from(given: CellsLike, cell_types: str | int | np.ndarray | None, space: int) -> Cells:
@@ -169,7 +175,7 @@ def checked_cells(points: Float[Tensor, "points space"], cells: Cells) -> tuple[
     positions = points.detach().numpy()
     if cells.dimension > positions.shape[1]:
         raise ValueError(f"{CELL_TYPES[int(cells.types[0])].name} cells need 3 coordinates; the points have 2.")
-    cells = _in_ring_order(cells)
+    cells = in_ring_order(cells)
     _check_points_apart(positions, cells)
     cells = with_outward_faces(positions, cells)
     cells = _oriented(positions, cells)
@@ -190,10 +196,14 @@ def _check_layout(cells: Cells, number_of_points: int) -> None:
     unknown = np.setdiff1d(cells.types, list(CELL_TYPES))
     if unknown.size:
         first = np.flatnonzero(cells.types == unknown[0])[0]
+        if int(unknown[0]) in HIGHER_ORDER:
+            raise ValueError(
+                f"Cell {first} is of second or higher order (VTK's cell type {unknown[0]}). Mesh.read and "
+                "Mesh.from_pyvista make it linear with repair=True, the command without --no-repair and --strict."
+            )
         raise ValueError(
             f"Cell {first} has VTK's cell type {unknown[0]}; known are "
-            f"{', '.join(f'{cell_type.name} ({code})' for code, cell_type in CELL_TYPES.items())}. "
-            "Quadratic cells become linear with PyVista's dataset.linear_copy()."
+            f"{', '.join(f'{cell_type.name} ({code})' for code, cell_type in CELL_TYPES.items())}."
         )
     dimensions = {CELL_TYPES[int(code)].dimension for code in np.unique(cells.types)}
     if len(dimensions) > 1:
@@ -241,7 +251,7 @@ def _in_the_plane(points: Float[Tensor, "points space"]) -> Float[Tensor, "point
     )
 
 
-def _in_ring_order(cells: Cells) -> Cells:
+def in_ring_order(cells: Cells) -> Cells:
     """Pixels and voxels, whose points run in rows, as quads and hexahedra, whose points run around."""
     connectivity, types = cells.connectivity.copy(), cells.types.copy()
     for code, ring, swaps in ((PIXEL, QUAD, ((2, 3),)), (VOXEL, HEXAHEDRON, ((2, 3), (6, 7)))):
@@ -311,7 +321,10 @@ def _oriented(positions: np.ndarray, cells: Cells) -> Cells:
 def _check_connected(cells: Cells, number_of_points: int) -> None:
     unused = np.flatnonzero(np.bincount(cells.connectivity, minlength=number_of_points) == 0)
     if unused.size:
-        raise ValueError(f"{_named('Point', unused)} in no cell. Remove such points (PyVista: dataset.clean()).")
+        raise ValueError(
+            f"{_named('Point', unused)} in no cell. Remove such points: Mesh.read does with repair=True, and "
+            "PyVista's dataset.clean()."
+        )
     links = coo_array(
         (
             np.ones(len(cells.connectivity), dtype=bool),
@@ -322,10 +335,35 @@ def _check_connected(cells: Cells, number_of_points: int) -> None:
     number, part = connected_components(links, directed=False)
     if number > 1:
         other = np.flatnonzero(part != part[0])[0]
-        raise ValueError(
+        raise NotConnectedError(
             f"The mesh falls into {number} parts that share no point: point {other} cannot be reached from point 0. "
             "Merge points that coincide (PyVista: dataset.clean()), or make one mesh for each part."
         )
+
+
+def check_one_piece(points: Float[Tensor, "points space"], cells: Cells, facets: Facets, pairs: np.ndarray) -> None:
+    """Refuse parts that touch in points or edges without sharing a side: nothing can flow from one to the other.
+
+    Args:
+        points: positions.
+        cells: of the mesh.
+        facets: of all cells.
+        pairs: of those facets that two cells share.
+    """
+    number, piece = pieces(cells, facets, pairs)
+    if number == 1:
+        return
+    of_entry = np.repeat(piece, cells.sizes)
+    lowest, highest = np.full(len(points), number), np.full(len(points), -1)
+    np.minimum.at(lowest, cells.connectivity, of_entry)
+    np.maximum.at(highest, cells.connectivity, of_entry)
+    shared = np.flatnonzero(lowest != highest)
+    side = "edge" if points.shape[1] == 2 else "face"
+    raise NotConnectedError(
+        f"The mesh falls into {number} parts that touch only in points: {_named('Point', shared)} shared, the first "
+        f"at {points[shared[0]].tolist()}, and no whole {side} is. Make one mesh for each part, or connect their cells "
+        f"{side} by {side} (no point within the {side} of another cell)."
+    )
 
 
 def patch_points(

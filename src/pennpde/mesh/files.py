@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,47 +20,45 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from pennpde.files import replacing, write_atomically
-from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Cells, Facets, joined, offsets_of, take_rows
+from pennpde.mesh.announced import check_announced
+from pennpde.mesh.cells import PLANE_TYPES, POINTS_AND_LINES, POLYHEDRON, Cells, Facets, offsets_of, take_rows
+from pennpde.mesh.contents import Contents
 
 if TYPE_CHECKING:
     import pyvista
 
 WRITABLE = (".vtu", ".vtk", ".vtkhdf")
-POINTS_AND_LINES = (0, 1, 2, 3, 4)
-PLANE = tuple(code for code, cell_type in CELL_TYPES.items() if cell_type.dimension == 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """What a dataset says about a mesh.
-
-    Attributes:
-        patch_points: one bool for each point, by name of the patch.
-        patch_facets: indices into the mesh's exterior facets, for patches whose facets were chosen one by one.
-        chosen_facets: the facets of patches that a file lists as cells of their own.
-    """
-
-    points: Float[np.ndarray, "points space"]
-    cells: Cells
-    fields: Mapping[str, np.ndarray] = field(default_factory=dict)
-    patch_points: Mapping[str, np.ndarray] = field(default_factory=dict)
-    patch_facets: Mapping[str, np.ndarray] = field(default_factory=dict)
-    chosen_facets: Mapping[str, Facets] = field(default_factory=dict)
+_OWN_READERS = {".msh": "gmsh", ".su2": "su2", ".unv": "unv", ".cgns": "cgns"}
+"""Modules here, by suffix."""
 
 
 def read(path: str | Path) -> Contents:
-    """What a file says, by PyVista, or by meshio where PyVista would need it."""
+    """What a file says, by our own readers for formats of mesh generators, else by PyVista."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no mesh file {path}.")
-    if path.suffix == ".msh":
-        return _read_gmsh(path)
+    if not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}; give a mesh file.")
+    suffix = path.suffix.lower()
+    if suffix in _OWN_READERS:
+        try:
+            return import_module(f"pennpde.mesh.{_OWN_READERS[suffix]}").read(path)
+        except MemoryError as error:
+            raise ValueError(f"{path} does not fit into the memory: {error}") from None
+    check_announced(path)
+    return _read_with_pyvista(path)
+
+
+def _read_with_pyvista(path: Path) -> Contents:
     import pyvista
 
     try:
-        with silence():
+        # meshio, which PyVista asks for formats that VTK does not know, prints, and leaves the program.
+        with silence(), redirect_stdout(StringIO()):
             dataset = pyvista.read(path)
-    except (RuntimeError, ValueError, TypeError, OSError, UserWarning) as error:
+    except SystemExit:
+        raise ValueError(f"{path} is damaged, or no mesh file that meshio reads.") from None
+    except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
     return from_dataset(dataset)
@@ -82,31 +80,6 @@ def silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _read_gmsh(path: Path) -> Contents:
-    try:
-        import meshio
-    except ImportError as error:
-        raise ImportError(f"Reading {path} needs meshio: pip install meshio.") from error
-    import pyvista
-
-    # meshio greets some files with an empty line; a library never prints.
-    with redirect_stdout(StringIO()):
-        given = meshio.read(path)
-    contents = from_dataset(pyvista.from_meshio(given))
-    dimension = max((block.dim for block in given.cells), default=0)
-    chosen = {}
-    for name, (tag, of_dimension) in given.field_data.items():
-        blocks = [
-            Facets.of(block.data[tags == tag])
-            for block, tags in zip(given.cells, given.cell_data.get("gmsh:physical", []), strict=False)
-            if of_dimension == block.dim == dimension - 1
-        ]
-        if any(map(len, blocks)):
-            chosen[name] = joined(blocks)
-    fields = {name: values for name, values in contents.fields.items() if not name.startswith("gmsh:")}
-    return replace(contents, fields=fields, chosen_facets=chosen)
-
-
 def from_dataset(dataset: pyvista.DataObject) -> Contents:
     """What a PyVista dataset says. Vertices, lines, and surfaces of bodies are left out: they are no cells here."""
     import pyvista
@@ -122,7 +95,7 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
     grid = dataset if isinstance(dataset, pyvista.UnstructuredGrid) else dataset.cast_to_unstructured_grid()
     notes = {name: np.asarray(grid.field_data[name]) for name in grid.field_data}
     cells = _cells_of(grid)
-    plane = bool(np.isin(cells.types, PLANE).all())
+    plane = bool(np.isin(cells.types, PLANE_TYPES).all())
     fields, patch_points = {}, {}
     for name in grid.point_data:
         values = np.array(grid.point_data[name])
@@ -146,7 +119,7 @@ def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
         return Cells(np.zeros(0, np.int64), np.zeros(1, np.int64), types)
     arrays = grid.GetCells()
     offsets, connectivity = _integers(arrays.GetOffsetsArray()), _integers(arrays.GetConnectivityArray())
-    plane = np.isin(types, PLANE)
+    plane = np.isin(types, PLANE_TYPES)
     left_out = np.isin(types, POINTS_AND_LINES)
     if (~plane & ~left_out).any():
         left_out |= plane
@@ -197,6 +170,8 @@ def to_dataset(contents: Contents) -> pyvista.UnstructuredGrid:
         grid.point_data[f"patch:{name}"] = mask.astype(np.uint8)
     for name, facets in contents.patch_facets.items():
         grid.field_data[f"patch facets:{name}"] = facets
+    for name, note in contents.facts.items():
+        grid.field_data[name] = [note] if isinstance(note, str) else np.asarray(note, dtype=np.float64)
     return grid
 
 

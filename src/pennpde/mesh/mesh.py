@@ -18,23 +18,29 @@ from pennpde.mesh.cells import (
     CELL_TYPES,
     Cells,
     Facets,
+    cell_facets,
     facet_keys,
     joined,
+    matched,
     mirrored,
     offsets_of,
 )
 from pennpde.mesh.checks import (
     CellsLike,
+    NotConnectedError,
     PatchLike,
     cells_from,
+    check_one_piece,
     checked_cells,
     checked_points,
     joined_cells,
     patch_points,
 )
+from pennpde.mesh.contents import Contents
 from pennpde.mesh.derived import Geometry, Topology
 from pennpde.mesh.distance import distances, parts_of
 from pennpde.mesh.plane import Floor, Slab, split_quads
+from pennpde.mesh.repair import first_order, glued, slit_note, without_unused
 from pennpde.mesh.rotation import turned
 
 if TYPE_CHECKING:
@@ -74,7 +80,9 @@ class Mesh:
         patches: named parts of the boundary.
         fields: point fields that are saved with the mesh.
         layer: for a mesh made by `plane_of`, the indices of its points in the mesh it was taken from.
+        notes: what was repaired when the mesh was read, a sentence each.
         known: what was worked out for a mesh of the same cells; as much of it is used as holds for this one.
+        facts: what is saved with the mesh as VTK's field data: texts, or a few numbers.
     """
 
     points: Float[Tensor, "points space"]
@@ -85,7 +93,9 @@ class Mesh:
     patches: Mapping[str, Patch] = field(default_factory=dict)
     fields: Mapping[str, Tensor] = field(default_factory=dict)
     layer: Int64[np.ndarray, " points"] | None = None
+    notes: tuple[str, ...] = ()
     known: Geometry | None = field(default=None, repr=False)
+    facts: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
 
     @staticmethod
     def from_arrays(
@@ -107,26 +117,57 @@ class Mesh:
         """
         positions = checked_points(points)
         positions, sound = checked_cells(positions, cells_from(cells, cell_types, positions.shape[1]))
-        mesh = Mesh(positions, sound.connectivity, sound.offsets, sound.types, sound.polyhedron_faces)
-        _ = mesh.facets  # refuses cells that overlap
+        facets = cell_facets(sound)
+        exterior, pairs = matched(facets, len(positions))
+        check_one_piece(positions, sound, facets, pairs)
+        known = Geometry(Topology(sound, len(positions), facets.take(exterior)), positions)
+        mesh = Mesh(positions, sound.connectivity, sound.offsets, sound.types, sound.polyhedron_faces, known=known)
         return mesh.with_patches(patches) if patches else mesh
 
     @staticmethod
-    def from_pyvista(dataset: pyvista.DataObject) -> Mesh:
+    def from_pyvista(dataset: pyvista.DataObject, repair: bool = False) -> Mesh:
         """A mesh from a PyVista dataset, with its point arrays as fields.
 
         Vertices, lines, and the surface cells of a body are left out. Arrays `patch:NAME` become patches.
+
+        Args:
+            dataset: anything with points and cells.
+            repair: as for `read`.
         """
-        return Mesh._from_contents(mesh_files.from_dataset(dataset))
+        return Mesh.from_contents(mesh_files.from_dataset(dataset), repair)
 
     @staticmethod
-    def read(path: str | Path) -> Mesh:
-        """A mesh from any file that PyVista reads, or from Gmsh's .msh, whose named boundaries become patches."""
-        return Mesh._from_contents(mesh_files.read(path))
+    def read(path: str | Path, repair: bool = True) -> Mesh:
+        """A mesh from a file of Gmsh (.msh), SU2, CGNS, of I-deas and Salome (.unv), or any that PyVista reads.
+
+        Named parts of the boundary become patches: physical groups, markers, boundary conditions, groups.
+
+        Args:
+            path: of the file.
+            repair: bring cells of second order to first order, leave out points of no cell, and merge points at the
+                same place where the mesh would fall apart; `notes` of the mesh say what was done. Without it such files
+                are refused.
+        """
+        return Mesh.from_contents(mesh_files.read(path), repair)
 
     @staticmethod
-    def _from_contents(contents: mesh_files.Contents) -> Mesh:
-        mesh = Mesh.from_arrays(contents.points, contents.cells)
+    def from_contents(contents: Contents, repair: bool = True) -> Mesh:
+        """A mesh from what a file says, checked; see `read`."""
+        if repair:
+            contents = without_unused(first_order(contents))
+        try:
+            mesh = Mesh.from_arrays(contents.points, contents.cells)
+        except NotConnectedError:
+            whole = glued(contents) if repair else contents
+            if whole is contents:
+                raise
+            contents = whole
+            mesh = Mesh.from_arrays(contents.points, contents.cells)
+        mesh = mesh._with(notes=contents.notes)
+        if repair:
+            size = float(np.ptp(mesh._positions, axis=0).max())
+            slit = slit_note(mesh._positions[mesh.boundary_points], size)
+            mesh = mesh._with(notes=(*mesh.notes, slit)) if slit else mesh
         mesh = mesh.with_fields(contents.fields)
         # A patch that has been cut away since the file was written is gone, not an error.
         mesh = mesh.with_patches({name: mask for name, mask in contents.patch_points.items() if mask.any()})
@@ -152,7 +193,7 @@ class Mesh:
             raise ValueError("The mesh is plane already.")
         floor = Floor.under(mesh._positions, mesh.facets, mesh.number_of_cells)
         layer = torch.from_numpy(floor.layer)
-        plane = replace(Mesh.from_arrays(mesh.points[layer, :2], floor.cells), layer=floor.layer)
+        plane = replace(Mesh.from_arrays(mesh.points[layer, :2], floor.cells), layer=floor.layer, notes=mesh.notes)
         kept = {}
         for name, patch in mesh.patches.items():
             upright = patch.facets[~floor.flat[patch.facets]]
@@ -359,6 +400,10 @@ class Mesh:
                 )
         return self._with(fields={**self.fields, **made})
 
+    def with_facts(self, facts: Mapping[str, str | Sequence[float]]) -> Mesh:
+        """The mesh with facts about its fields, such as how wrong they may be, to be saved with it."""
+        return self._with(facts={**self.facts, **facts})
+
     # Distances and sizes
 
     def distance_to(
@@ -495,9 +540,9 @@ class Mesh:
     # Inside
 
     @property
-    def _contents(self) -> mesh_files.Contents:
+    def _contents(self) -> Contents:
         by_points = {name: self._patch_of(patch.points) for name, patch in self.patches.items()}
-        return mesh_files.Contents(
+        return Contents(
             self._positions,
             self._cells,
             {name: values.detach().cpu().numpy() for name, values in self.fields.items()},
@@ -507,6 +552,7 @@ class Mesh:
                 for name, patch in self.patches.items()
                 if not np.array_equal(patch.facets, by_points[name].facets)
             },
+            facts=self.facts,
         )
 
     @property

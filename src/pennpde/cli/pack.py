@@ -1,0 +1,64 @@
+"""`penn pack`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pennpde.cli.conventions import Output
+
+EXAMPLES = [
+    "penn pack nets/mine --licence CC-BY-4.0",
+    "penn pack nets/mine --out shared/bends.zip --picture bend.png",
+    "penn pack nets/mine --out shared/bends              # a folder",
+]
+
+
+def run(
+    output: Output,
+    network: Annotated[str, typer.Argument(help="Folder of a trained network.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A .zip file, or a folder; default: NAME.zip in the current folder.", show_default=False),
+    ] = None,
+    licence: Annotated[
+        str | None,
+        typer.Option(
+            "--licence",
+            "--license",
+            help="SPDX name such as CC-BY-4.0, or a text file; default: the LICENSE in the network's folder.",
+            show_default=False,
+        ),
+    ] = None,
+    picture: Annotated[
+        list[Path] | None, typer.Option(help="PNG file for the model card; may be repeated.", show_default=False)
+    ] = None,
+    about: Annotated[str, typer.Option(help="A paragraph for the model card.", show_default=False)] = "",
+    plugin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py", help="Python file or module that registers your own networks.", show_default=False
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """Pack a trained network for others: one file with weights, errors, model card, pictures and licence.
+
+    Whoever gets it gives its path, or the https address where you put it, as --model.
+    """
+    from pennpde.models.registry import load_plugin
+    from pennpde.sharing import pack
+
+    if plugin is not None:
+        load_plugin(plugin)
+        output.warn(f"the network needs {plugin}, which is not packed: code is never shared this way")
+    made = pack(network, out, licence=licence, pictures=picture or [], about=about)
+    if not made.licensed:
+        output.warn("no licence is given, so nobody else may use the network; choose one with --licence")
+    output.say(
+        f"{made.path}: {len(made.files)} files, {sum(made.files.values()):,} bytes",
+        *(f"  {name:28}{size:>10,}" for name, size in sorted(made.files.items())),
+        f"Use it: penn predict INPUT --model {made.path}",
+    )
+    if made.sha256 is not None:
+        output.say(f"After an upload: penn predict INPUT --model 'https://.../{made.path.name}#sha256={made.sha256}'")
+    return {"written": str(made.path), "sha256": made.sha256, "files": dict(made.files), "licensed": made.licensed}

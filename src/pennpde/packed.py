@@ -1,0 +1,346 @@
+"""Networks in one file, from a path or from an https address: checked, within limits, and only data.
+
+A packed network is a .zip file of known kinds of files with `pack.json`, which lists them with sizes and hashes. It is
+unpacked into a cache, under its own hash; what is there already is not fetched again. Nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import shutil
+import ssl
+import stat
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from pennpde.files import write_json
+
+SUFFIX = ".zip"
+MANIFEST = "pack.json"
+FORMAT, FORMAT_VERSION = "pennpde packed network", 1
+MOST_BYTES = 512 * 2**20
+"""Of the file, and of all that is in it. Networks of this package have some hundred kilobytes."""
+MOST_FILES = 100
+SUFFIXES = (".json", ".safetensors", ".md", ".png", ".txt")
+BARE_NAMES = ("LICENSE", "NOTICE")
+CACHE = "PENN_CACHE"
+"""The environment variable that names another folder than ~/.cache/pennpde."""
+_NAME = re.compile(r"(pictures/)?[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_SECONDS_OF_SILENCE, _SECONDS = 30.0, 900.0
+_CHUNK = 2**18
+
+
+class PackedError(ValueError):
+    """A packed network is damaged, not what was asked for, or has something in it that it must not have."""
+
+
+def is_address(name: object) -> bool:
+    return isinstance(name, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) is not None
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a path is a file that could be a packed network."""
+    return path.suffix.lower() == SUFFIX and path.is_file()
+
+
+# Unpacking
+
+
+def unpacked(path: Path | str, sha256: str | None = None, name: str | None = None) -> Path:
+    """The folder of a packed network, in the cache.
+
+    Args:
+        path: of the .zip file.
+        sha256: what the hash of the file must be.
+        name: what messages call the file.
+    """
+    path = Path(path)
+    name = name or str(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {name}.")
+    if path.stat().st_size > MOST_BYTES:
+        raise PackedError(f"{name} has {path.stat().st_size:,} bytes; a packed network has at most {MOST_BYTES:,}.")
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if sha256 is not None and digest != sha256.lower():
+        raise PackedError(
+            f"{name} has the sha256 {digest}, expected is {sha256.lower()}: it is damaged, or not the network that was "
+            "meant. Nothing of it was used."
+        )
+    if (known := _cached(digest)) is not None:
+        return known
+    return _settle(_content_of(path, name), digest, name)
+
+
+def _content_of(path: Path, name: str) -> dict[str, bytes]:
+    """All files of an archive, checked against its list, in memory: nothing is written before all of it is right."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = _checked_entries(archive, name)
+            content = {}
+            for entry in entries:
+                with archive.open(entry) as stream:
+                    # One byte more than announced shows an entry that announces too little.
+                    content[entry.filename] = stream.read(entry.file_size + 1)
+                if len(content[entry.filename]) != entry.file_size:
+                    raise PackedError(f"{name} is damaged: {entry.filename!r} is not as long as it announces.")
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError) as error:
+        raise PackedError(f"{name} is damaged, or not a packed network: {error}.") from None
+    _check_list(content, name)
+    return content
+
+
+def _checked_entries(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
+    entries = archive.infolist()
+    if len(entries) > MOST_FILES:
+        raise PackedError(f"{name} holds {len(entries):,} files; a packed network has at most {MOST_FILES}.")
+    for entry in entries:
+        suffix = Path(entry.filename).suffix.lower()
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if not _NAME.fullmatch(entry.filename) or kind not in (0, stat.S_IFREG):
+            raise PackedError(f"{name} holds {entry.filename!r}, which is no file that may be in a packed network.")
+        if suffix not in SUFFIXES and entry.filename not in BARE_NAMES:
+            raise PackedError(
+                f"{name} holds {entry.filename!r}; a packed network has only files that end in {', '.join(SUFFIXES)}."
+            )
+    names = [entry.filename.lower() for entry in entries]
+    if len(set(names)) < len(names):
+        raise PackedError(f"{name} holds two files of one name.")
+    size = sum(entry.file_size for entry in entries)
+    if size > MOST_BYTES:
+        raise PackedError(f"{name} unpacks to {size:,} bytes; a packed network has at most {MOST_BYTES:,}.")
+    return entries
+
+
+def _check_list(content: Mapping[str, bytes], name: str) -> None:
+    if MANIFEST not in content:
+        raise PackedError(f"{name} is not a packed network: it has no {MANIFEST}. `penn pack` makes one.")
+    listed = files_of(content[MANIFEST], f"{MANIFEST} of {name}")
+    if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
+        raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
+    for each, facts in listed.items():
+        if hashlib.sha256(content[each]).hexdigest() != facts.sha256:
+            raise PackedError(f"{name} is damaged: {each!r} does not have the hash that {MANIFEST} lists.")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file in the list of a packed network."""
+
+    size: int
+    sha256: str
+
+
+def files_of(manifest: bytes, source: str) -> dict[str, Listed]:
+    """The files that a list names; a PackedError where it is none."""
+    try:
+        found: Any = json.loads(manifest.decode())
+        if found["format"] != FORMAT or found["format_version"] > FORMAT_VERSION:
+            raise PackedError(
+                f"{source} has format {found['format']!r}, version {found['format_version']!r}; this is {FORMAT!r}, "
+                f"version {FORMAT_VERSION}. Install a newer pennpde."
+            )
+        return {str(name): Listed(int(facts["bytes"]), str(facts["sha256"])) for name, facts in found["files"].items()}
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise PackedError(f"{source} is damaged: {error}.") from None
+
+
+def listing(content: Mapping[str, bytes]) -> dict[str, Any]:
+    """The list of files, as `pack.json` has it."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "files": {
+            name: {"bytes": len(each), "sha256": hashlib.sha256(each).hexdigest()}
+            for name, each in sorted(content.items())
+        },
+    }
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a packed folder in which a file is not what its list says. Folders without a list are not packed."""
+    if not (folder / MANIFEST).is_file():
+        return
+    for name, facts in files_of((folder / MANIFEST).read_bytes(), str(folder / MANIFEST)).items():
+        path = folder / name
+        if not _NAME.fullmatch(name) or not path.is_file() or path.stat().st_size != facts.size:
+            raise PackedError(f"{folder} is not complete: {name} is missing, or not as long as {MANIFEST} lists it.")
+        if hashlib.sha256(path.read_bytes()).hexdigest() != facts.sha256:
+            raise PackedError(f"{path} was changed: it does not have the hash that {MANIFEST} lists.")
+
+
+# The cache
+
+
+def cache_folder() -> Path:
+    """Where fetched and unpacked networks are kept; may be removed at any time."""
+    if given := os.environ.get(CACHE):
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pennpde"
+
+
+def _cached(digest: str) -> Path | None:
+    folder = cache_folder() / "networks" / digest
+    if not (folder / MANIFEST).is_file():
+        return None
+    try:
+        check_folder(folder)
+    except PackedError:
+        return None
+    return folder
+
+
+def _settle(content: Mapping[str, bytes], digest: str, name: str) -> Path:
+    """Write the files into a folder of the cache, which appears there complete."""
+    parent = _writable(cache_folder() / "networks")
+    temporary = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+    try:
+        for each, data in content.items():
+            (temporary / each).parent.mkdir(exist_ok=True)
+            (temporary / each).write_bytes(data)
+        write_json(temporary / "source.json", {"from": name, "sha256": digest})
+        folder = parent / digest
+        shutil.rmtree(folder, ignore_errors=True)  # one that was changed, or cut off
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if _cached(digest) is None:  # else another program was quicker
+                raise
+        return folder
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _writable(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        made = Path(tempfile.mkdtemp(prefix="pennpde-"))
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        return made
+
+
+# Fetching
+
+
+def fetched(address: str) -> Path:
+    """The folder of a packed network at an https address, such as https://example.org/mine.zip#sha256=...
+
+    With a hash the network is fetched once, and it is the one that was meant. Without one a warning tells the hash.
+    http is taken only from this machine itself.
+    """
+    parts = _checked_address(address)
+    sha256 = _hash_in(parts, address)
+    if sha256 is not None and (known := _cached(sha256)) is not None:
+        return known
+    plain = parts._replace(fragment="").geturl()
+    folder = Path(tempfile.mkdtemp(prefix="pennpde-"))
+    try:
+        path = folder / "network.zip"
+        digest = _download(plain, path)
+        found = unpacked(path, sha256, plain)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if sha256 is None:
+        warnings.warn(
+            f"{plain} was not compared with a hash. To be sure to get this very network again, give "
+            f"{plain}#sha256={digest}",
+            stacklevel=2,
+        )
+    return found
+
+
+def _checked_address(address: str) -> SplitResult:
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError as error:
+        raise PackedError(f"{address!r} is not an address: {error}.") from None
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_this_machine(host)):
+        raise PackedError(f"{address!r} is refused: networks are fetched from https addresses only.")
+    if not host or parts.username is not None or any(character.isspace() for character in address):
+        raise PackedError(f"{address!r} is refused: write https://HOST/PATH.zip, without user name and spaces.")
+    return parts
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _hash_in(parts: SplitResult, address: str) -> str | None:
+    if not parts.fragment:
+        return None
+    match = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", parts.fragment)
+    if match is None:
+        raise PackedError(f"{address!r} ends in #{parts.fragment}; a hash is given as #sha256= and 64 digits.")
+    return match[1].lower()
+
+
+class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows only to addresses that could have been given."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        _checked_address(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _download(address: str, path: Path) -> str:
+    """Fetch a file, and return its hash."""
+    # Not build_opener: it would also open files and ftp addresses.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _CarefulRedirects(),
+    ):
+        opener.add_handler(handler)
+    digest, received, deadline = hashlib.sha256(), 0, time.monotonic() + _SECONDS
+    try:
+        with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response, path.open("wb") as stream:
+            announced = int(response.headers.get("Content-Length") or 0)
+            while part := response.read(_CHUNK):
+                received += len(part)
+                if max(received, announced) > MOST_BYTES or time.monotonic() > deadline:
+                    raise PackedError(
+                        f"{address} was given up: it has more than {MOST_BYTES:,} bytes, or takes more than "
+                        f"{_SECONDS:.0f} s."
+                    )
+                digest.update(part)
+                stream.write(part)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        if isinstance(error, PackedError):
+            raise
+        raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None
+    if received < announced:
+        raise PackedError(f"{address} cannot be fetched: {received:,} of {announced:,} bytes came.")
+    return digest.hexdigest()

@@ -1,0 +1,239 @@
+"""The formats of mesh generators: the same mesh is read from all of them, and damaged files are refused in words."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mesh_writers import WRITERS, facets_of, positions_of, rows_of, write_as, write_cgns, write_gmsh, write_unv
+from meshes import bent, box
+
+from pennpde.mesh import Mesh
+
+ZOO = ("triangle", "quad", "mixed_plane", "tetrahedron", "hexahedron", "wedge", "pyramid")
+
+
+def named(kind: str) -> Mesh:
+    """A small mesh whose boundary is three patches; two of them meet in a corner of a cell."""
+    mesh = box(kind, 2, jitter=0.1)
+    middle = mesh.points.numpy()[mesh.facets.connectivity]
+    centres = np.add.reduceat(middle, mesh.facets.offsets[:-1]) / mesh.facets.sizes[:, None]
+    inlet, outlet = centres[:, 0] < 1e-9, centres[:, 0] > 1 - 1e-9
+    masks = {"inlet": inlet, "outlet": outlet, "the wall": ~inlet & ~outlet}
+    return mesh.with_patch_facets({name: mesh.facets.take(np.flatnonzero(mask)) for name, mask in masks.items()})
+
+
+def same(one: Mesh, other: Mesh) -> None:
+    np.testing.assert_array_equal(one.points, other.points)
+    np.testing.assert_array_equal(one.cell_types, other.cell_types)
+    np.testing.assert_array_equal(one.offsets, other.offsets)
+    np.testing.assert_array_equal(one.connectivity, other.connectivity)
+    assert set(one.patches) == set(other.patches)
+    for name, patch in one.patches.items():
+        np.testing.assert_array_equal(patch.points, other.patch(name).points)
+        np.testing.assert_array_equal(patch.facets, other.patch(name).facets)
+
+
+@pytest.mark.parametrize("kind", ZOO)
+def test_the_same_mesh_is_read_from_every_format(kind, tmp_path):
+    mesh = named(kind)
+    for name in WRITERS:
+        same(Mesh.read(write_as(name, tmp_path, mesh)), mesh)
+    for suffix in (".vtu", ".vtk", ".vtkhdf"):
+        mesh.save(tmp_path / f"mesh{suffix}")
+        same(Mesh.read(tmp_path / f"mesh{suffix}"), mesh)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_sound_file_needs_no_repair(name, tmp_path):
+    path = write_as(name, tmp_path, named("triangle"))
+    assert Mesh.read(path).notes == ()
+    same(Mesh.read(path, repair=False), Mesh.read(path))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_cut_anywhere_is_refused_in_words_or_still_a_mesh(name, tmp_path):
+    whole = write_as(name, tmp_path, named("triangle")).read_bytes()
+    suffix = WRITERS[name][0]
+    for length in np.linspace(0, len(whole) - 2, 41, dtype=int):
+        path = tmp_path / f"cut{suffix}"
+        path.write_bytes(whole[:length])
+        try:
+            mesh = Mesh.read(path)
+        except ValueError as error:
+            assert f"cut{suffix}" in str(error) or "mesh" in str(error)  # noqa: PT017
+            assert "codec" not in str(error)  # noqa: PT017
+        else:
+            assert mesh.number_of_cells == 8  # only what follows the cells is missing
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(sorted(WRITERS)), seed=st.integers(0, 10**6))
+def test_noise_in_a_file_raises_a_value_error_or_nothing(name, seed, tmp_path):
+    generator = np.random.default_rng(seed)
+    path = write_as(name, tmp_path, named("triangle"))
+    content = bytearray(path.read_bytes())
+    for place in generator.integers(len(content), size=generator.integers(1, 4)):
+        content[place] = generator.integers(256)
+    path.write_bytes(bytes(content))
+    try:
+        Mesh.read(path)
+    except ValueError as error:
+        assert str(error)  # noqa: PT017
+
+
+HUGE = 10**15
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("gmsh 2.2 text", b"$Nodes\n9", b"$Nodes\n%d" % HUGE),
+        ("gmsh 2.2 binary", b"$Nodes\n9", b"$Nodes\n%d" % HUGE),
+        ("gmsh 4.1 text", b"$Nodes\n1 9 1 9\n2 4 0\n9", b"$Nodes\n1 %d 1 9\n2 4 0\n%d" % (HUGE, HUGE)),
+        ("su2", b"NPOIN= 9 9", b"NPOIN= %d" % HUGE),
+        ("su2", b"NELEM= 8", b"NELEM= %d" % HUGE),
+    ],
+)
+def test_an_announced_size_beyond_the_file_is_refused_before_it_is_allocated(name, old, new, tmp_path):
+    path = write_as(name, tmp_path, named("triangle"))
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(ValueError, match=r"announces 1,?000,?000,?000,?000,?000|announces 3,000,000"):
+        Mesh.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("empty.msh", b"", "is empty: it holds no mesh"),
+        ("blank.msh", b"\n \n", "is empty: it holds no mesh"),
+        ("junk.msh", bytes(range(256)) * 9, r"is not a Gmsh file: it does not begin with \$MeshFormat"),
+        ("fluent.msh", b'(0 "GAMBIT to Fluent File")\n', "is a mesh of Fluent"),
+        ("old.msh", b"$MeshFormat\n4.0 0 8\n$EndMeshFormat\n", "format 4.0, and 2.2 and 4.1 are read"),
+        ("bare.msh", b"$MeshFormat\n4.1 0 8\n$EndMeshFormat\n", r"no section \$Nodes"),
+        ("empty.su2", b"", "it has no NDIME and no NPOIN and no NELEM"),
+        ("junk.su2", b"\xff\xfe\x00", "is not text"),
+        ("prose.su2", b"hello\n", "is where a line such as NPOIN= 4 should be"),
+        ("zones.su2", b"NZONE= 2\n", "it has 2 zones"),
+        ("empty.unv", b"", "not enclosed by lines of -1"),
+        ("junk.unv", b"\xff\xfe\x00", "is not text"),
+        ("empty.cgns", b"", "not a CGNS file"),
+        ("old.cgns", b"@(#)ADF Database Version A02011>", "convert it with adf2hdf"),
+        ("empty.vtu", b"", "damaged"),
+        ("junk.inp", b"\x00\x01", "no cells"),
+        ("junk.med", b"\x00\x01", "damaged"),
+    ],
+)
+def test_what_is_no_mesh_is_refused_in_words(name, content, words, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        Mesh.read(tmp_path / name)
+
+
+def test_physical_groups_without_a_name_are_patches_by_their_number(tmp_path):
+    mesh = named("triangle")
+    path = write_as("gmsh 2.2 text", tmp_path, mesh)
+    path.write_text(path.read_text().replace('1 2 "outlet"', ""))
+    assert set(Mesh.read(path).patches) == {"inlet", "group 2", "the wall"}
+
+
+def test_a_cell_that_is_listed_in_two_groups_is_one_cell(tmp_path):
+    mesh = named("triangle")
+    path = write_as("gmsh 2.2 text", tmp_path, mesh)
+    text = path.read_text()
+    rows = text.split("$Elements\n")[1].split("\n")
+    count, last = int(rows[0]), rows[int(rows[0])]
+    again = "\n".join(
+        [str(count + 1), *rows[1 : count + 1], f"99 2 2 9 9 {' '.join(last.split()[5:])}", "$EndElements", ""]
+    )
+    path.write_text(text.split("$Elements\n")[0] + "$Elements\n" + again)
+    same(Mesh.read(path), mesh)
+
+
+def test_a_group_of_nodes_in_a_universal_file_is_a_patch(tmp_path):
+    mesh = named("quad")
+    path = tmp_path / "mesh.unv"
+    write_unv(path, positions_of(mesh), rows_of(mesh), {"inlet": facets_of(mesh, "inlet")})
+    points = mesh.patch("outlet").points + 1
+    group = [
+        "    -1",
+        "  2477",
+        f"1 0 0 0 0 0 0 {len(points)}",
+        "outlet",
+        *(f"7 {point} 0 0" for point in points),
+        "    -1",
+    ]
+    path.write_text(path.read_text() + "\n".join(group) + "\n")
+    read = Mesh.read(path)
+    np.testing.assert_array_equal(read.patch("outlet").points, mesh.patch("outlet").points)
+    np.testing.assert_array_equal(read.patch("outlet").facets, mesh.patch("outlet").facets)
+
+
+def test_zones_of_a_cgns_file_are_joined_where_they_touch(tmp_path):
+    import h5py
+
+    mesh = named("quad")
+    left, right = tmp_path / "left.cgns", tmp_path / "mesh.cgns"
+    shifted = positions_of(mesh) - [1.0, 0.0, 0.0]
+    write_cgns(left, shifted, rows_of(mesh), {"inlet": facets_of(mesh, "inlet")})
+    write_cgns(right, positions_of(mesh), rows_of(mesh), {"outlet": facets_of(mesh, "outlet")})
+    with h5py.File(left) as one, h5py.File(right, "a") as other:
+        one.copy("Base/Zone", other["Base"], "Another")
+    read = Mesh.read(right)
+    assert read.number_of_cells == 2 * mesh.number_of_cells
+    assert set(read.patches) == {"inlet", "outlet"}
+    assert len(read.facets) == 2 * len(mesh.facets) - 2 * len(mesh.patch("inlet").facets)
+    assert len(read.notes) == 1
+
+
+def test_fields_at_the_points_of_a_cgns_file_are_read(tmp_path):
+    import h5py
+
+    mesh = named("quad")
+    path = write_as("cgns", tmp_path, mesh)
+    with h5py.File(path, "a") as file:
+        solution = file["Base/Zone"].create_group("Solution")
+        solution.attrs["label"] = np.bytes_("FlowSolution_t")
+        for number, name in enumerate(("VelocityX", "VelocityY", "Pressure")):
+            solution.create_group(name).attrs["label"] = np.bytes_("DataArray_t")
+            solution[name][" data"] = np.full(mesh.number_of_points, float(number))
+    fields = Mesh.read(path).fields
+    assert fields["Velocity"].shape == (mesh.number_of_points, 2)
+    assert set(fields) == {"Velocity", "Pressure"}
+
+
+def test_curved_meshes_of_every_cell_type_survive_the_round_trip(tmp_path):
+    for kind in ("mixed_plane", "hexahedron"):
+        mesh = bent(named(kind))
+        same(Mesh.read(write_as("gmsh 4.1 binary", tmp_path, mesh)), mesh)
+
+
+def test_quadratic_cells_of_gmsh_and_of_universal_files_become_linear(tmp_path):
+    points = np.array([[0, 0, 0], [2, 0, 0], [0, 2, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], dtype=float)
+    write_gmsh(tmp_path / "mesh.msh", points, [(22, list(range(6)))], {"floor": [(21, [0, 1, 3])]})
+    mesh = Mesh.read(tmp_path / "mesh.msh")
+    assert mesh.connectivity.tolist() == [0, 1, 2]
+    assert mesh.patch("floor").points.tolist() == [0, 1]
+    (note,) = mesh.notes
+    assert note.startswith("brought to first order: 1 cell of second or higher order; 3 points")
+    with pytest.raises(ValueError, match="cell type 22"):
+        Mesh.read(tmp_path / "mesh.msh", repair=False)
+    # Universal files list corners and mid-side points by turns.
+    around = [1, 4, 2, 5, 3, 6]
+    lines = ["    -1", "  2411"]
+    for label, at in enumerate(points.tolist(), start=1):
+        lines += [f"{label} 1 1 11", " ".join(map(str, at))]
+    lines += [
+        "    -1",
+        "    -1",
+        "  2412",
+        "1 24 2 1 7 3",
+        "0 1 1",
+        "1 4 2",
+        "2 92 2 1 7 6",
+        " ".join(map(str, around)),
+    ]
+    lines += ["    -1", "    -1", "  2467", "1 0 0 0 0 0 0 1", "floor", "8 1 0 0", "    -1", ""]
+    (tmp_path / "mesh.unv").write_text("\n".join(lines))
+    same(Mesh.read(tmp_path / "mesh.unv"), mesh)
