@@ -11,62 +11,17 @@ import pickle
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from commands import penn, store
-from foam_cases import write_brick, write_conditions, write_dictionary
-from problems import heated_plate, rectangle
+from commands import penn
+from foam_cases import write_dictionary
+from sound_folder import CASE
 
-from pennpde.datasets import storage
 from pennpde.mesh import Mesh
-
-CASE = """
-[patches]
-inlet = "x == 0"
-outlet = "x == 3"
-wall = "rest"
-[dirichlet.u]
-inlet = [1.0, 0.0]
-wall = 0.0
-[dirichlet.p]
-outlet = 0.0
-[parameters]
-viscosity = 1e-3
-"""
-EXPERIMENT = """
-[common]
-dataset = "advection-diffusion"
-network = "advection-diffusion"
-arguments = { width = 4, iterations = 2, hidden = 8 }
-training = { steps = 2 }
-[rows.penn]
-title = "PENN"
-"""
-
-
-@pytest.fixture(scope="session")
-def sound(tmp_path_factory) -> Path:
-    """A folder in which all is well: mesh, case file, OpenFOAM case, networks, dataset, experiment."""
-    folder = tmp_path_factory.mktemp("sound")
-    mesh = rectangle((6, 4), (3.0, 1.0))
-    Mesh.from_arrays(mesh.points, mesh.connectivity.reshape(-1, 4)).save(folder / "duct.vtu")
-    (folder / "duct.toml").write_text(CASE)
-    (folder / "rows.toml").write_text(EXPERIMENT)
-    store(folder / "own")
-    store(folder / "heat", "advection-diffusion")
-    store(folder / "gradient", "gradient")
-    case = write_brick(folder / "channel", (4, 3, 1), types={"front": "empty", "back": "empty"})
-    inlet, outlet = {"left": "type fixedValue; value uniform (1 0 0);"}, {"right": "type fixedValue; value uniform 0;"}
-    write_conditions(case, "U", "uniform (0 0 0)", {'".*"': "type noSlip;", "right": "type zeroGradient;"} | inlet)
-    write_conditions(case, "p", "uniform 0", {'".*"': "type zeroGradient;"} | outlet)
-    plates = [replace(heated_plate(cells=(3, 3), targets=True, inlet=value), name=f"t{value}") for value in (0.2, 0.4)]
-    splits = {"train": ["t0.2"], "validation": ["t0.4"], "test": ["t0.4"]}
-    storage.write(folder / "data", plates, splits, "advection-diffusion", packed=False)
-    return folder
 
 
 def text(path: Path, old: str, new: str) -> None:
@@ -371,7 +326,7 @@ TABLE = [
         "unknowns of the case are p, u",
         PREDICT.replace("--model own", "--model heat"),
     ),
-    Wrong("a network that solves no problem", "needs a PENN", PREDICT.replace("--model own", "--model gradient")),
+    Wrong("a network that solves no problem", "no Predictor", PREDICT.replace("--model own", "--model gradient")),
     # OpenFOAM's cases
     Wrong(
         "an empty folder",
@@ -497,6 +452,86 @@ TABLE = [
         lambda f: text(f / "rows.toml", "steps = 2", "lerning_rate = 2"),
     ),
     Wrong("a row that is not there", "'pen'", "train rows.toml --row pen --data data --out out/run"),
+    Wrong(
+        "rows that are a list",
+        "rows is [1, 2], which is no table; a row is a table [rows.NAME]",
+        "train rows.toml --data data --out out/run",
+        lambda f: (f / "rows.toml").write_text("rows = [1, 2]"),
+    ),
+    Wrong(
+        "a width in words",
+        "width = 'wide': it must be a whole number from 1 to 4096",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", 'width = "wide"'),
+    ),
+    Wrong(
+        "a huge width",
+        "width = 1000000000: it must be a whole number from 1 to 4096",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 1_000_000_000"),
+    ),
+    Wrong(
+        "a width of zero",
+        "width = 0: it must be a whole number",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 0"),
+    ),
+    Wrong(
+        "arguments that are no table",
+        "arguments is 3, which is no table",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "arguments = { width = 4, iterations = 2, hidden = 8 }", "arguments = 3"),
+    ),
+    Wrong(
+        "a dataset without training cases",
+        "data has no training cases: a dataset to train on has a split 'train'. Its splits are validation (1 cases)",
+        "train data --out out/run",
+        lambda f: text(f / "data/manifest.json", '"train": ["t0.2"],', ""),
+    ),
+    Wrong(
+        "a split without cases",
+        "data has no training cases",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "data/manifest.json", '"train": ["t0.2"]', '"train": []'),
+    ),
+    Wrong(
+        "a start of another equation",
+        "solves for p, u, but the unknowns of the case are T",
+        "train data --from own --out out/run --steps 1",
+    ),
+    Wrong("a start that is not there", "no network 'flaw'", "train data --from flaw --out out/run"),
+    Wrong(
+        "a start of another network than the row",
+        "is a network 'flow', but the row 'penn' of rows.toml trains 'advection-diffusion'",
+        "train rows.toml --data data --from own --out out/run",
+        code=2,
+    ),
+    Wrong(
+        "a start of another size than the row",
+        "asks for another network than --from heat: width = 8 (it has 4)",
+        "train rows.toml --data data --from heat --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 8"),
+        code=2,
+    ),
+    Wrong(
+        "layers to freeze that are not there",
+        "--freeze decoder matches no parameter; the network has",
+        "train data --from heat --freeze decoder --out out/run",
+    ),
+    Wrong(
+        "a file without its dataset",
+        "give the folder of the dataset with --data",
+        "train rows.toml --out out/run",
+        code=2,
+    ),
+    Wrong("a dataset twice", "--data belongs to a TOML file", "train data --data data --out out/run", code=2),
+    Wrong("a row of a dataset", "--row chooses a row of a TOML file", "train data --row penn --out out/run", code=2),
+    Wrong("a network into the dataset", "is the folder of the dataset", "train data --out data", code=2),
+    Wrong(
+        "a source that is not there",
+        "No such file or directory: nothing.toml",
+        "train nothing.toml --data data --out out/run",
+    ),
 ]
 
 

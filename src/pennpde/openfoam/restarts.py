@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import FoamName
 from pennpde.openfoam.conditions import entry_of, first_field
@@ -93,19 +92,11 @@ class TimeWriter:
         target = self.folder / name
         if target.exists() and not overwrite:
             raise FileExistsError(f"{target} is there already; choose another time, or allow to overwrite it.")
-        temporary = self.folder / f".{name}.{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir()
+        with replacing_folder(target) as temporary:
             for unknown, values in fields.items():
                 if unknown not in names:
                     raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; named are {sorted(names)}.")
                 self._write_field(temporary, name, unknown, values, names[unknown])
-            if target.exists():
-                shutil.rmtree(target)
-            temporary.rename(target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
         return target
 
     def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, limits_of, triangles
 
@@ -102,7 +103,7 @@ def write_page(
         script=(WEB / "field_view.js").read_text(encoding="utf-8"),
         record=json.dumps(record).replace("</", "<\\/"),
     )
-    Path(path).write_text(text, encoding="utf-8")
+    write_atomically(path, text)
 
 
 def _packed(values: np.ndarray, kind: type) -> str:
