@@ -1,5 +1,7 @@
 """The formats of mesh generators: the same mesh is read from all of them, and damaged files are refused in words."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -327,3 +329,39 @@ def test_a_group_of_all_points_is_no_patch(tmp_path):
     group = ["    -1", "  2477", f"9 0 0 0 0 0 0 {len(points)}", "fluid", *points, "    -1"]
     path.write_text(path.read_text() + "\n".join(group) + "\n")
     same(Mesh.read(path), mesh)
+
+
+@pytest.mark.parametrize("kind", ["quad", "hexahedron"])
+def test_vtk_sees_the_same_in_a_cgns_file(kind, tmp_path):
+    """So the files of these tests are what CGNS's own library takes for one."""
+    import pyvista
+
+    mesh = named(kind)
+    zone = pyvista.CGNSReader(str(write_as("cgns", tmp_path, mesh))).read()[0][0]
+    block = zone if isinstance(zone, pyvista.UnstructuredGrid) else zone[0]
+    np.testing.assert_array_equal(block.points[:, : mesh.space], mesh.points)
+    np.testing.assert_array_equal(block.cell_connectivity, mesh.connectivity)
+
+
+FILES = Path(__file__).parent / "gmsh_files"
+
+
+@pytest.mark.parametrize("path", sorted(FILES.glob("duct*")), ids=lambda path: path.name)
+def test_what_gmsh_itself_writes_is_read(path):
+    """A duct around a cylinder, by Gmsh 4.8: its inlet runs backwards, and the centre of the circle is a point."""
+    mesh = Mesh.read(path)
+    assert {name: len(patch.facets) for name, patch in mesh.patches.items()} == {
+        "inlet": 1,
+        "outlet": 1,
+        "wall": 4,
+        "body": 4,
+    }
+    assert len(mesh.facets) == 10
+    np.testing.assert_allclose(mesh.cell_volumes.sum(), 2.0 - 0.5 * 0.4**2)  # a square is left of the circle
+    kinds = [note.split(":")[0] for note in mesh.notes]
+    assert ("brought to first order" in kinds) == ("second" in path.name)
+    assert ("left out" in kinds) == ("all" in path.name or "parted" in path.name)
+
+
+def test_the_files_of_gmsh_are_there():
+    assert len(list(FILES.glob("duct*"))) == 11
