@@ -1,6 +1,7 @@
 """What the dataset of plane flows consists of: numbers from its manifest, flow back through outlets, pictures.
 
-    python benchmarks/plane_flow_data.py data/plane_flow
+    penn generate plane-flow --out data/plane_flow_made --finished data/plane_flow/finished --no-solve
+    python benchmarks/plane_flow_data.py data/plane_flow_made
 
 Writes `benchmarks/results/plane_flow_data.json`, tables of `docs/plane_flow.md`, the distributions
 `docs/images/plane_flow_distributions.png`, and sheets with one flow of each family,
@@ -56,11 +57,8 @@ def flow_of(name: str) -> str:
 
 
 def first_cases(manifest: Manifest) -> dict[str, str]:
-    """By flow that is there, its first case."""
-    found: dict[str, str] = {}
-    for name in manifest.cases:
-        found.setdefault(flow_of(name), name)
-    return found
+    """By flow that is there, the case on its first mesh, which has all of its moments."""
+    return {flow_of(name): name for name in sorted(manifest.cases, reverse=True)}
 
 
 def backflow(case: Case, outlets: Sequence[str], velocity: np.ndarray) -> float:
@@ -136,11 +134,15 @@ def counted(folder: Path, manifest: Manifest) -> dict[str, Any]:
         "flows_by_split": {
             split: {
                 "made": len({flow_of(name) for name in names if name in cases}),
-                "of": len({flow_of(name) for name in names}),
+                "of": len(flows.splits()[split]),
                 "failed": len({flow_of(name) for name in names} & lost),
             }
             for split, names in manifest.splits.items()
         },
+        "around_bodies": sum(len(flows.draw_flow(name).domain.loops) > 1 for name in made),
+        "at_half_the_courant_number": sorted(
+            name for name, first in made.items() if cases[first].facts["truth"].get("courant", 2.0) < 2.0
+        ),
         "families": {name: {"made": by_family[name], "failed": lost_by_family[name]} for name in FAMILIES},
         "failed_flows": sorted(lost),
         "failures": failures(manifest),
@@ -160,6 +162,16 @@ def splits_table(found: Mapping[str, Any]) -> str:
         for split, numbers in found["flows_by_split"].items()
     ]
     return markdown_table(("split", "flows", "computed", "failed"), rows)
+
+
+def failures_text(found: Mapping[str, Any]) -> str:
+    """One or two sentences about what could not be computed."""
+    lost, total = found["failed_flows"], found["flows"] + len(found["failed_flows"])
+    names = ", ".join(f"`{name}`" for name in lost)
+    words = f"Of {total:,} flows {len(lost)} failed{f': {names}' if lost else ''}."
+    if again := found["at_half_the_courant_number"]:
+        words += f" {len(again)} needed half the Courant number: {', '.join(f'`{name}`' for name in again)}."
+    return words
 
 
 def backflow_table(found: Mapping[str, Any]) -> str:
@@ -339,7 +351,7 @@ def _halves(quads: np.ndarray | None) -> list[np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "data" / "plane_flow")
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "data" / "plane_flow_made")
     parser.add_argument("--pictures", action="store_true", help="draw only")
     given = parser.parse_args()
     manifest = storage.read_manifest(given.folder)
@@ -352,6 +364,7 @@ def main() -> None:
         OUTPUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         page = PAGE.read_text(encoding="utf-8")
         page = within(page, splits_table(found) + "\n", "splits", required=True)
+        page = within(page, failures_text(found) + "\n", "failures", required=True)
         page = within(page, backflow_table(found["backflow"]) + "\n", "backflow", required=True)
         PAGE.write_text(page, encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "facts"}, indent=1))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from pennpde.case import Case
-from pennpde.datasets.recipes import Product, Recipe, Report
+from pennpde.datasets.recipes import HopelessError, Product, Recipe, Report
 from pennpde.datasets.storage import facts_of
 from pennpde.datasets.vtkhdf import pack
 from pennpde.mesh import Mesh
@@ -23,6 +23,8 @@ SQUARE = ([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], [[0, 1, 2, 3]])
 @dataclass(frozen=True)
 class FakeRecipe(Recipe):
     """Cases by name: `good_1`, `fails_1` always, `flaky_1` twice, `kills_1` its process always, `killsonce_1` once.
+
+    `hopeless_1` says that it always will, and `known_1` has been known to fail before.
 
     Attributes:
         marks: folder in which every attempt leaves a file.
@@ -48,6 +50,10 @@ class FakeRecipe(Recipe):
     def tasks(self, names: Sequence[str]) -> list[tuple[str, ...]]:
         return [(name,) for name in names]
 
+    def known_failures(self) -> dict[str, dict[str, Any]]:
+        names = [name for names in self.splits().values() for name in names]
+        return {name: {"error": "known"} for name in names if name.startswith("known")}
+
     def attempts(self, name: str) -> int:
         return len(list(Path(self.marks).glob(f"{name}.*")))
 
@@ -63,6 +69,8 @@ class FakeRecipe(Recipe):
                 os.kill(os.getpid(), signal.SIGKILL)
             if behaviour == "fails" or (behaviour == "flaky" and before < 2):
                 raise OpenFOAMError("fakeFoam failed.", "first line of the log\nlast line of the log")
+            if behaviour == "hopeless":
+                raise HopelessError("It diverges, however small the step.", "end of the log")
             if behaviour == "uninstalled":
                 raise InstallationError("fakeFoam is not on the PATH. Install it.")
             points = 20_000 if behaviour == "large" else 4

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+from fake_recipe import FakeRecipe
 from forks import forked, wait_until
 from generating import make, names
 
@@ -123,6 +124,36 @@ def test_a_case_that_fails_three_times_is_recorded_and_stops_no_other(recipe, fo
     assert recorded["log"].endswith("last line of the log")
     with pytest.warns(UserWarning, match="fails_1"):
         assert names(folder, "train") == ["flaky_2", "good_0", "good_3"]
+
+
+def test_a_case_that_would_always_fail_is_tried_once(recipe, folder):
+    recipe = replace(recipe, train=("hopeless_0", "good_1"))
+    summary = make(recipe, folder)
+    assert list(summary.failed) == ["hopeless_0"]
+    assert recipe.attempts("hopeless_0") == 1
+    assert storage.read_manifest(folder).failed["hopeless_0"]["log"] == "end of the log"
+
+
+def test_a_case_that_is_known_to_fail_is_recorded_but_not_tried(recipe, folder):
+    recipe = replace(recipe, train=("known_0", "good_1"))
+    summary = make(recipe, folder)
+    assert (summary.failed, set(summary.made)) == ({}, {"good_1", "good_3"})
+    assert recipe.attempts("known_0") == 0
+    assert storage.read_manifest(folder).failed["known_0"] == {"error": "known"}
+
+
+def test_splits_can_be_chosen_and_the_others_made_later(recipe, folder):
+    assert make(recipe, folder, splits=["test"]).made == ("good_3",)
+    assert make(recipe, folder, splits=["test"], only=["good_0"]).made == ()
+    with pytest.raises(ValueError, match="no split 'trian'; it has train, test"):
+        make(recipe, folder, splits=["trian"])
+    assert len(make(recipe, folder).made) == len(recipe.train)
+
+
+def test_a_recipe_may_leave_every_case_in_its_own_file(recipe, folder, monkeypatch):
+    monkeypatch.setattr(FakeRecipe, "packed", False)
+    make(recipe, folder)
+    assert storage.read_manifest(folder).files == {f"good_{number}.vtkhdf" for number in range(4)}
 
 
 def test_a_case_that_failed_is_tried_again_by_the_next_start(recipe, folder):

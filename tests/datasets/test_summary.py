@@ -9,7 +9,15 @@ def manifest(*facts, failed=None):
     return Manifest("custom", splits={"train": ["case_0"], "test": list(cases)[1:]}, cases=cases, failed=failed or {})
 
 
-def test_numbers_are_told_by_their_range_and_words_are_counted():
+def quarters(*values):
+    return dict(zip(("lowest", "a quarter below", "median", "a quarter above", "highest"), values, strict=True))
+
+
+def test_a_single_number_is_all_of_its_quarters():
+    assert summary(manifest({"reynolds": 7.0})) == {"reynolds": quarters(7.0, 7.0, 7.0, 7.0, 7.0)}
+
+
+def test_numbers_are_told_by_their_quarters_and_words_are_counted():
     found = summary(
         manifest(
             {"reynolds": 10.0, "family": "step", "steady": True, "points": 3},
@@ -18,7 +26,7 @@ def test_numbers_are_told_by_their_range_and_words_are_counted():
         )
     )
     assert found == {
-        "reynolds": {"lowest": 10.0, "median": 20.0, "highest": 30.0},
+        "reynolds": quarters(10.0, 15.0, 20.0, 25.0, 30.0),
         "family": {"step": 2, "bend": 1},
         "steady": {"yes": 2, "no": 1},
     }
@@ -30,7 +38,7 @@ def test_facts_within_facts_and_lists_are_told_too():
     )
     assert found == {
         "mesh.kind": {"quads": 1, "mixed": 1},
-        "times": {"lowest": 1.0, "median": 2.0, "highest": 4.0},
+        "times": quarters(1.0, 1.5, 2.0, 3.0, 4.0),
     }
 
 

@@ -30,6 +30,7 @@ EXAMPLES = [
     "penn generate flow --out data/flow_frames --frames --scheduler tcp://head:8786",
     "penn generate plane-flow --out data/plane_flow --workers 16",
     "penn generate plane-flow --out try --only step_0012.a --only cavity_0003.b",
+    "penn generate plane-flow --out data/plane_flow_made --finished data/plane_flow/finished --no-solve",
 ]
 
 Out = Annotated[Path, typer.Option(help="Folder of the dataset.", show_default=False)]
@@ -147,15 +148,38 @@ def plane_flow(
         Path | None,
         typer.Option(help="Folder of flows computed before; they are not computed again.", show_default=False),
     ] = None,
+    no_solve: Annotated[
+        bool, typer.Option("--no-solve", help="Leave out flows that are not in the folder of --finished.")
+    ] = False,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Generate only this part, such as validation; may be given several times.", show_default=False
+        ),
+    ] = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> dict[str, Any]:
-    """Generate plane laminar flows of twenty families of shapes, Re 3 to 3000, at several times. Needs OpenFOAM."""
+    """Generate plane laminar flows of twenty families of shapes, Re 3 to 3000, at several times. Needs OpenFOAM.
+
+    Flows for tests come first, and cheap flows before expensive ones. With --finished and --no-solve the dataset is
+    made of finished flows alone, in a minute and without OpenFOAM.
+    """
     from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
 
+    if no_solve and finished is None:
+        raise typer.BadParameter("--no-solve takes all flows from --finished, such as data/plane_flow/finished.")
     # Workers may run in other folders than this process.
     kept = None if finished is None else str(finished.resolve())
-    return Job(out, only or (), limit, workers, scheduler).run(output, PlaneFlowRecipe(seed, spacing, finished=kept))
+    recipe = PlaneFlowRecipe(seed, spacing, finished=kept, may_solve=not no_solve)
+    # Reading an archive takes less time than a process takes to start.
+    number = 0 if no_solve and workers is None else workers
+    found = Job(out, only or (), limit, number, scheduler, splits=split or ()).run(output, recipe)
+    left_out = {name: count for name, count in recipe.left_out().items() if count and (not split or name in split)}
+    if left_out and not only:
+        words = ", ".join(f"{count} of {name}" for name, count in left_out.items())
+        output.say(f"Not in {finished}, and left out: {words} (flows; each has two cases)")
+    return {**found, "left_out": left_out}
 
 
 COMMANDS = {
@@ -176,6 +200,7 @@ class Job:
     workers: int | None
     scheduler: str | None
     runs: Path | None = None
+    splits: Sequence[str] = ()
 
     @property
     def kept_runs(self) -> str:
@@ -191,6 +216,7 @@ class Job:
                 recipe,
                 self.out,
                 only=self.only,
+                splits=self.splits,
                 limit=self.limit,
                 workers=self.workers,
                 scheduler=self.scheduler,

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from textwrap import shorten
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pennpde.cli.conventions import Output
 from pennpde.cli.mesh_input import Repair, read_mesh
-from pennpde.files import write_atomically
+from pennpde.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +26,7 @@ EXAMPLES = [
 ]
 
 _PICTURED = 3
+_MOST_LINES = 4
 
 
 def run(
@@ -173,7 +174,7 @@ def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Seq
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file; give a file or the folder of a dataset.")
     if path.exists() and is_case_file(path):
-        return _case(unpack(path.read_bytes(), str(path)), path)
+        return _case(unpack(read_regular(path), str(path)), path)
     if path.exists() and is_shard(path):
         with Shard(path) as shard:
             first = shard.read(shard.names[0])
@@ -240,10 +241,14 @@ def _all_fields(case: "Case") -> dict[str, "Tensor"]:
 
 
 def _words(value: Any) -> list[str]:
-    """A value in one line, or a table of values in one line each."""
+    """A value in one line, or a table of values in few lines each."""
     if isinstance(value, Mapping) and any(isinstance(item, Mapping | list | tuple | str) for item in value.values()):
         width = max(len(str(name)) for name in value)
-        return [f"{name:{width}}  {shorten(_plain(item), 100, placeholder=' ...')}" for name, item in value.items()]
+        found = []
+        for name, item in value.items():
+            lines = wrap(_plain(item), 100, max_lines=_MOST_LINES, placeholder=" ...") or [""]
+            found += [f"{name:{width}}  {lines[0]}", *(" " * (width + 2) + line for line in lines[1:])]
+        return found
     return [_plain(value)]
 
 
@@ -320,6 +325,8 @@ def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> 
     from matplotlib.figure import Figure
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
+    from pennpde.pictures import save_figure
+
     columns = max(len(row) for row in rows)
     figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -337,5 +344,4 @@ def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> 
             axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
             axes.set_box_aspect(high - low)
             figure.colorbar(colours, ax=axes, shrink=0.7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dots_per_inch=110)

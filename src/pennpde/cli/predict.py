@@ -1,15 +1,17 @@
 """`penn predict`."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pennpde.cli import mesh_input
-from pennpde.cli.conventions import Output
+from pennpde.cli.conventions import Output, Refusal
 from pennpde.cli.mesh_input import Repair
+from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times
 from pennpde.files import replacing
 
 if TYPE_CHECKING:
@@ -17,17 +19,24 @@ if TYPE_CHECKING:
     from pennpde.network import Physics, Predictor
     from pennpde.network.hooks import Look
     from pennpde.prediction import Outcome
+    from pennpde.prediction.certificate import Certificate
 
 EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
     "penn predict cavity --out cavity.vtu --png cavity.png        # an OpenFOAM case",
     "penn predict myCase --write-time 4 --strict                  # write the time folder myCase/4",
+    "penn predict myCase --times 0.5:4:0.5 --out flow.vtkhdf --animation flow.gif   # eight times, for ParaView",
+    "penn predict myCase --times 0.5,1,2 --write-time all         # write the time folders 0.5, 1 and 2",
+    "penn predict myCase --steady --write-time 1000               # write the steady state as the folder 1000",
     "penn predict duct.vtu --case duct.toml --out flow.vtu --resolution own   # never remesh",
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
 _POINTS_OF_A_THREAD = 10_000
-FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf"), (".png", ".pdf", ".svg"), (".html",)
+_SAME_TIME = 0.05
+"""Share of the predicted duration by which the name of a time folder may be off: people round it."""
+FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf", ".pvd"), (".png", ".pdf", ".svg"), (".html",)
+ANIMATIONS = (".gif",)
 
 
 def run(
@@ -46,16 +55,47 @@ def run(
         typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the fields: .vtu, .vtk or .vtkhdf.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
+            "folder next to it), which ParaView plays.",
+            show_default=False,
+        ),
     ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option(
+            help="Predict the state at this time, in the units of the case (seconds), counted from its start. By "
+            "default the network's own time.",
+            show_default=False,
+        ),
+    ] = None,
+    times: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST:LAST:INTERVAL",
+            help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
+            show_default=False,
+        ),
+    ] = None,
+    steady: Annotated[
+        bool, typer.Option("--steady", help="Predict the steady state; with --time or --times after these.")
+    ] = False,
     png: Annotated[Path | None, typer.Option(help="Draw a picture: .png, .pdf or .svg.", show_default=False)] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write an interactive page for the browser: .html.", show_default=False)
     ] = None,
+    animation: Annotated[
+        Path | None,
+        typer.Option(help="Draw all times as an animation: .gif; the colours have a fixed range.", show_default=False),
+    ] = None,
     write_time: Annotated[
         str | None,
         typer.Option(
-            help="Write the fields into the OpenFOAM case, as a time folder of this name.", show_default=False
+            metavar="T",
+            help="Write the state at the time T into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady, T only names the folder.",
+            show_default=False,
         ),
     ] = None,
     length: Annotated[float | None, typer.Option(help="Reference length (flow: the inlet width).")] = None,
@@ -71,6 +111,12 @@ def run(
         bool,
         typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing."),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the fields even where the expected error is above 50 %.")
+    ] = False,
+    draw_error: Annotated[
+        bool, typer.Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
+    ] = False,
     repair: Repair = None,
     plugin: Annotated[
         str | None,
@@ -83,28 +129,52 @@ def run(
 ) -> dict[str, Any]:
     """Predict the fields of a case with a trained network.
 
-    Every prediction comes with a certificate: errors on the boundary conditions, mass balance, residual of the solver,
-    and whether the case lies within the training range.
+    Every prediction comes with an expected error and a grade: good, fair or poor. If the error is expected to be above
+    50 %, nothing is written and the exit code is 3, unless --force is given. The certificate measures errors on the
+    boundary conditions, mass balance, residual of the solver, and whether the case lies within the training range.
     """
     _check_input(input_path, case)
-    _check_targets(input_path, out, png, html, write_time)
+    _check_targets(input_path, out, png, html, write_time, animation)
+    asked = asked_times(time, times, steady)
+    _check_series(asked, out, animation)
 
     from pennpde.prediction import predict
 
     if case is not None:
         mesh_input.prepare()
     network = _network(model, plugin)
+    check_times(network, model, asked)
+    start = _start_of(input_path)
+    asked = implied_times(network, asked, write_time, start)
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
-    _check_drawable(problem, png, html)
+    _check_drawable(problem, png or animation, html)
     use_threads_for(problem)
-    outcome = predict(network, problem, length=length, speed=speed, resolution=resolution)
-    _check_usable(outcome, strict)
-    written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html)
+    try:
+        outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
+    except ValueError:
+        for remark in problem.remarks:  # they may be the reason
+            output.warn(remark.text)
+        raise
+    folders: dict[int, str] = {}
     if write_time is not None:
-        written.append(_write_time(input_path, write_time, outcome, network.equation))
-    output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
+        folders = folder_names(write_time, outcome.times, start, network.takes_times)
+        check_folders(input_path, list(folders.values()))
+        outcome = _compared_with(folders, start, input_path, outcome)
     notes = list(problem.mesh.notes)
-    return {"input": str(input_path), "model": model, "notes": notes, **_record(outcome), "written": written}
+    about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
+    _check_usable(outcome, strict)
+    if not force:
+        _refuse(outcome, about)
+    if animation is not None and len(outcome.times) < 2:
+        raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
+    written = write_files(
+        outcome, network.equation.looks, input_path.stem, out, png, html, animation, draw_error=draw_error
+    )
+    if folders:
+        written += _write_times(input_path, folders, outcome, network.equation)
+    output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
+    tell(output, outcome.certificate)
+    return about | {"written": written}
 
 
 def _network(model: str, plugin: str | None) -> "Predictor":
@@ -143,17 +213,56 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         )
 
 
+def _refuse(outcome: "Outcome", about: Mapping[str, Any]) -> None:
+    """Refuse to write fields whose error is expected to be above 50 %."""
+    from pennpde.prediction.expected_error import REFUSED
+
+    expected = outcome.expected
+    if expected.grade == REFUSED:
+        raise Refusal(
+            "\n".join(
+                [
+                    f"refused; nothing was written. {' '.join(expected.warnings)}",
+                    expected.advice,
+                    "--force writes the fields all the same.",
+                ]
+            ),
+            {**about, "written": []},
+        )
+
+
 def _lines(model: str, outcome: "Outcome") -> list[str]:
     network = outcome.seconds["network"]
     return [
         f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
-        f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; state at t = "
-        f"{outcome.time:.4g} after the start",
-        *outcome.certificate.lines(),
+        f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; {_state(outcome)}",
+        *outcome.expected.lines(),
+        *outcome.certificate.lines(warnings=False),
     ]
 
 
+def tell(output: Output, certificate: "Certificate") -> None:
+    """Print notes and warnings of a certificate to stderr; warnings also with --quiet and --json."""
+    for note in certificate.notes:
+        output.note(note)
+    for warning in certificate.warnings:
+        output.warn(warning)
+
+
+def _state(outcome: "Outcome") -> str:
+    """Which times a prediction holds, in words."""
+    from pennpde.prediction.series import time_name
+
+    last = time_name(outcome.time)
+    after = "" if outcome.time == math.inf else " after the start"
+    if len(outcome.times) == 1:
+        return f"state at {last}{after}" if after else last
+    return f"{len(outcome.times)} times, {time_name(outcome.times[0])} to {last}{after}"
+
+
 def _record(outcome: "Outcome") -> dict[str, Any]:
+    from pennpde.prediction.series import time_value
+
     companion = outcome.companion
     return {
         "points": outcome.case.number_of_points,
@@ -161,7 +270,9 @@ def _record(outcome: "Outcome") -> dict[str, Any]:
         if companion is None
         else {"points": companion.number_of_points, "triangles": companion.mesh.number_of_cells},
         "seconds": outcome.seconds,
-        "times": outcome.times,
+        "times": [time_value(time) for time in outcome.times],
+        "expected": outcome.expected.as_dict()
+        | {"by_time": [each.as_dict() for each in outcome.expected_by_time] if len(outcome.times) > 1 else []},
         "certificate": outcome.certificate.as_dict(),
     }
 
@@ -180,27 +291,41 @@ def write_files(
     out: Path | None,
     png: Path | None,
     html: Path | None,
+    animation: Path | None = None,
+    *,
+    draw_error: bool = False,
 ) -> list[str]:
     """Write the requested files, each complete or not at all, and return their names."""
     mesh, fields = outcome.case.mesh, outcome.last
+    corner = outcome.expected.in_short
     written = []
     if out is not None:
+        from pennpde.prediction.series import save
+
         out.parent.mkdir(parents=True, exist_ok=True)
-        outcome.mesh().save(out)
+        save(outcome, out)
         written.append(str(out))
     if png is not None:
-        from pennpde.pictures import draw, field_panels
+        from pennpde.pictures import draw, error_panels, field_panels
 
-        panels = field_panels(mesh, fields, looks)
-        written.append(_whole(png, lambda path: draw(path, [panels])))
+        rows = [field_panels(mesh, fields, looks)]
+        if draw_error and outcome.expected.local:
+            rows.append(error_panels(mesh, outcome.expected.local, looks))
+        written.append(_whole(png, lambda path: draw(path, rows, corner=corner)))
+    if animation is not None:
+        from pennpde.pictures import animate, series_panels
+        from pennpde.prediction.series import time_name
+
+        rows = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
+        titles = [time_name(time) for time in outcome.times]
+        written.append(_whole(animation, lambda path: animate(path, rows, titles, corner=corner)))
     if html is not None:
         from pennpde.viewer.records import record_of, write_page
 
         subtitle = (
-            f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; state at t = "
-            f"{outcome.time:.4g} after the start"
+            f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; {_state(outcome.at(-1))}"
         )
-        lines = outcome.certificate.lines()
+        lines = outcome.expected.lines() + outcome.certificate.lines()
         written.append(_whole(html, lambda path: write_page(path, record_of(mesh, fields), title, subtitle, lines)))
     return written
 
@@ -230,10 +355,20 @@ def _check_input(input_path: Path, case: Path | None) -> None:
 
 
 def _check_targets(
-    input_path: Path, out: Path | None, png: Path | None, html: Path | None, write_time: str | None
+    input_path: Path,
+    out: Path | None,
+    png: Path | None,
+    html: Path | None,
+    write_time: str | None,
+    animation: Path | None = None,
 ) -> None:
     """Find targets that cannot be written before any work is done."""
-    for option, path, suffixes in (("--out", out, FIELDS), ("--png", png, PICTURES), ("--html", html, PAGES)):
+    for option, path, suffixes in (
+        ("--out", out, FIELDS),
+        ("--png", png, PICTURES),
+        ("--html", html, PAGES),
+        ("--animation", animation, ANIMATIONS),
+    ):
         if path is not None and path.suffix not in suffixes:
             raise typer.BadParameter(f"{path} must end in one of {', '.join(suffixes)}", param_hint=option)
         if path is not None and path.is_dir():
@@ -244,21 +379,42 @@ def _check_targets(
         return
     if not input_path.is_dir():
         raise typer.BadParameter("only an OpenFOAM case can take a time folder", param_hint="--write-time")
-    try:
-        time = float(write_time)
-    except ValueError:
-        time = math.nan
-    if not (math.isfinite(time) and time >= 0) or write_time.strip() != write_time or "_" in write_time:
-        raise typer.BadParameter(
-            f"{write_time!r} is not a time; give a number such as 4 or 0.01", param_hint="--write-time"
-        )
-    if (input_path / write_time).exists():
-        raise FileExistsError(f"{input_path / write_time} exists already; choose another time, or remove it")
+    if write_time != ALL:
+        try:
+            time = float(write_time)
+        except ValueError:
+            time = math.nan
+        if not (math.isfinite(time) and time >= 0) or write_time.strip() != write_time or "_" in write_time:
+            raise typer.BadParameter(
+                f"{write_time!r} is not a time; give a number such as 4 or 0.01, or all", param_hint="--write-time"
+            )
+        check_folders(input_path, [write_time])
     if not (input_path / "constant" / "polyMesh").is_dir() and (input_path / "processor0").is_dir():
         raise FileNotFoundError(
             f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
             "reconstructParMesh -constant first, or use --out"
         )
+
+
+def _check_series(asked: Sequence[float] | None, out: Path | None, animation: Path | None) -> None:
+    """Refuse several times in a file that holds one."""
+    if asked is not None and len(asked) > 1 and out is not None and out.suffix in (".vtu", ".vtk"):
+        raise typer.BadParameter(
+            f"{out.name} holds one time, but {len(asked)} are asked for; choose .vtkhdf (one file) or .pvd (a list of "
+            ".vtu files), which ParaView plays",
+            param_hint="--out",
+        )
+    if animation is not None and asked is not None and len(asked) < 2:
+        raise typer.BadParameter("an animation needs several times; give --times", param_hint="--animation")
+
+
+def _start_of(input_path: Path) -> float:
+    """When a case starts, in its own time."""
+    if not input_path.is_dir():
+        return 0.0
+    from pennpde.openfoam import start_time
+
+    return start_time(input_path)
 
 
 def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":
@@ -271,7 +427,26 @@ def _read(input_path: Path, case: Path | None, network: Any, repair: bool, outpu
     return read_foam_problem(input_path, network.equation)
 
 
-def _write_time(folder: Path, time: str, outcome: "Outcome", equation: "Physics") -> str:
-    from pennpde.openfoam import write_time
+def _compared_with(names: Mapping[int, str], start: float, folder: Path, outcome: "Outcome") -> "Outcome":
+    """The outcome with a warning where a time folder would have the name of another time than the predicted one."""
+    from pennpde.openfoam import is_steady
 
-    return str(write_time(folder, time, outcome.case.mesh, outcome.last, equation.foam_fields))
+    warnings = []
+    for place, name in names.items():
+        after = outcome.times[place]
+        # A steady state holds at any time, and the times of a steady solver count iterations.
+        other = math.isfinite(after) and abs(float(name) - start - after) > _SAME_TIME * after
+        if other and not is_steady(folder):
+            warnings.append(
+                f"--write-time {name} is not the predicted time: the fields are the state at t = {start + after:.4g}, "
+                f"{after:.4g} after the start at {start:g}."
+            )
+    certificate = replace(outcome.certificate, warnings=(*outcome.certificate.warnings, *warnings))
+    return replace(outcome, certificate=certificate)
+
+
+def _write_times(folder: Path, names: Mapping[int, str], outcome: "Outcome", equation: "Physics") -> list[str]:
+    from pennpde.openfoam import TimeWriter
+
+    writer = TimeWriter.of(folder, outcome.case.mesh)
+    return [str(writer.write(name, outcome.at(place).fields, equation.foam_fields)) for place, name in names.items()]

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pennpde import __version__, openfoam
-from pennpde.datasets.recipes import OtherRunsError, Product, Recipe, Report
+from pennpde.datasets.recipes import HopelessError, OtherRunsError, Product, Recipe, Report
 from pennpde.datasets.storage import (
     MANIFEST,
     DatasetError,
@@ -83,6 +83,7 @@ def generate(
     folder: Path | str,
     *,
     only: Sequence[str] = (),
+    splits: Sequence[str] = (),
     limit: int | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -90,14 +91,15 @@ def generate(
 ) -> Summary:
     """Generate a dataset; resumes an interrupted run.
 
-    Each case is a file of its own until all that were asked for are made; then they are packed into shards. Cases that
-    are complete and agree with their hashes are kept. A case that fails, or whose worker dies, is tried again;
-    after three attempts the manifest records it with the tail of its log, and the others go on.
+    Each case is a file of its own until all that were asked for are made; then they are packed into shards, unless each
+    has its own times. Cases that are complete and agree with their hashes are kept. A case that fails, or whose worker
+    dies, is tried again; after three attempts the manifest records it with the tail of its log, and the others go on.
 
     Args:
         recipe: which dataset.
         folder: where it goes.
         only: names of cases, instead of all.
+        splits: only cases of these.
         limit: at most so many cases, from all splits.
         workers: number of processes on this machine; 0 works in this process, without Dask. By default one for each
             processor, or only this process if there is a single case to do.
@@ -105,17 +107,19 @@ def generate(
         on_progress: is called whenever something is done, from any thread.
     """
     folder, started = Path(folder), time.monotonic()
-    wanted = _wanted(recipe, only, limit)
+    wanted = _wanted(recipe, only, splits, limit)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone_in(folder):
         remove_leftovers(folder)
         ledger = _Ledger.open(folder, recipe, wanted)
         kept = tuple(intact(folder, wanted, ledger.manifest))
-        missing = [name for name in wanted if name not in set(kept)]
+        hopeless = recipe.known_failures()
+        missing = [name for name in wanted if name not in set(kept) and name not in hopeless]
         if missing and scheduler is None:
             recipe.check_solver(missing)
         ledger.begin(missing)
-        watch = _Watch(Status(len(wanted), len(kept)), on_progress)
+        ledger.leave_out({name: hopeless[name] for name in wanted if name in hopeless})
+        watch = _Watch(Status(len(kept) + len(missing), len(kept)), on_progress)
         if missing:
             tasks = recipe.tasks(missing)
             try:
@@ -126,17 +130,26 @@ def generate(
                 with suppress(OSError):
                     ledger.save()
             ledger.save()
-        pack(folder)
+        if recipe.packed:
+            pack(folder)
     failed = {name: str(facts["error"]) for name, facts in ledger.manifest.failed.items() if name in set(missing)}
     made = tuple(name for name in missing if name not in failed)
     return Summary(folder, made, kept, failed, time.monotonic() - started)
 
 
-def _wanted(recipe: Recipe, only: Sequence[str], limit: int | None) -> list[str]:
+def _wanted(recipe: Recipe, only: Sequence[str], splits: Sequence[str], limit: int | None) -> list[str]:
     for name in only:
         recipe.check(name)
-    names = list(dict.fromkeys(only)) if only else _in_turn(recipe.splits())
-    return names[:limit]
+    if only and not splits:
+        return list(dict.fromkeys(only))[:limit]
+    known = recipe.splits()
+    if unknown := [split for split in splits if split not in known]:
+        raise ValueError(f"The dataset {recipe.dataset!r} has no split {unknown[0]!r}; it has {', '.join(known)}.")
+    members = _in_turn({split: known[split] for split in splits or known})
+    if only:
+        chosen = set(members)
+        members = [name for name in dict.fromkeys(only) if name in chosen]
+    return members[:limit]
 
 
 def _in_turn(splits: Mapping[str, Sequence[str]]) -> list[str]:
@@ -158,7 +171,7 @@ def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: 
             if outcome.stops_all:
                 raise GenerationError(outcome.error)
             attempts[task] += 1
-            if attempts[task] < ATTEMPTS:
+            if attempts[task] < ATTEMPTS and not outcome.hopeless:
                 pool.submit(task)
                 continue
             ledger.give_up(task, outcome, attempts[task])
@@ -230,6 +243,12 @@ class _Ledger:
         )
         self.save()
 
+    def leave_out(self, hopeless: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record cases that are not tried."""
+        if hopeless:
+            self.manifest = replace(self.manifest, failed={**self.manifest.failed, **hopeless})
+            self.save()
+
     def add(self, product: Product) -> None:
         entry = store(self.folder, product.name, product.content, product.facts)
         self.manifest = self.manifest.with_case(product.name, entry)
@@ -257,11 +276,13 @@ class Failure:
     Attributes:
         log: the tail of the solver's log, or of the traceback.
         stops_all: whether every other case would fail in the same way.
+        hopeless: whether another attempt would end alike.
     """
 
     error: str
     log: str = ""
     stops_all: bool = False
+    hopeless: bool = False
 
 
 Outcome = list[Product] | Failure
@@ -276,7 +297,8 @@ def attempt(recipe: Recipe, task: tuple[str, ...], report: Report) -> Outcome:
     except Exception as error:  # a worker must survive whatever a solver does
         log = getattr(error, "log_tail", "") or traceback.format_exc()
         message = f"{type(error).__name__}: {str(error).partition(_LOG_FOLLOWS)[0]}"
-        return Failure(message, "\n".join(log.splitlines()[-_LOG_LINES:]))
+        tail = "\n".join(log.splitlines()[-_LOG_LINES:])
+        return Failure(message, tail, hopeless=isinstance(error, HopelessError))
 
 
 _LOG_FOLLOWS = "\nThe end of its log:"

@@ -32,6 +32,14 @@ class OtherRunsError(ValueError):
     """Stored results of the solver were computed with other settings."""
 
 
+class HopelessError(RuntimeError):
+    """A case cannot be made, and another attempt would end alike; `log_tail` holds the last lines of the solver."""
+
+    def __init__(self, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+
+
 @dataclass(frozen=True)
 class Product:
     """A generated case: the content of its file and its entry in the manifest."""
@@ -49,6 +57,8 @@ class Recipe(ABC):
     """How a dataset is generated. Recipes are sent to other machines, so they contain only numbers and names."""
 
     dataset: ClassVar[str]
+    packed: ClassVar[bool] = True
+    """Whether cases go into shards at the end; in a shard all have the same times."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -69,6 +79,10 @@ class Recipe(ABC):
     @abstractmethod
     def make(self, names: Sequence[str], report: Report) -> Iterator[Product]:
         """Make the cases of one task, on whatever machine this runs."""
+
+    def known_failures(self) -> Mapping[str, Mapping[str, Any]]:
+        """Cases that were tried before and cannot be made, with what the manifest says of them; they are left out."""
+        return {}
 
     def check_solver(self, names: Sequence[str]) -> None:  # noqa: B027
         """Refuse to start where these cases need a solver that is not installed here."""

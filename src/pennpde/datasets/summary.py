@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import quantiles
 from typing import Any
 
 from pennpde.datasets.manifest import Manifest
@@ -16,7 +16,7 @@ _MOST_WORDS = 30
 
 
 def summary(manifest: Manifest, split: str | None = None) -> dict[str, Any]:
-    """The facts of all cases of a split, or of all: numbers as their lowest, median and highest, words counted.
+    """The facts of all cases of a split, or of all: numbers by their quarters, words counted.
 
     Facts within facts get names such as `mesh.kind`. Words that differ from case to case are only counted.
     """
@@ -47,7 +47,14 @@ def _flat(facts: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]
 
 def _told(values: Sequence[Any]) -> dict[str, Any]:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        return {"lowest": min(values), "median": median(values), "highest": max(values)}
+        lower, middle, upper = quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * list(values)
+        return {
+            "lowest": min(values),
+            "a quarter below": lower,
+            "median": middle,
+            "a quarter above": upper,
+            "highest": max(values),
+        }
     words = Counter(("yes" if value else "no") if isinstance(value, bool) else str(value) for value in values)
     if len(words) > _MOST_WORDS:
         return {"different": len(words), "of": len(values)}

@@ -171,6 +171,8 @@ def to_dataset(contents: Contents) -> pyvista.UnstructuredGrid:
         grid.point_data[f"patch:{name}"] = mask.astype(np.uint8)
     for name, facets in contents.patch_facets.items():
         grid.field_data[f"patch facets:{name}"] = facets
+    for name, note in contents.facts.items():
+        grid.field_data[name] = [note] if isinstance(note, str) else np.asarray(note, dtype=np.float64)
     return grid
 
 

@@ -1,9 +1,7 @@
-"""A user's OpenFOAM case as a Case of ours, and predictions back as a time folder."""
+"""A user's OpenFOAM case as a Case of ours."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from pennpde.case import Case
-from pennpde.mesh import Mesh
+from pennpde.case import Case, Remark
 from pennpde.network.hooks import FoamName
 from pennpde.openfoam.body import Body, UnsupportedConditionError, plane_of
-from pennpde.openfoam.conditions import Conditions, FieldReader, first_field, is_field
+from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import (
     FoamFormatError,
     Uniform,
@@ -26,8 +21,8 @@ from pennpde.openfoam.dictionaries import (
     read_dictionary,
     shown,
 )
-from pennpde.openfoam.fields import Dimensions, read_field, time_folders, write_field
-from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.openfoam.fields import read_field, time_folders
+from pennpde.openfoam.unread import about_field
 
 
 def read_case(
@@ -65,14 +60,16 @@ def read_case(
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
-    for name, foam_name in ((name, each.name) for name, each in fields.items()):
-        reader = FieldReader(body, foam_name, time)
+    remarks: list[Remark] = []
+    for name, foam_name in fields.items():
+        reader = FieldReader(body, foam_name.name, time)
         everywhere, each = reader.initial(), reader.conditions()
         if plane and everywhere.ndim == 2:
             everywhere = everywhere[:, :2]
-            each = each.in_plane(foam_name)
+            each = each.in_plane(foam_name.name)
         initial[name] = torch.from_numpy(everywhere[part])
         conditions[name] = each.at(part)
+        remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.paths[0], folder)]
     case = Case(
         mesh,
         initial=initial,
@@ -83,71 +80,9 @@ def read_case(
         periodic={name: each.periodic for name, each in conditions.items() if each.periodic},
         parameters=_parameters(folder, parameters or {}, mesh.space),
         name=folder.resolve().name,
+        remarks=[*remarks, *_about_pairs(conditions)],
     )
     return replace(case, initial=case.fulfilled(case.initial))
-
-
-def write_time(
-    folder: Path | str,
-    time: float | str,
-    mesh: Mesh,
-    fields: Mapping[str, Tensor],
-    names: Mapping[str, FoamName],
-    overwrite: bool = False,
-) -> Path:
-    """Write fields over the points as cell values in a time folder, from which OpenFOAM's programs can go on.
-
-    Args:
-        folder: the case that `mesh` was read from with `read_case`.
-        time: the name of the new folder.
-        mesh: of the case, plane or not.
-        fields: by our names, [points] or [points, space]. A cell gets the mean of its points.
-        names: by our name, the field in OpenFOAM, as `Equation.foam_fields` has them.
-        overwrite: whether an existing folder of that time may be replaced.
-
-    Returns:
-        the folder; it appears when it is complete.
-    """
-    folder = Path(folder)
-    cells = PolyMesh.read(folder).number_of_cells
-    if mesh.number_of_cells != cells:
-        raise ValueError(f"The mesh has {mesh.number_of_cells} cells, but the case {folder} has {cells}.")
-    name = time if isinstance(time, str) else f"{time:.10g}"
-    target = folder / name
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} is there already; choose another time, or allow to overwrite it.")
-    temporary = folder / f".{name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir()
-        for unknown, values in fields.items():
-            if unknown not in names:
-                raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; named are {sorted(names)}.")
-            foam = names[unknown]
-            known = read_field(first_field(folder, foam.name, None), folder)
-            dimensions = known.dimensions or Dimensions(foam.dimensions)
-            write_field(temporary / foam.name, _cell_means(mesh, unknown, values), dimensions, known.boundary, name)
-        if target.exists():
-            shutil.rmtree(target)
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return target
-
-
-def _cell_means(mesh: Mesh, name: str, values: Tensor) -> Float[np.ndarray, "cells *axes"]:
-    at_points = values.detach().cpu().double().numpy()
-    if at_points.shape not in ((mesh.number_of_points,), (mesh.number_of_points, mesh.space)):
-        raise ValueError(
-            f"Field {name!r} has shape {at_points.shape}; the mesh has {mesh.number_of_points} points in {mesh.space}D."
-        )
-    sizes = np.diff(mesh.offsets)
-    means = np.add.reduceat(at_points[mesh.connectivity], mesh.offsets[:-1]) / sizes.reshape(
-        -1, *[1] * (at_points.ndim - 1)
-    )
-    if means.ndim == 2 and mesh.space == 2:
-        means = np.concatenate([means, np.zeros((len(means), 1))], axis=1)
-    return means
 
 
 def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str, Any]:
@@ -170,6 +105,11 @@ def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str
     return found
 
 
+def _about_pairs(conditions: Mapping[str, Conditions]) -> list[Remark]:
+    pairs = dict.fromkeys(f"{one} and {other}" for each in conditions.values() for one, other in each.periodic.items())
+    return [Remark(f"The cyclic patches {pair} are taken as periodic.", False) for pair in pairs]
+
+
 def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     """Those of the wanted entries that `transportProperties` has."""
     for name in ("transportProperties", "physicalProperties"):
@@ -179,6 +119,10 @@ def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     else:
         return {}
     entries = read_dictionary(path, folder)
+    if "phases" in entries:
+        raise UnsupportedConditionError(
+            f"{path}: the case has several phases, {shown(entries['phases'])}; only one fluid is known here."
+        )
     model = entries.get("transportModel", entries.get("viscosityModel", "Newtonian"))
     if str(model) not in ("Newtonian", "constant"):
         raise UnsupportedConditionError(f"{path}: the fluid is {shown(model)}; only Newtonian fluids are known here.")

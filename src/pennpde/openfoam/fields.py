@@ -25,6 +25,7 @@ VELOCITY = Dimensions((0, 1, -1, 0, 0, 0, 0))
 PRESSURE = Dimensions((0, 2, -2, 0, 0, 0, 0))
 """Of the kinematic pressure, which incompressible solvers use."""
 VISCOSITY = Dimensions((0, 2, -1, 0, 0, 0, 0))
+FLUX = Dimensions((0, 3, -1, 0, 0, 0, 0))
 TEMPERATURE = Dimensions((0, 0, 0, 1, 0, 0, 0))
 
 
@@ -74,6 +75,7 @@ def write_field(
     dimensions: Dimensions,
     boundary: Mapping[str, Mapping[str, Any]],
     location: str | None = None,
+    kind: str | None = None,
 ) -> None:
     """Write cell values, [cells] or [cells, 3], as a binary file that OpenFOAM's programs read.
 
@@ -83,6 +85,7 @@ def write_field(
         dimensions: of the field.
         boundary: one dictionary for each patch, as `read_field` gives it or with strings in OpenFOAM's words.
         location: the time, where the folder is not named by it (yet).
+        kind: OpenFOAM's class of the field; by default that of cell values, volScalarField or volVectorField.
     """
     path, values = Path(path), np.asarray(values, float)
     if not np.isfinite(values).all():
@@ -91,7 +94,7 @@ def write_field(
         "version": "2.0",
         "format": "binary",
         "arch": '"LSB;label=32;scalar=64"',
-        "class": "volScalarField" if values.ndim == 1 else "volVectorField",
+        "class": kind or ("volScalarField" if values.ndim == 1 else "volVectorField"),
         "location": f'"{location or path.parent.name}"',
         "object": path.name,
     }
@@ -111,3 +114,9 @@ def time_folders(folder: Path | str) -> list[Path]:
         if path.is_dir() and math.isfinite(time):
             found.append((time, path))
     return [path for _, path in sorted(found)]
+
+
+def start_time(folder: Path | str) -> float:
+    """The earliest time of a case, 0 where it has none."""
+    times = time_folders(folder)
+    return float(times[0].name) if times else 0.0

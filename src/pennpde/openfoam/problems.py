@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pennpde.case import Case
+import torch
+
+from pennpde.case import Case, Remark
 from pennpde.network import Physics
 from pennpde.openfoam.cases import read_case
 from pennpde.openfoam.pressure_reference import with_pressure_reference
+from pennpde.openfoam.unread import unread
 
 
 def read_problem(folder: Path | str, equation: Physics, time: float | None = None) -> Case:
     """Read an OpenFOAM case for an equation that names its fields there (`Physics.foam_fields`).
+
+    What the case says and the equation does not know, such as a turbulence model, is in `Case.remarks`.
 
     Args:
         folder: Of the case.
@@ -35,4 +40,24 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
     for name, foam in equation.foam_fields.items():
         if foam.has_reference:
             case = with_pressure_reference(case, folder, name)
-    return case
+    known = equation.foam_parameters.values()
+    remarks = unread(folder, equation.foam_fields, known, equation.foam_solvers)
+    return case.remarked(*_about_start(case, equation), *remarks)
+
+
+def _about_start(case: Case, equation: Physics) -> list[Remark]:
+    """A start that is not uniform, of a network that is trained to start from something else."""
+    given = [
+        equation.foam_fields[name].name
+        for name, values in case.initial.items()
+        if len(torch.unique(values[~case.dirichlet[name].mask], dim=0)) > 1
+    ]
+    if not given or not equation.own_start:
+        return []
+    return [
+        Remark(
+            f"The initial {' and '.join(given)} of the case {'is' if len(given) == 1 else 'are'} not uniform, and the "
+            f"prediction starts from {'it' if len(given) == 1 else 'them'}; the network was trained on starts from "
+            f"{equation.own_start}, which a uniform field stands for."
+        )
+    ]

@@ -175,15 +175,16 @@ class DualCells:
 
     def difference(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "edges *axes"]:
         """Second minus first."""
-        return values[self.second] - values[self.first]
+        return values.index_select(0, self.second) - values.index_select(0, self.first)
 
     def mean(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "edges *axes"]:
-        return 0.5 * (values[self.first] + values[self.second])
+        return 0.5 * (values.index_select(0, self.first) + values.index_select(0, self.second))
 
     def slope(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points 2 *axes"]:
         """The gradient at the points; the axis of the derivative comes directly after the points."""
         flat = self.gradient @ values.reshape(self.number_of_points, -1)
-        return flat.reshape(2, self.number_of_points, *values.shape[1:]).transpose(0, 1)
+        # In one piece: edges gather from it, and rows that lie apart cost them more than this copy.
+        return flat.reshape(2, self.number_of_points, *values.shape[1:]).transpose(0, 1).contiguous()
 
     def matrix(
         self, diagonal: Float[Tensor, " points"], symmetric: Float[Tensor, " edges"], skew: Float[Tensor, " edges"]

@@ -63,6 +63,16 @@ def _multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor
     return torch.addmm(nothing, matrix, dense.contiguous(), beta=0)
 
 
+def _is_plain(values: Tensor, dense: Tensor) -> bool:
+    """Whether nobody but the caller looks at a product: no derivative, no compiler, no autocast, no GPU.
+
+    Then the operator's own machinery, which loads PyTorch's compiler for more than a second, is not needed.
+    """
+    wanted = torch.is_grad_enabled() and (values.requires_grad or dense.requires_grad)
+    watched = wanted or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu")
+    return dense.device.type == "cpu" and not watched and type(dense) is Tensor
+
+
 @_sparse_product.register_fake
 def _(row_starts, columns, values, transposed_row_starts, transposed_columns, transposed_values, dense):
     return dense.new_empty((row_starts.shape[0] - 1, dense.shape[1]))
@@ -160,6 +170,8 @@ class SparseMatrix:
         return self.row_starts.shape[0] - 1, self.transposed_row_starts.shape[0] - 1
 
     def __matmul__(self, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:
+        if _is_plain(self.values, dense):
+            return _multiply(self.row_starts, self.columns, self.values, dense)
         return _sparse_product(
             self.row_starts,
             self.columns,

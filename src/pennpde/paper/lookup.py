@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.paper import plane_flow_floors
 
 Identity = Callable[[Case], tuple[str, tuple[float, ...]]]
 """What a case is known by: its family, and its parameters, which compare within a family."""
@@ -180,6 +181,8 @@ TITLES = {
 def measure(train_data: Path | str, data: Path | str | None = None, split: str = "test") -> list[dict[str, Any]]:
     """Evaluation records of all look-ups, as `penn evaluate` writes them for networks.
 
+    Plane flows are measured at all of their moments and in their steady states; see `plane_flow_floors`.
+
     Args:
         train_data: folder of the dataset whose training cases are looked up.
         data: folder of the dataset whose cases are wanted; the same by default.
@@ -191,10 +194,15 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
 
     data = train_data if data is None else data
     manifest = storage.read_manifest(data)
-    train = storage.read(train_data, "train", frames=False)
-    cases = storage.read(data, split, frames=False)
+    plane = manifest.dataset == "plane-flow"
+    if plane:
+        cases = plane_flow_floors.at_all_times(storage.read_files(data, split))
+        found = plane_flow_floors.floors(train_data)
+    else:
+        cases = storage.read(data, split, frames=False)
+        found = floors(manifest.dataset, storage.read(train_data, "train", frames=False))
     records = []
-    for name, look_up in floors(manifest.dataset, train).items():
+    for name, look_up in found.items():
         about = {
             "model": f"look-up: {name}",
             "row": f"floor_{name}",
@@ -206,5 +214,11 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
             "test_set": second_test_set(manifest),
             "training": {},
         }
-        records.append(evaluate(look_up, cases, about=about).to_plain())
+        evaluation = evaluate(look_up, cases, about=about)
+        record = evaluation.to_plain()
+        if plane:
+            errors = [each.relative for each in evaluation.records]
+            record["times"] = plane_flow_floors.by_time(cases, errors)
+            record["families"] = plane_flow_floors.by_family(cases, errors)
+        records.append(record)
     return records

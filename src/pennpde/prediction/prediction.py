@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.companion import back
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.network import STEADY, Predictor
+from pennpde.network import STEADY, Physics, Predictor
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
+from pennpde.prediction.evidence import Evidence, gather
+from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
 
@@ -45,6 +48,12 @@ class Outcome:
     """What the equation knows about the case, such as its Reynolds number."""
     companion: Case | None = None
     """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
+    evidence: tuple[Evidence, ...] = ()
+    """At each of the times, what was measured without the truth and says how wrong the fields may be."""
+    expected: Expected = field(default_factory=Expected)
+    """How wrong the fields probably are: expected error and grade by unknown, at the worst of the times."""
+    expected_by_time: tuple[Expected, ...] = ()
+    """The same at each of the times."""
 
     @property
     def time(self) -> float:
@@ -53,10 +62,19 @@ class Outcome:
     @property
     def last(self) -> dict[str, Tensor]:
         """The fields at the last of the times."""
-        return {
-            name: values[..., -1] if values.ndim > self.case.initial[name].ndim else values
+        return self.at(-1).fields
+
+    def at(self, place: int) -> Outcome:
+        """The prediction at one of its times only."""
+        fields = {
+            name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
             for name, values in self.fields.items()
         }
+        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
+        if self.expected_by_time:
+            now = self.expected_by_time[place]
+            changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
+        return replace(self, **changes)
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
@@ -69,7 +87,11 @@ class Outcome:
             if values.ndim > self.case.initial[name].ndim
             for place in range(len(self.times))
         }
-        return self.case.mesh.with_fields(self.last | series)
+        doubts = {f"expected_error_{name}": values for name, values in self.expected.local.items()}
+        facts = self.expected.facts()
+        if self.certificate.warnings:
+            facts["warnings"] = "\n".join(self.certificate.warnings)
+        return self.case.mesh.with_fields(self.last | series | doubts).with_facts(facts)
 
 
 def predict(
@@ -147,23 +169,105 @@ def predict(
     else:
         seen_over = scaled.over(own_times)
         certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
+    evidence = gather(scaled, prediction.fields, own_times, certificate, model)
+    calibration, why_not = calibration_of(model)
+    judged_by_time = tuple(
+        _with_local(
+            judge(calibration, each, list(equation.unknowns), why_not),
+            each,
+            _at({name: values.cpu() for name, values in prediction.fields.items()}, scaled, place),
+            (scaled, case.mesh if companion is not None else None, units),
+        )
+        for place, each in enumerate(evidence)
+    )
+    expected = worst(judged_by_time)
+    certificate = _graded(replace(certificate, notes=notes), expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
         "network": done - assembled,
         "certificate": time.perf_counter() - interpolated,
     }
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*(each.text for each in remarks if each.severe), *certificate.warnings),
+    )
     aside = (meshed - begin) + (interpolated - done)
     return Outcome(
         case=case,
         fields=fields,
-        certificate=replace(certificate, notes=notes),
+        certificate=certificate,
         seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
         times=hold,
         units=units,
         numbers=equation.describe(scaled),
         companion=None if companion is None else seen,
+        evidence=evidence,
+        expected=expected,
+        expected_by_time=judged_by_time,
     )
+
+
+def _graded(certificate: Certificate, expected: Expected) -> Certificate:
+    """The certificate with what the expected error means for its warnings.
+
+    Where the error is known to be small, a number outside of the training range is worth a note, not a warning.
+    """
+    warnings = (*expected.warnings, *certificate.warnings)
+    if expected.grade != GOOD:
+        return replace(certificate, warnings=warnings)
+    outside = set(certificate.outside)
+    return replace(
+        certificate,
+        warnings=tuple(each for each in warnings if each not in outside),
+        notes=(*certificate.notes, *certificate.outside),
+    )
+
+
+def _with_local(
+    expected: Expected,
+    evidence: Evidence,
+    fields: Mapping[str, Tensor],
+    where: tuple[Case, Mesh | None, Units | None],
+) -> Expected:
+    """The expected error with fields of where it is likely to be, on the user's mesh and in the user's units.
+
+    Args:
+        expected: Of the whole domain.
+        evidence: Its measure at each point.
+        fields: The prediction in the network's units.
+        where: The case that the network saw, the user's mesh where that is another one, and the units.
+    """
+    case, mesh, units = where
+    volumes = case.mesh.point_volumes
+    local = {}
+    for name, each in expected.errors.items():
+        if name not in evidence.local or not math.isfinite(each.expected):
+            continue
+        size = _root_mean_square(fields[name].to(volumes), volumes)
+        measured = _root_mean_square(evidence.local[name], volumes)
+        one = 1.0 if units is None else units.scale(name).one
+        local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
+    if mesh is not None and local:
+        local = back(local, case.mesh, mesh) if units is None else back(local, _in_user_units(case.mesh, units), mesh)
+    return replace(expected, local=local)
+
+
+def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
+    return mesh.with_points(mesh.points * units.length)
+
+
+def _at(fields: Mapping[str, Tensor], case: Case, place: int) -> dict[str, Tensor]:
+    return {
+        name: values[..., place] if values.ndim > case.initial[name].ndim else values for name, values in fields.items()
+    }
+
+
+def _root_mean_square(values: Tensor, volumes: Tensor) -> float:
+    squares = values.reshape(len(values), -1).square().sum(dim=1)
+    return float(((volumes * squares).sum() / volumes.sum()).sqrt())
 
 
 def _check_times(times: Sequence[float] | None) -> None:
@@ -175,6 +279,14 @@ def _check_times(times: Sequence[float] | None) -> None:
             f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
             "where infinity stands for the steady state."
         )
+
+
+def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
+    """Parameters of a case that the equation does not have, as far as it says which it has."""
+    known = {*equation.foam_parameters, "time"}
+    unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
+    names = ", ".join(equation.foam_parameters)
+    return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
 
 
 def _check(model: Predictor, case: Case) -> None:

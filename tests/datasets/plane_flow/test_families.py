@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import EXAMPLES
 
 from pennpde.datasets.plane_flow import flows
 from pennpde.datasets.plane_flow.conditions import PROFILES, Inlet, Outlet, Prescribed, Slip, Wall
@@ -46,6 +49,30 @@ def test_outlines_are_closed_do_not_cross_themselves_and_run_around_the_fluid(dr
         for loop in flow.domain.loops:
             sides = Domain((loop,)).sides
             assert np.abs((sides[:, 1] - sides[:, 0]).sum(axis=0)).max() < 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_number_and_any_seed_give_a_sound_flow(family):
+    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
+    @given(number=st.integers(0, 9999), seed=st.integers(0, 2**31))
+    def holds(number, seed):
+        flow = flows.draw_flow(flows.flow_name(family, number), seed)
+        assert crossings(flow.domain.sides) == 0
+        for loop in flow.domain.loops:
+            # Pieces follow each other, so that patches cover the boundary without gap or overlap.
+            for piece, following in zip(loop, (*loop[1:], loop[0]), strict=True):
+                assert np.abs(piece.path[-1] - following.path[0]).max() < 1e-9
+        assert {piece.patch for piece in flow.domain.pieces} == set(flow.conditions)
+        entering = sum(
+            flux(piece.path, condition.velocity)
+            for piece in flow.domain.pieces
+            if isinstance(condition := flow.conditions[piece.patch], Prescribed)
+        )
+        assert entering == pytest.approx(flow.inflow(), rel=1e-4, abs=1e-6)
+        assert bool(flow.outlets) == (flow.inflow() > 0)
+
+    holds()
 
 
 def test_sizes_are_those_of_the_dataset(drawn):

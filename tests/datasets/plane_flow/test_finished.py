@@ -1,14 +1,17 @@
 """Flows that come with the repository are taken as they are, without OpenFOAM."""
 
 import json
+import tarfile
+from dataclasses import replace
 
 import pytest
 import torch
 from commands import penn
+from generating import make
 from paths import ROOT
 
-from pennpde.datasets import storage
-from pennpde.datasets.plane_flow import finished, flows
+from pennpde.datasets import storage, vtkhdf
+from pennpde.datasets.plane_flow import cost, finished, flows
 from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
 
 FOLDER = ROOT / "data" / "plane_flow" / "finished"
@@ -26,6 +29,40 @@ def test_a_finished_flow_has_the_fingerprint_of_the_flow_as_it_is_drawn_now():
         made = finished.products(FOLDER, flow)
         assert sorted(made) == [f"{name}.a", f"{name}.b"]
         assert all(each.facts["fingerprints"]["flow"] == flow.fingerprint() for each in made.values())
+
+
+def test_what_flows_into_a_finished_flow_flows_out_of_it():
+    compared = 0
+    for name in finished.names(FOLDER)[::50]:
+        flow = flows.draw_flow(name)
+        file = vtkhdf.unpack(finished.products(FOLDER, flow)[f"{name}.a"].content, name)
+        mesh, velocity = file.case.mesh, file.case.targets["u"][..., -1].numpy()
+        leaving, fewest = 0.0, 1000
+        for patch in flow.outlets:
+            facets = mesh.patch(patch).facets
+            fewest = min(fewest, len(facets))
+            ends = mesh.facets.take(facets).connectivity.reshape(len(facets), 2)
+            normals = mesh.facet_areas.numpy()[facets]
+            leaving += (velocity[ends].mean(axis=1) * normals).sum()
+        if flow.outlets:
+            compared += 1
+            # The trapezoidal rule on a parabola is wrong by 1 / n² with n cells across, and by more in thin layers.
+            assert leaving == pytest.approx(flow.inflow(), rel=0.03 + 1.5 / fewest**2), name
+    assert compared > 3
+
+
+@pytest.mark.slow
+@pytest.mark.openfoam
+def test_a_finished_flow_is_the_same_when_it_is_computed_again():
+    name = min((name for name in finished.names(FOLDER) if name.startswith("cavity_0")), key=cost.rank)
+    stored = finished.products(FOLDER, flows.draw_flow(name))[f"{name}.a"]
+    (made,) = PlaneFlowRecipe().make([f"{name}.a"], lambda share: None)
+    assert made.facts["fingerprints"] == stored.facts["fingerprints"]
+    assert made.facts["times"] == stored.facts["times"]
+    one, other = (vtkhdf.unpack(each.content, name).case for each in (made, stored))
+    for field, values in other.targets.items():
+        # Solvers stop at 1e-6, and fields are rounded to 2⁻¹¹.
+        assert (one.targets[field] - values).norm() / values.norm() < 1e-3, field
 
 
 def test_the_command_makes_a_dataset_of_finished_flows_without_a_solver(tmp_path, monkeypatch):
@@ -46,6 +83,84 @@ def test_a_finer_truth_is_not_taken_from_the_archives():
     name = finished.names(FOLDER)[0]
     assert PlaneFlowRecipe(finished=str(FOLDER))._is_finished(name)
     assert not PlaneFlowRecipe(spacing=0.5, finished=str(FOLDER))._is_finished(name)
+
+
+def test_without_solving_the_dataset_consists_of_finished_flows(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    archives, chosen = few_archives(tmp_path)
+    arguments = ("generate", "plane-flow", "--out", tmp_path / "set", "--finished", archives, "--no-solve", "--json")
+    result = penn(*arguments)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["made"] == 2 * len(chosen)
+    assert sum(told["left_out"].values()) == sum(map(len, flows.splits().values())) - len(chosen) - 1
+    manifest = storage.read_manifest(tmp_path / "set")
+    assert {name[:-2] for name in manifest.cases} == set(chosen)
+    assert {name: facts["error"] for name, facts in manifest.failed.items()} == {
+        "blunt-bodies_0016.a": "It diverges.",
+        "blunt-bodies_0016.b": "It diverges.",
+    }
+    # Readers take what is there, and say what failed.
+    for split, names in manifest.splits.items():
+        if split != "train":
+            assert len(storage.read(tmp_path / "set", split)) == len(names)
+    with pytest.warns(UserWarning, match="2 cases of split 'train'"):
+        storage.read(tmp_path / "set", "train")
+    assert json.loads(penn(*arguments).stdout)["kept"] == 2 * len(chosen)
+
+
+def test_a_flow_that_is_not_finished_is_refused_without_solving(tmp_path):
+    archives, _ = few_archives(tmp_path)
+    missing = next(name for name in flows.splits()["train"] if name not in finished.names(archives))
+    options = ("--finished", archives, "--no-solve", "--only", f"{missing}.a")
+    result = penn("generate", "plane-flow", "--out", tmp_path / "set", *options)
+    assert result.exit_code == 1
+    assert f"{missing}.a' is not in" in result.stderr
+    result = penn("generate", "plane-flow", "--out", tmp_path / "set", "--no-solve")
+    assert (result.exit_code, "--finished" in result.stderr) == (2, True)
+
+
+def few_archives(folder):
+    """Archives with few flows, one of them failed, made by unpacking and adding."""
+    chosen = finished.names(FOLDER)[::100]
+    recipe = PlaneFlowRecipe(finished=str(FOLDER), may_solve=False)
+    made = folder / "unpacked"
+    make(recipe, made, only=[f"{name}.{mesh}" for name in chosen for mesh in "ab"])
+    manifest = storage.read_manifest(made)
+    failed = {f"blunt-bodies_0016.{mesh}": {"error": "It diverges."} for mesh in "ab"}
+    splits = {**manifest.splits, "train": [*manifest.splits["train"], *failed]}
+    storage.write_manifest(made, replace(manifest, splits=splits, failed=failed))
+    finished.add(made, folder / "archives", part_bytes=300_000)
+    return folder / "archives", chosen
+
+
+def test_flows_are_added_to_archives_once_and_no_archive_is_rewritten(tmp_path):
+    archives, chosen = few_archives(tmp_path)
+    before = {path: path.read_bytes() for path in archives.glob("part_*.tar")}
+    assert len(before) > 1
+    assert max(map(len, before.values())) <= 300_000
+    assert sorted(finished.names(archives)) == chosen
+    for name in chosen:
+        flow = flows.draw_flow(name)
+        again, first = finished.products(archives, flow), finished.products(FOLDER, flow)
+        assert {case: (each.content, each.facts) for case, each in again.items()} == {
+            case: (each.content, each.facts) for case, each in first.items()
+        }
+    further = next(name for name in finished.names(FOLDER) if name not in chosen)
+    recipe = PlaneFlowRecipe(finished=str(FOLDER))
+    make(recipe, tmp_path / "unpacked", only=[f"{further}.a", f"{further}.b"])
+    (added,) = finished.add(tmp_path / "unpacked", archives)
+    with tarfile.open(added) as part:
+        assert part.getnames() == [f"{further}.tar.xz"]
+    assert {path: path.read_bytes() for path in before} == before
+    assert finished.add(tmp_path / "unpacked", archives) == []
+
+
+def test_a_flow_with_one_of_its_cases_missing_is_not_archived(tmp_path):
+    name = finished.names(FOLDER)[0]
+    make(PlaneFlowRecipe(finished=str(FOLDER)), tmp_path / "set", only=[f"{name}.a", f"{name}.b"])
+    (tmp_path / "set" / f"{name}.b.vtkhdf").unlink()
+    assert finished.add(tmp_path / "set", tmp_path / "archives") == []
 
 
 def test_an_empty_folder_is_refused(tmp_path):

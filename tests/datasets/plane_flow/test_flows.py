@@ -84,10 +84,8 @@ def test_a_case_is_a_flow_and_one_of_its_meshes():
     recipe.check("step_0012.a")
     with pytest.raises(ValueError, match="its mesh"):
         recipe.check("step_0012")
-    assert recipe.tasks(["step_0001.a", "bend_0001.a", "step_0001.b"]) == [
-        ("step_0001.a", "step_0001.b"),
-        ("bend_0001.a",),
-    ]
+    tasks = recipe.tasks(["step_0001.a", "bend_0001.a", "step_0001.b"])
+    assert sorted(tasks) == [("bend_0001.a",), ("step_0001.a", "step_0001.b")]
     assert len(recipe.splits()["train"]) == 1020 * len(MESHES)
 
 

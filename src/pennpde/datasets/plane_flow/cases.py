@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,11 +63,20 @@ def case_on_mesh(flow: Flow, mesh: Mesh) -> Case:
     return replace(case, initial={**case.initial, "u": start})
 
 
-def case_with_truth(flow: Flow, mesh: Mesh, truth: Truth, name: str) -> Case:
-    """The problem and its solution: targets u and p at the flow's moments; `steady_u`, `steady_p` where there are."""
+def case_with_truth(flow: Flow, mesh: Mesh, truth: Truth, name: str, moments: Sequence[int] | None = None) -> Case:
+    """The problem and its solution: targets u and p; `steady_u`, `steady_p` where there are.
+
+    Args:
+        flow: the problem.
+        mesh: for a network.
+        truth: the solution.
+        name: of the case.
+        moments: numbers of those that are wanted; all of the flow's by default.
+    """
     case = case_on_mesh(flow, mesh)
     matrix = _interpolation(flow, mesh, truth)
-    targets = _at(matrix, truth.velocity, truth.pressure, case)
+    wanted = list(range(len(flow.moments)) if moments is None else moments)
+    targets = _at(matrix, truth.velocity[..., wanted], truth.pressure[..., wanted], case)
     if truth.steady_velocity is not None and truth.steady_pressure is not None:
         steady = _at(matrix, truth.steady_velocity, truth.steady_pressure, case)
         targets |= {STEADY_VELOCITY: steady["u"], STEADY_PRESSURE: steady["p"]}

@@ -59,6 +59,12 @@ def parse_name(name: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def split_of(name: str) -> str:
+    """The split of a flow, by its number."""
+    number = parse_name(name)[1]
+    return ("train", "validation", "test", "test-unseen-families", "test-unseen-reynolds")[min(number // 1000, 4)]
+
+
 def reynolds_range(number: int) -> tuple[float, float]:
     """From which the Reynolds number of a flow is drawn."""
     return UNSEEN_REYNOLDS[number % 2] if 4000 <= number < 5000 else REYNOLDS

@@ -41,8 +41,9 @@ def compare(
     flow: Flow, folder: Path, installation: openfoam.Installation | None = None, timeout: float | None = None
 ) -> dict[str, Any]:
     """Relative L2 differences of u and p between the dataset's resolution and half of it, by moment."""
-    coarse = solve(flow, folder / "coarse", Resolution(), installation=installation, timeout=timeout)
-    fine = solve(flow, folder / "fine", Resolution().halved, installation=installation, timeout=timeout)
+    resolution = Resolution.of(flow)
+    coarse = solve(flow, folder / "coarse", resolution, installation=installation, timeout=timeout)
+    fine = solve(flow, folder / "fine", resolution.halved, installation=installation, timeout=timeout)
     differences = relative_differences(flow, coarse, fine)
     return {
         "name": flow.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pennpde import openfoam
-from pennpde.datasets.plane_flow import cases, finished, flows, foam, meshes, truth
+from pennpde.datasets.plane_flow import cases, cost, finished, flows, foam, meshes, truth
 from pennpde.datasets.plane_flow.flow import Flow
-from pennpde.datasets.recipes import Product, Recipe, Report
+from pennpde.datasets.recipes import HopelessError, Product, Recipe, Report
 from pennpde.datasets.storage import facts_of
 from pennpde.datasets.vtkhdf import pack
 
@@ -30,13 +31,20 @@ class PlaneFlowRecipe(Recipe):
         spacing: of the truth's cells, as a factor; 1 is the dataset's.
         timeout: seconds for each run of a solver.
         finished: folder of flows that were computed before; they are taken from there.
+        may_solve: whether others are computed. Without, the dataset consists of those in the folder.
     """
 
     dataset: ClassVar[str] = "plane-flow"
+    packed: ClassVar[bool] = False  # moments differ from flow to flow
     seed: int = 0
     spacing: float = 1.0
     timeout: float = 1800.0
     finished: str | None = None
+    may_solve: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.may_solve and self.finished is None:
+            raise ValueError("Without solving anything, flows are taken from archives: name their folder, `finished`.")
 
     def settings(self) -> dict[str, Any]:
         solver = {
@@ -47,6 +55,10 @@ class PlaneFlowRecipe(Recipe):
             "steady_solvers": foam.STEADY_SOLVERS,
             "simple": foam.SIMPLE,
             "courant": foam.LARGEST_COURANT,
+            "outer_correctors": {
+                "around bodies": foam.OUTER_CORRECTORS_AROUND_BODIES,
+                "elsewhere": foam.OUTER_CORRECTORS,
+            },
         }
         return {
             "seed": self.seed,
@@ -55,24 +67,47 @@ class PlaneFlowRecipe(Recipe):
             "unseen_reynolds": [list(each) for each in flows.UNSEEN_REYNOLDS],
             "kinds_of_mesh": list(meshes.KINDS),
             "points_per_width": list(meshes.POINTS_PER_WIDTH),
+            "moments": {"a": "all", "b": "one of the others, and the last"},
             "rounding": {"u": cases.VELOCITY_STEP, "p": cases.PRESSURE_STEP, "significant_bits": SIGNIFICANT_BITS},
             "program": ", ".join(_PROGRAMS),
             "solver": solver,
         }
 
     def splits(self) -> dict[str, list[str]]:
-        return {
+        found = {
             split: [f"{name}.{mesh}" for name in names for mesh in MESHES] for split, names in flows.splits().items()
+        }
+        if self.may_solve:
+            return found
+        return {split: [name for name in names if self._is_known(name)] for split, names in found.items()}
+
+    def left_out(self) -> dict[str, int]:
+        """By split, the number of flows that are neither computed nor in the archives."""
+        if self.may_solve:
+            return {}
+        return {
+            split: sum(not self._is_known(f"{name}.{MESHES[0]}") for name in names)
+            for split, names in flows.splits().items()
         }
 
     def check(self, name: str) -> None:
         _parsed(name)
+        if not self.may_solve and not self._is_known(name):
+            raise ValueError(f"{name!r} is not in {self.finished}, and nothing may be computed: leave --no-solve out.")
+
+    def known_failures(self) -> dict[str, dict[str, Any]]:
+        if self.finished is None or not self._like_the_archives():
+            return {}
+        failed = finished.failures(self.finished)
+        return {f"{name}.{mesh}": dict(facts) for name, facts in failed.items() for mesh in MESHES}
 
     def tasks(self, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """A flow each. Finished ones come first, then those of little cost; flows for tests before others."""
         groups: dict[str, list[str]] = {}
         for name in names:
             groups.setdefault(_parsed(name)[0], []).append(name)
-        return [tuple(group) for group in groups.values()]
+        rank = {flow: 0.0 if self._is_finished(flow) else cost.rank(flow, self.seed) for flow in groups}
+        return [tuple(groups[flow]) for flow in sorted(groups, key=lambda flow: rank[flow])]
 
     def make(self, names: Sequence[str], report: Report) -> Iterator[Product]:
         flow = flows.draw_flow(_parsed(names[0])[0], self.seed)
@@ -80,27 +115,42 @@ class PlaneFlowRecipe(Recipe):
             made = finished.products(self.finished or "", flow)
             yield from (made[name] for name in names)
             return
-        with tempfile.TemporaryDirectory(prefix=f"penn-{flow.name}-") as scratch:
-            found = truth.solve(
-                flow,
-                Path(scratch) / "case",
-                foam.Resolution(self.spacing),
-                on_progress=report,
-                timeout=self.timeout,
-            )
+        found = self._solve(flow, report)
         for name in names:
             yield self.product(flow, found, name)
 
+    def _solve(self, flow: Flow, report: Report) -> truth.Truth:
+        """The truth; a flow that diverges is tried once more, with half the Courant number."""
+        resolution = foam.Resolution.of(flow, self.spacing)
+        with tempfile.TemporaryDirectory(prefix=f"penn-{flow.name}-") as scratch:
+            folder = Path(scratch) / "case"
+            try:
+                return truth.solve(flow, folder, resolution, on_progress=report, timeout=self.timeout)
+            except openfoam.DivergenceError as error:
+                logging.getLogger(__name__).info("%s diverged (%s); half the Courant number", flow.name, error)
+            try:
+                return truth.solve(flow, folder, resolution.steadier, on_progress=report, timeout=self.timeout)
+            except openfoam.DivergenceError as error:
+                said = str(error).splitlines()[0]
+                raise HopelessError(
+                    f"{flow.name} diverges with Courant numbers up to {resolution.courant:g} and up to "
+                    f"{resolution.steadier.courant:g}: {said}",
+                    error.log_tail,
+                ) from error
+
     def product(self, flow: Flow, found: truth.Truth, name: str) -> Product:
         """One case of a flow that has been computed."""
-        plan = meshes.mesh_plans(flow, self.seed)[MESHES.index(_parsed(name)[1])]
+        which = _parsed(name)[1]
+        plan = meshes.mesh_plans(flow, self.seed)[MESHES.index(which)]
         mesh = meshes.network_mesh(flow, plan)
-        case = cases.case_with_truth(flow, mesh, found, name)
+        kept = kept_moments(flow, which)
+        times = [flow.moments[number] for number in kept]
+        case = cases.case_with_truth(flow, mesh, found, name, kept)
         facts = {
             **facts_of(case),
             "family": flow.family,
             "reynolds": flow.reynolds,
-            "times": list(flow.moments),
+            "times": times,
             "start": flow.start,
             "mirrored": flow.mirrored,
             "conditions": {patch: each.describe()["kind"] for patch, each in flow.conditions.items()},
@@ -110,15 +160,35 @@ class PlaneFlowRecipe(Recipe):
             "truth": dict(found.facts),
         }
         notes = {"flow": flow.describe(), "mesh": facts["mesh"], "steady": found.steady_velocity is not None}
-        return Product(name, pack(case, flow.moments, SIGNIFICANT_BITS, notes), facts)
+        return Product(name, pack(case, times, SIGNIFICANT_BITS, notes), facts)
 
     def _is_finished(self, flow: str) -> bool:
-        # Those in the archives were computed with the dataset's own spacing.
-        return self.finished is not None and self.spacing == 1.0 and finished.is_finished(self.finished, flow)
+        return self.finished is not None and self._like_the_archives() and finished.is_finished(self.finished, flow)
+
+    def _is_known(self, name: str) -> bool:
+        """Whether a case is in the archives, or is said to be impossible there."""
+        flow = _parsed(name)[0]
+        return self._is_finished(flow) or flow in finished.failures(self.finished or "")
+
+    def _like_the_archives(self) -> bool:
+        """Whether flows are drawn and computed as those in the archives were."""
+        return self.spacing == 1.0 and self.seed == 0
 
     def check_solver(self, names: Sequence[str]) -> None:
         if not all(self._is_finished(_parsed(name)[0]) for name in names):
             openfoam.find_installation(_PROGRAMS)
+
+
+def kept_moments(flow: Flow, mesh: str) -> list[int]:
+    """Numbers of the moments that a case holds: all on the first mesh; on the second the last and one before it.
+
+    Flows of the same family take turns in which one that is. Half of the fields of the second mesh are saved so, and
+    no moment of the flow is lost.
+    """
+    last = len(flow.moments) - 1
+    if mesh == MESHES[0] or last < 2:
+        return list(range(last + 1))
+    return [flows.parse_name(flow.name)[1] % last, last]
 
 
 def _parsed(name: str) -> tuple[str, str]:

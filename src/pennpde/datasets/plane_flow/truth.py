@@ -27,14 +27,20 @@ MOST_CELLS = 26_000
 """Wide domains at high Reynolds numbers get larger cells, rather than minutes of computing."""
 
 
-def sizing(flow: Flow, resolution: Resolution) -> Sizing:
-    """Sizes by the Reynolds number: layers at walls and behind edges are as thin as its root."""
+def wanted_sizes(flow: Flow) -> tuple[float, float]:
+    """Of cells in the bulk and at walls, by the Reynolds number: layers are as thin as its root."""
     scale = flow.reynolds / 300.0
     wall = float(np.clip(0.0203 * scale**-0.6, 0.0063, 0.0245))
     # Wide domains have large and slow eddies: they need not be as fine everywhere. Small ones cost little.
     wide = float(np.clip((flow.domain.area / 10.0) ** 0.25, 0.5, 1.3))
     wall *= min(wide, 1.0)
     bulk = wide * float(np.clip(0.0336 * scale**-0.29, 0.019, 0.042))
+    return bulk, wall
+
+
+def sizing(flow: Flow, resolution: Resolution) -> Sizing:
+    """Sizes of the cells: finer at walls, in gaps and around bodies; larger in a domain that would have too many."""
+    bulk, wall = wanted_sizes(flow)
     by_patch = {name: wall for name, each in flow.conditions.items() if isinstance(each, Wall)}
     smooth = (*flow.outlets, *flow.slips)
     wanted = Sizing(
@@ -100,7 +106,7 @@ def solve(
         on_progress: hears the share that is done.
         timeout: seconds for each run of a solver.
     """
-    resolution = resolution or Resolution()
+    resolution = resolution or Resolution.of(flow)
     installation = installation or openfoam.find_installation(("pimpleFoam", "simpleFoam"))
     began = time.monotonic()
     mesh = truth_triangles(flow, resolution)
@@ -129,6 +135,8 @@ def solve(
     facts: dict[str, Any] = {
         "cells": len(mesh.points),
         "steps": steps,
+        "courant": resolution.courant,
+        "outer_correctors": resolution.outer_correctors,
         "largest_courant": round(progress.largest_courant, 3),
         "seconds_meshing": round(meshed - began, 2),
         "seconds_moments": round(solved - meshed, 2),

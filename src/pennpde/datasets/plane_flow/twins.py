@@ -31,6 +31,7 @@ class Signature:
         slips: 1 where the boundary is without friction.
         bodies: whether a place is on a body in the flow.
         reynolds: natural logarithm of the Reynolds number.
+        origin: the middle of the inlet, or of the box.
     """
 
     family: str
@@ -39,6 +40,7 @@ class Signature:
     slips: Float[np.ndarray, " samples"]
     bodies: Bool[np.ndarray, " samples"]
     reynolds: float
+    origin: Float[np.ndarray, " 2"]
 
     @staticmethod
     def of(flow: Flow) -> Signature:
@@ -60,7 +62,8 @@ class Signature:
         outer = sum(len(piece.path) - 1 for piece in flow.domain.loops[0])
         inlet = [sides[place] for place, name in enumerate(patches) if name == "inlet"]
         origin = np.mean(inlet, axis=(0, 1)) if inlet else np.mean(flow.domain.box, axis=0)
-        return Signature(flow.family, outline - origin, velocity, slips, of_side >= outer, float(np.log(flow.reynolds)))
+        reynolds = float(np.log(flow.reynolds))
+        return Signature(flow.family, outline - origin, velocity, slips, of_side >= outer, reynolds, origin)
 
     @property
     def extent(self) -> Float[np.ndarray, " 2"]:
@@ -76,6 +79,11 @@ def distance(one: Signature, other: Signature) -> float:
     """Below 1 for twins: the largest of the differences of shape, Reynolds number and conditions, in their scales."""
     apart = abs(one.reynolds - other.reynolds) / REYNOLDS_SCALE
     return max(apart, min(_apart(one, other), _apart(one, other.mirrored())))
+
+
+def is_nearer_mirrored(one: Signature, other: Signature) -> bool:
+    """Whether the other flow has to be turned upside down to be most alike."""
+    return _apart(one, other.mirrored()) < _apart(one, other)
 
 
 def _apart(one: Signature, other: Signature) -> float:

@@ -19,6 +19,7 @@ from pennpde.models.stepping.grid import Grid
 from pennpde.models.stepping.march import Moment, Pace, march
 from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import State, begin
+from pennpde.network.hooks import Clue
 from pennpde.network.predictor import STEADY, Prediction, Predictor
 from pennpde.network.solver import Solution
 
@@ -32,7 +33,7 @@ it differ by up to 7 %."""
 _LARGEST = 1e3
 """Velocities beyond so many reference speeds are a divergence."""
 _STEADY_CHANGE = 2e-4
-_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0)
+_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
 
 
@@ -51,7 +52,7 @@ class SteppingFlow(Predictor):
     takes_times: ClassVar = True
 
     def __init__(
-        self, width: int = 24, *, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
+        self, width: int = 16, *, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
     ) -> None:
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
@@ -76,9 +77,18 @@ class SteppingFlow(Predictor):
         if isinstance(self.splits, int):
             return self.splits
         area, points = float(case.mesh.cell_volumes.sum()), case.number_of_points
-        wanted = math.ceil(math.log2(max(math.sqrt(area / points) / _COARSE, 1e-9)) - 0.15)
+        # Layers grow thinner with the Reynolds number, which is one over the viscosity here.
+        fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.25)
+        wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
         return max(0, min(wanted, _MOST_SPLITS, affordable))
+
+    def clues(self, case: Case) -> list[Clue]:
+        size = math.sqrt(float(case.mesh.cell_volumes.sum()) / case.number_of_points) / 2 ** self.number_of_splits(case)
+        return [
+            Clue.of_size("size of the cells that are computed with", size, remedy="a finer mesh"),
+            Clue.of_size("their Reynolds number", size / float(case.parameters["viscosity"]), remedy="a finer mesh"),
+        ]
 
     def prepare(self, case: Case) -> None:
         self.problem(case)
@@ -214,7 +224,7 @@ def _until_steady(
 
 
 def stepping_flow(
-    width: int = 24, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
+    width: int = 16, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
 ) -> SteppingFlow:
     """The general flow network; see `SteppingFlow`."""
     return SteppingFlow(width, courant=courant, splits=splits, corrected=corrected)

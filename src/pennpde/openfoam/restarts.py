@@ -1,0 +1,230 @@
+"""Predictions as time folders from which OpenFOAM's solvers go on: cell values, boundary values and face fluxes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from pennpde.files import replacing_folder
+from pennpde.mesh import Mesh
+from pennpde.network.hooks import FoamName
+from pennpde.openfoam.conditions import entry_of, first_field
+from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
+from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, write_field
+from pennpde.openfoam.flux import Openings, Projection, openings
+from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.operators import Operators
+
+_PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
+"""Types whose entries say all; the `value` of others is what the field had there at its own time."""
+_CONSTRAINTS = ("cyclic", "empty", "symmetry", "symmetryPlane", "wedge")
+
+
+def write_time(
+    folder: Path | str,
+    time: float | str,
+    mesh: Mesh,
+    fields: Mapping[str, Tensor],
+    names: Mapping[str, FoamName],
+    overwrite: bool = False,
+) -> Path:
+    """Write fields over the points into a time folder, from which OpenFOAM's programs can go on; see `TimeWriter`.
+
+    Args:
+        folder: the case that `mesh` was read from with `read_case`.
+        time: the name of the new folder.
+        mesh: of the case, plane or not.
+        fields: by our names, [points] or [points, space].
+        names: by our name, the field in OpenFOAM, as `Equation.foam_fields` has them.
+        overwrite: whether an existing folder of that time may be replaced.
+
+    Returns:
+        the folder; it appears when it is complete.
+    """
+    return TimeWriter.of(folder, mesh).write(time, fields, names, overwrite)
+
+
+@dataclass(frozen=True, eq=False)
+class TimeWriter:
+    """Writes time folders of one case; what depends only on its mesh is computed once.
+
+    - A cell gets the value at its centre, from the values and gradients at its points: exact for linear fields, and on
+      regular cells for cubic ones. The mean of the points would be off by the curvature.
+    - A velocity (`FoamName.has_flux`) also gets its flux `phi` through the faces, which leaves nothing in any cell, and
+      is itself corrected by what the projection of the flux changed.
+    - Conditions are those of the case. Where they do not prescribe a value, such as at an outlet, it is that of the
+      cell.
+    """
+
+    folder: Path
+    mesh: Mesh
+    cells: PolyMesh
+    projections: dict[bytes, Projection] = field(default_factory=dict, repr=False)
+    """By the faces through which any flux may go, which are the same at all times as a rule."""
+
+    @staticmethod
+    def of(folder: Path | str, mesh: Mesh) -> TimeWriter:
+        """For a case, and the mesh that `read_case` gave for it."""
+        cells = PolyMesh.read(folder)
+        if mesh.number_of_cells != cells.number_of_cells:
+            raise ValueError(
+                f"The mesh has {mesh.number_of_cells} cells, but the case {folder} has {cells.number_of_cells}."
+            )
+        return TimeWriter(Path(folder), mesh, cells)
+
+    def write(
+        self,
+        time: float | str,
+        fields: Mapping[str, Tensor],
+        names: Mapping[str, FoamName],
+        overwrite: bool = False,
+    ) -> Path:
+        """Write one time; `write_time` explains the arguments."""
+        name = time if isinstance(time, str) else f"{time:.10g}"
+        target = self.folder / name
+        if target.exists() and not overwrite:
+            raise FileExistsError(f"{target} is there already; choose another time, or allow to overwrite it.")
+        with replacing_folder(target) as temporary:
+            for unknown, values in fields.items():
+                if unknown not in names:
+                    raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; named are {sorted(names)}.")
+                self._write_field(temporary, name, unknown, values, names[unknown])
+        return target
+
+    def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:
+        known = read_field(first_field(self.folder, foam.name, None), self.folder)
+        at_points = Samples.of(self.mesh, self.operators, unknown, values)
+        in_cells = _spatial(at_points.at(self.corners, self._plane(self.cells.cell_centres)))
+        if foam.has_flux:
+            conditions = {
+                patch.name: entry_of(known, patch, foam.name) for patch in self.cells.patches.values() if patch.count
+            }
+            on_faces = _spatial(at_points.at(self.face_corners, self._plane(self.cells.face_centres)))
+            flux, in_cells = self._projected(conditions, on_faces, in_cells)
+            patches = {patch.name: self._flux_on(patch.name, flux) for patch in self.cells.patches.values()}
+            internal = flux[: len(self.cells.neighbour)]
+            write_field(folder / "phi", internal, FLUX, patches, time, "surfaceScalarField")
+        dimensions = known.dimensions or Dimensions(foam.dimensions)
+        write_field(folder / foam.name, in_cells, dimensions, self._boundary(known, foam.name, in_cells), time)
+
+    def _projected(
+        self, conditions: Mapping[str, Mapping[str, Any]], on_faces: np.ndarray, in_cells: np.ndarray
+    ) -> tuple[Float[np.ndarray, " faces"], Float[np.ndarray, "cells 3"]]:
+        """The flux without divergence, and the velocity in the cells that goes with it."""
+        known = openings(self.cells, conditions, on_faces)
+        given = (self.cells.face_vectors * on_faces).sum(axis=1)
+        given[self.cells.faces_of_type("empty")] = 0.0
+        flux = self._projection(known)(given, known.flux)
+        return flux, in_cells + self.cells.cell_velocity(flux - given)
+
+    def _projection(self, known: Openings) -> Projection:
+        key = known.free.tobytes()
+        if key not in self.projections:
+            self.projections[key] = Projection.on(self.cells, known)
+        return self.projections[key]
+
+    def _flux_on(self, patch: str, flux: np.ndarray) -> dict[str, Any]:
+        own = self.cells.patches[patch]
+        if own.type == "empty" or not own.count:
+            return {"type": "empty" if own.type == "empty" else "calculated", "value": "uniform 0"}
+        kind = own.type if own.type in _CONSTRAINTS else "calculated"
+        return {"type": kind, "value": NonUniform(flux[own.faces])}
+
+    def _boundary(self, known: FoamField, name: str, in_cells: np.ndarray) -> dict[str, Any]:
+        """The conditions of the case, with the values of the cells where they do not prescribe any."""
+        boundary = {key: dict(entry) for key, entry in known.boundary.items()}
+        for patch in self.cells.patches.values():
+            try:
+                entry = dict(entry_of(known, patch, name))
+            except FoamFormatError:
+                continue
+            if patch.count and "value" in entry and str(entry.get("type")) not in (*_PRESCRIBED, *_CONSTRAINTS):
+                boundary[patch.name] = entry | {"value": NonUniform(in_cells[self.cells.owner[patch.faces]])}
+        return boundary
+
+    # Points of cells and faces
+
+    @cached_property
+    def operators(self) -> Operators:
+        return Operators.on(self.mesh)
+
+    @cached_property
+    def corners(self) -> Corners:
+        return Corners(self.mesh.connectivity, self.mesh.offsets)
+
+    @cached_property
+    def face_corners(self) -> Corners:
+        """The points of the mesh on each face of the case; in a plane mesh both ends of an edge, twice."""
+        points = self.cells.face_points
+        if self.mesh.space == 2:
+            from scipy.spatial import KDTree
+
+            distance, point = map(np.asarray, KDTree(self.mesh.points.numpy()).query(self.cells.points[:, :2]))
+            if distance.max(initial=0.0) > 1e-6 * np.ptp(self.cells.points, axis=0).max():
+                raise ValueError(f"The mesh has other points than the case {self.folder}; read it with read_case.")
+            points = point[points]
+        return Corners(points.astype(np.int64), self.cells.face_offsets)
+
+    def _plane(self, positions: Float[np.ndarray, "places 3"]) -> Float[np.ndarray, "places space"]:
+        return positions[:, : self.mesh.space]
+
+
+@dataclass(frozen=True, eq=False)
+class Corners:
+    """The points of each cell or face."""
+
+    points: Int64[np.ndarray, " entries"]
+    offsets: Int64[np.ndarray, " rows+1"]
+
+    def means(self, values: Float[np.ndarray, "entries *axes"]) -> Float[np.ndarray, "rows *axes"]:
+        sizes = np.diff(self.offsets)
+        return np.add.reduceat(values, self.offsets[:-1]) / sizes.reshape(-1, *[1] * (values.ndim - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A field known at the points of a mesh, with its gradient there."""
+
+    positions: Float[np.ndarray, "points space"]
+    values: Float[np.ndarray, "points *axes"]
+    slopes: Float[np.ndarray, "points space *axes"]
+
+    @staticmethod
+    def of(mesh: Mesh, operators: Operators, name: str, values: Tensor) -> Samples:
+        given = values.detach().cpu().double()
+        if given.shape not in ((mesh.number_of_points,), (mesh.number_of_points, mesh.space)):
+            raise ValueError(
+                f"Field {name!r} has shape {tuple(given.shape)}; the mesh has {mesh.number_of_points} points in "
+                f"{mesh.space}D."
+            )
+        with torch.no_grad():
+            slopes = operators.grad(given)
+        return Samples(mesh.points.numpy(), given.numpy(), slopes.numpy())
+
+    def at(self, corners: Corners, centres: Float[np.ndarray, "rows space"]) -> Float[np.ndarray, "rows *axes"]:
+        """Values at the centres of cells or faces.
+
+        With d from a corner to the centre, the mean of the corners errs by dᵀHd/2, and that of the values continued
+        along the corners' gradients by as much the other way: their mean errs by neither.
+        """
+        points = corners.points
+        rows = np.repeat(np.arange(len(centres)), np.diff(corners.offsets))
+        away = centres[rows] - self.positions[points]
+        slopes = self.slopes[points]
+        both = 0.5 * (slopes + corners.means(slopes)[rows])
+        return corners.means(self.values[points] + np.einsum("es,es...->e...", away, both))
+
+
+def _spatial(values: Float[np.ndarray, "places *axes"]) -> Float[np.ndarray, "places *three"]:
+    """Vectors of a plane case with a third component, which OpenFOAM wants."""
+    if values.ndim == 2 and values.shape[1] == 2:
+        return np.concatenate([values, np.zeros((len(values), 1))], axis=1)
+    return values
