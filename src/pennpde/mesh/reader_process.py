@@ -1,4 +1,4 @@
-"""Mesh files, read in a process of their own, for the command and for the page.
+"""Mesh files, read in a process of their own by the command. The page has workers, which serve the same end.
 
 Libraries trust what a file says: a wrong count ends the process that reads it, or takes all of its memory. Whoever
 asked must outlive that. The process is told a path in a line of JSON and answers with an archive of arrays, behind the
