@@ -92,9 +92,9 @@ def run(
     write_time: Annotated[
         str | None,
         typer.Option(
-            metavar="T",
-            help="Write the state at the time T into the OpenFOAM case, as a time folder from which its solvers go on; "
-            "all: every predicted time. With --steady, T only names the folder.",
+            metavar="TIME",
+            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady it only names the folder.",
             show_default=False,
         ),
     ] = None,
