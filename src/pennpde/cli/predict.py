@@ -47,7 +47,9 @@ def run(
             metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.", show_default=False
         ),
     ],
-    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
+    model: Annotated[
+        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
+    ] = "flow",
     case: Annotated[
         Path | None,
         typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),

@@ -10,6 +10,7 @@ gmsh           .msh
 su2            .su2
 unv            .unv
 cgns           .cgns
+meshio_files   .inp, .med and others that only meshio reads
 reader_process  the same in a process of its own, which a damaged file may crash
 announced      counts in files, compared with the size of the file
 repair         what is mended in meshes of other programs
