@@ -1,4 +1,4 @@
-"""The datasets of the paper: what a case of each looks like, and how it is made.
+"""Datasets: what a case of each looks like, and how it is made, read and written.
 
 storage              datasets in folders, written and read
 manifest             the file that lists the cases of a dataset
@@ -17,5 +17,6 @@ fine_mesh            from the cells of a fine mesh to other points
 polynomial           gradients of polynomials
 advection_diffusion  heat on a square plate
 flow/                flow in ducts
+runs/                finished simulations of users
 plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
 """
