@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import Look
 
@@ -68,9 +69,7 @@ def draw(
         panel_width: In inches.
     """
     figure = _figure(rows, title, panel_width, corner)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata={_DESCRIPTION[path.suffix]: corner} if corner else None)
+    save_figure(figure, path, dots_per_inch=120, description=corner)
 
 
 def animate(
@@ -100,11 +99,13 @@ def animate(
         _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
     durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
+    content = io.BytesIO()
+    images[0].save(
+        content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
+    )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    images[0].save(
-        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
-    )
+    write_atomically(path, content.getvalue())
 
 
 def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
@@ -170,9 +171,19 @@ def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tenso
             axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
             axes.set_box_aspect(high - low)
             figure.colorbar(colours, ax=axes, shrink=0.7)
+    save_figure(figure, path, dots_per_inch=110)
+
+
+def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:
+    """Write a figure, with a description in its metadata; its file is whole or not there."""
     path = Path(path)
+    # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
+    content = io.BytesIO()
+    suffix = path.suffix or ".png"
+    metadata = {_DESCRIPTION[suffix]: description} if description else None
+    figure.savefig(content, dpi=dots_per_inch, format=suffix.removeprefix("."), metadata=metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    write_atomically(path, content.getvalue())
 
 
 def field_panels(
@@ -273,8 +284,8 @@ def _surface(mesh: Mesh) -> Triangulation:
 def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
     """The range of the colours: almost all of the field; for the diverging map around zero, where it has one.
 
-    Percentiles, because pressure and speed peak at re-entrant corners and would bleach the rest. Values that are not
-    finite have no say.
+    All values, unless a few lie far beyond the others: pressure and speed peak at re-entrant corners, and a prediction
+    can have a spike, which would bleach the rest. Values that are not finite have no say.
     """
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -282,10 +293,30 @@ def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
     if colours == DIVERGING:
         # A pressure of 1e5 everywhere and a little more here and there is shown around its own middle.
         middle = 0.0 if finite.min() <= 0 <= finite.max() else float(np.median(finite))
-        largest = float(np.percentile(np.abs(finite - middle), 99.5)) or 1.0
+        largest = _without_peaks(np.abs(finite - middle), low=0.0)[1] or 1.0
         return middle - largest, middle + largest
-    low, high = (float(limit) for limit in np.percentile(finite, [0.1, 99.9]))
+    low, high = _without_peaks(finite)
     return low, high if high > low else low + 1.0
+
+
+_BULK = (2.0, 98.0)
+"""Percentiles between which values are never a peak."""
+_FAR = 0.5
+"""How far beyond them the extremes may lie, in shares of the range between them, before they count as peaks."""
+
+
+def _without_peaks(values: np.ndarray, low: float | None = None) -> tuple[float, float]:
+    smallest, largest = float(values.min()), float(values.max())
+    least, most = (float(limit) for limit in np.percentile(values, _BULK))
+    least = least if low is None else low
+    span = most - least
+    if not span > 0:
+        return smallest, largest  # almost everything is the same: what differs is what there is to see
+    margin = 0.02 * span
+    return (
+        smallest if smallest >= least - _FAR * span else least - margin,
+        largest if largest <= most + _FAR * span else most + margin,
+    )
 
 
 def _draw_cells(axes: Axes, mesh: Mesh, colour: tuple[float, float, float, float], width: float) -> None:

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from commands import penn, store
-from small_ducts import store_ducts
+from small_ducts import NAMES, duct, flow_in_units, store_ducts
 
 from pennpde import checkpoints
 from pennpde.datasets import storage
@@ -117,3 +118,58 @@ def test_a_budget_on_the_command_line_replaces_one_that_the_row_lacks(data, tmp_
     assert finished.exit_code == 0, finished.stderr
     assert json.loads(finished.stdout)["steps"] == 1
     assert not (tmp_path / "net" / "report.md").exists(), "rows of a file have no report unless it is asked for"
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory) -> Path:
+    """Two flows with two moments each, one of them with a steady state."""
+    folder = tmp_path_factory.mktemp("series") / "data"
+    cases = []
+    for number in (0, 1):
+        targets = {name: torch.stack([values, values], dim=-1) for name, values in duct(number).targets.items()}
+        steady = {f"steady_{name}": values for name, values in duct(2).targets.items()} if number else {}
+        cases.append(flow_in_units(replace(duct(number), targets=targets | steady), 1e-3, 0.2))
+    storage.write(
+        folder, cases, {"train": NAMES[:1], "test": NAMES[:2]}, "plane-flow", times=[0.002, 0.02], packed=False
+    )
+    return folder
+
+
+def test_a_network_for_any_time_is_evaluated_at_every_moment(series, tmp_path):
+    finished = penn("evaluate", "general-flow", series, "--json", "--pictures", tmp_path / "pictures")
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads(finished.stdout)
+    assert record["kind"] == "evaluation at moments"
+    assert [len(each["u"]) for each in record["records"]] == [2, 2]
+    assert record["relative_l2"]["steady"]["cases"] == 1
+    assert len(list((tmp_path / "pictures").glob("*.png"))) >= 2
+    shown = penn("evaluate", "general-flow", series, "--limit", 1)
+    assert "moment 2   (1 cases)" in shown.stdout
+
+
+def test_a_network_of_one_time_is_evaluated_where_it_has_a_target(series, small):
+    finished = penn("evaluate", small, series, "--json")  # 0.02 s are 4 L/U
+    assert finished.exit_code == 0, finished.stderr
+    assert json.loads(finished.stdout)["kind"] == "evaluation"
+    assert json.loads(finished.stdout)["cases"] == 2
+
+
+def test_moments_and_steady_states_are_counted_by_info(series):
+    record = json.loads(penn("info", series, "--json").stdout)
+    assert record["moments_per_case"] == [2, 2]
+    assert record["times"] == [0.002, 0.02]
+    assert record["steady_states"] == 1
+
+
+@pytest.mark.slow
+def test_a_network_for_any_time_is_trained_on_all_moments(series, tmp_path):
+    out = tmp_path / "net"
+    finished = penn("train", series, "--from", "general-flow", "--out", out, "--steps", 2, "--device", "cpu")
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads((out / "training.json").read_text())
+    assert record["network"] == "general-flow"
+    assert record["dataset"]["train"] == 2, "one flow with two moments"
+    assert any(
+        not torch.equal(each, weights(out)[name])
+        for name, each in checkpoints.load_pretrained("general-flow").state_dict().items()
+    )

@@ -26,7 +26,7 @@ _EXTRA_OF = {
     "dask": "generate",
     "distributed": "generate",
     "tensorboard": "train",
-    "trame": "viewer",
+    "trame_client": "viewer",
     "trame_vuetify": "viewer",
 }
 
@@ -162,6 +162,10 @@ def describe(error: Exception) -> str:
         return f"this needs {package}, which is not installed; pip install 'pennpde[{_EXTRA_OF[package]}]'"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # without "[Errno 28]"
+    if _is_lack_of_memory(error):
+        return f"there is not enough memory: {error or type(error).__name__}. Use a smaller mesh, batch or network"
     # str(KeyError("text")) puts the text in quotes.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     for_users = isinstance(error, _EXPECTED) or _is_ours(type(error).__module__)
@@ -174,6 +178,14 @@ def describe(error: Exception) -> str:
 def _option(name: str, flag: str, text: str) -> inspect.Parameter:
     option = typer.Option(flag, help=text)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    # PyTorch raises RuntimeError on a CPU, and a class of its own on a GPU.
+    words = ("out of memory", "not enough memory", "Unable to allocate", "can't allocate memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+    )
 
 
 def _is_ours(module: str) -> bool:

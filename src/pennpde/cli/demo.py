@@ -42,7 +42,7 @@ def run(
 
 def _flow(output: Output, out: Path) -> dict[str, Any]:
     from pennpde.checkpoints import load_pretrained
-    from pennpde.cli.predict import use_threads_for, write_files
+    from pennpde.cli.predict import tell, use_threads_for, write_files
     from pennpde.datasets.flow.cases import coarse_mesh, flow_case
     from pennpde.network import Predictor
     from pennpde.prediction import predict
@@ -61,11 +61,12 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
         f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "
         "flow and certificate",
         *outcome.expected.lines(),
-        *outcome.certificate.lines(),
+        *outcome.certificate.lines(warnings=False),
         f"Fields:  {written[0]} (opens in ParaView)",
         f"Picture: {written[1]}",
         f"Page:    {written[2]} (open it in a browser: zoom, probe, change the field)",
     )
+    tell(output, outcome.certificate)
     return {
         "points": case.number_of_points,
         "seconds": seconds,

@@ -9,7 +9,7 @@ import typer
 
 from pennpde.cli.conventions import Output
 from pennpde.cli.mesh_input import Repair, read_mesh
-from pennpde.files import write_atomically
+from pennpde.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -186,7 +186,7 @@ class _Ranges:
     def add(self, name: str, values: "Tensor | float") -> None:
         import torch
 
-        values = torch.as_tensor(values)
+        values = torch.tensor(values, dtype=torch.float64) if isinstance(values, float) else torch.as_tensor(values)
         low, high = values.min().item(), values.max().item()
         known = self.found.get(name, (low, high))
         self.found[name] = _Range((min(low, known[0]), max(high, known[1])))
@@ -202,7 +202,7 @@ def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Seq
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file; give a file or the folder of a dataset.")
     if path.exists() and is_case_file(path):
-        return _case(unpack(path.read_bytes(), str(path)), path)
+        return _case(unpack(read_regular(path), str(path)), path)
     if path.exists() and is_shard(path):
         with Shard(path) as shard:
             first = shard.read(shard.names[0])

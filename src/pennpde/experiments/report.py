@@ -17,7 +17,8 @@ from pennpde.datasets import storage
 from pennpde.evaluation import Model, evaluate
 from pennpde.evaluation.floors import NearestCase, start
 from pennpde.experiments.data import learned, seen_cases
-from pennpde.files import replacing, write_atomically, write_json
+from pennpde.files import write_atomically, write_json
+from pennpde.pictures import save_figure
 from pennpde.training import log as journal
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
@@ -222,12 +223,10 @@ def _draw_curve(folder: Path) -> None:
         axes.set_yscale("log")
         axes.legend()
     axes.grid(alpha=0.3)
-    with replacing(folder / CURVE) as path:
-        figure.savefig(path, dpi=120)
+    save_figure(figure, folder / CURVE, dots_per_inch=120)
 
 
 def _draw_case(case: Case, fields: Mapping[str, Tensor], path: Path) -> None:
     from pennpde.paper.tables import draw_case
 
-    with replacing(path) as temporary:
-        draw_case(case, fields, temporary)
+    draw_case(case, fields, path)

@@ -61,6 +61,7 @@ class AdvectionDiffusion(Equation):
     unknowns: ClassVar = {"T": SCALAR}
     foam_fields: ClassVar = {"T": FoamName("T", (0, 0, 0, 1, 0, 0, 0))}
     foam_parameters: ClassVar = {"velocity": "U", "diffusivity": "DT"}
+    foam_solvers: ClassVar = ("scalarTransportFoam",)
     looks: ClassVar = {"T": Look("temperature T")}
 
     def __init__(

@@ -23,6 +23,22 @@ from pennpde.mesh.corners import facet_means
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
+FLOW_SOLVERS = ("icoFoam", "pisoFoam", "pimpleFoam", "simpleFoam", "incompressibleFluid")
+"""OpenFOAM's programs for incompressible flow of one Newtonian fluid."""
+_SMALLEST_VISCOSITY = float(torch.finfo(torch.float32).tiny)
+"""Smaller numbers lose their digits, and then vanish, in the precision of networks."""
+
+
+def checked_viscosity(case: Case) -> float:
+    """The viscosity of a flow; an error where it has none to compute with."""
+    viscosity = case.parameters.get("viscosity")
+    if viscosity is None:
+        raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
+    if not float(viscosity) > 0:
+        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
+    if float(viscosity) < _SMALLEST_VISCOSITY:
+        raise ValueError(f"The viscosity is {float(viscosity):g}, which is too small to compute with; is it in m²/s?")
+    return float(viscosity)
 
 
 def inlet_units(case: Case, length: float | None = None, speed: float | None = None) -> Units:
@@ -38,9 +54,10 @@ def inlet_units(case: Case, length: float | None = None, speed: float | None = N
         condition = case.dirichlet["u"]
         moving = condition.mask & (condition.values != 0).any(dim=1)
         if not bool(moving.any()):
+            cyclic = "" if "u" not in case.periodic else "It is periodic between cyclic patches. "
             raise ValueError(
                 "No velocity other than zero is prescribed anywhere, so the flow has no inlet to take its units from. "
-                "Prescribe one, or give a reference length and speed."
+                f"{cyclic}Prescribe one, or give a reference length and speed."
             )
         if speed is None:
             speed = float(condition.values[moving].norm(dim=1).amax())

@@ -19,9 +19,12 @@ from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
 from pennpde.network.predictor import STEADY, Prediction, Predictor
-from pennpde.network.solver import BarzilaiBorwein, Memory, Solver, State
+from pennpde.network.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
+
+_WIDEST = 65_536
+"""Feature channels; matrices have the square of it."""
 
 
 class PENN(Predictor):
@@ -74,6 +77,9 @@ class PENN(Predictor):
                 "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
                 'use decoder="mlp" with it.'
             )
+        for what, number, most in (("width", width, _WIDEST), ("steps", steps, MOST_ITERATIONS)):
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise ValueError(f"{what} is {number!r}; it must be a whole number from 1 to {most}.")
         self.equation = equation
         self.width = width
         self.solver = solver or BarzilaiBorwein(iterations=8)
@@ -155,6 +161,8 @@ class PENN(Predictor):
         }
         # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
         fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        if not self.training:
+            _refuse_overflow_of_half_precision(fields)
         if changes:
             case = case.over(self.output_times)
         round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
@@ -234,6 +242,18 @@ def _encoder_of(given: Encoder | Literal["linear", "mlp"], name: str, width: int
     if given == "mlp":
         return Encoder((1, max(width // 2, 4), width))
     raise ValueError(f'encoders[{name!r}] is {given!r}; it may be "linear", "mlp" or an Encoder.')
+
+
+def _refuse_overflow_of_half_precision(fields: Mapping[str, Tensor]) -> None:
+    """Numbers beyond 65,504 are infinite in float16, and second derivatives on fine meshes are larger than that."""
+    device = next(iter(fields.values())).device.type
+    if not torch.is_autocast_enabled(device) or torch.get_autocast_dtype(device) != torch.float16:
+        return
+    if not all(bool(torch.isfinite(values).all()) for values in fields.values()):
+        raise FloatingPointError(
+            "Under autocast to float16 the network's numbers overflowed: the fields are not finite. Use bfloat16, "
+            "torch.autocast(..., dtype=torch.bfloat16), or no autocast."
+        )
 
 
 def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:

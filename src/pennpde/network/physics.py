@@ -30,6 +30,10 @@ class Physics:
     """By unknown, its field in OpenFOAM. Without them no OpenFOAM case can be read or written."""
     foam_parameters: ClassVar[Mapping[str, str]] = {}
     """By parameter, the entry of `constant/transportProperties`, or else the field that is the same everywhere."""
+    foam_solvers: ClassVar[tuple[str, ...]] = ()
+    """OpenFOAM's programs that solve this equation; a case for another one gets a warning. None: not known."""
+    own_start: ClassVar[str] = ""
+    """What networks of this equation are trained to start from, in words, where it is not any field."""
     looks: ClassVar[Mapping[str, Look]] = {}
     """By unknown, how it is drawn, where that is not by its plain name."""
     headline: ClassVar[tuple[str, ...]] = ()

@@ -13,6 +13,7 @@ fields              files of fields
 poly_mesh           meshes of faces
 block_mesh          input of blockMesh
 pressure_reference  the level of a pressure that nothing prescribes
+unread              what a case says and an equation does not know
 running             finding and running OpenFOAM's programs
 """
 
@@ -53,3 +54,4 @@ from pennpde.openfoam.running import OpenFOAMError as OpenFOAMError
 from pennpde.openfoam.running import Progress as Progress
 from pennpde.openfoam.running import find_installation as find_installation
 from pennpde.openfoam.running import run as run
+from pennpde.openfoam.unread import is_steady as is_steady

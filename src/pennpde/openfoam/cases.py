@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.network.hooks import FoamName
 from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
@@ -22,6 +22,7 @@ from pennpde.openfoam.dictionaries import (
     shown,
 )
 from pennpde.openfoam.fields import read_field, time_folders
+from pennpde.openfoam.unread import about_field
 
 
 def read_case(
@@ -61,14 +62,16 @@ def read_case(
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
-    for name, foam_name in ((name, each.name) for name, each in fields.items()):
-        reader = FieldReader(body, foam_name, time)
+    remarks: list[Remark] = []
+    for name, foam_name in fields.items():
+        reader = FieldReader(body, foam_name.name, time)
         everywhere, each = reader.initial(), reader.conditions()
         if plane and everywhere.ndim == 2:
             everywhere = everywhere[:, :2]
-            each = each.in_plane(foam_name)
+            each = each.in_plane(foam_name.name)
         initial[name] = torch.from_numpy(everywhere[part])
         conditions[name] = each.at(part)
+        remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.paths[0], folder)]
     case = Case(
         mesh,
         initial=initial,
@@ -79,6 +82,7 @@ def read_case(
         periodic={name: each.periodic for name, each in conditions.items() if each.periodic},
         parameters=_parameters(folder, parameters or {}, mesh.space),
         name=folder.resolve().name,
+        remarks=[*remarks, *_about_pairs(conditions)],
     )
     return replace(case, initial=case.fulfilled(case.initial))
 
@@ -105,6 +109,11 @@ def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str
     return found
 
 
+def _about_pairs(conditions: Mapping[str, Conditions]) -> list[Remark]:
+    pairs = dict.fromkeys(f"{one} and {other}" for each in conditions.values() for one, other in each.periodic.items())
+    return [Remark(f"The cyclic patches {pair} are taken as periodic.", False) for pair in pairs]
+
+
 def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     """Those of the wanted entries that `transportProperties` has."""
     for name in ("transportProperties", "physicalProperties"):
@@ -114,6 +123,10 @@ def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     else:
         return {}
     entries = read_dictionary(path, folder)
+    if "phases" in entries:
+        raise UnsupportedConditionError(
+            f"{path}: the case has several phases, {shown(entries['phases'])}; only one fluid is known here."
+        )
     model = entries.get("transportModel", entries.get("viscosityModel", "Newtonian"))
     if str(model) not in ("Newtonian", "constant"):
         raise UnsupportedConditionError(f"{path}: the fluid is {shown(model)}; only Newtonian fluids are known here.")

@@ -97,8 +97,8 @@ class Certificate:
         }
         return plain(record)
 
-    def lines(self) -> list[str]:
-        """The certificate as lines of text."""
+    def lines(self, warnings: bool = True) -> list[str]:
+        """The certificate as lines of text; without its notes and warnings where those are printed elsewhere."""
         rows = [(f"largest error on prescribed {name}", f"{error:.1e}") for name, error in self.dirichlet.items()]
         rows += [
             (f"normal derivative of {name}", f"{100 * self.neumann_of_cell[name]:.2g} % of the field's range per cell")
@@ -116,7 +116,7 @@ class Certificate:
         else:
             rows.append(("within the training range", "unknown: the network does not record its training range"))
         told = [f"  note: {each}" for each in self.notes] + [f"  warning: {each}" for each in self.warnings]
-        return [f"  {what:<32}{value}" for what, value in rows] + told
+        return [f"  {what:<32}{value}" for what, value in rows] + (told if warnings else [])
 
 
 def certify(

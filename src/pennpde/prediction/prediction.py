@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.companion import back
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.network import STEADY, Predictor
+from pennpde.network import STEADY, Physics, Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.evidence import Evidence, gather
@@ -181,8 +181,16 @@ def predict(
         )
         for place, each in enumerate(evidence)
     )
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    missing = tuple(each.text for each in remarks if each.severe)
+    judged_by_time = tuple(replace(each, missing=missing) for each in judged_by_time)
     expected = worst(judged_by_time)
-    certificate = _graded(replace(certificate, notes=notes), expected)
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*missing, *certificate.warnings),
+    )
+    certificate = _graded(certificate, expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
@@ -274,6 +282,14 @@ def _check_times(times: Sequence[float] | None) -> None:
             f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
             "where infinity stands for the steady state."
         )
+
+
+def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
+    """Parameters of a case that the equation does not have, as far as it says which it has."""
+    known = {*equation.foam_parameters, "time"}
+    unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
+    names = ", ".join(equation.foam_parameters)
+    return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
 
 
 def _check(model: Predictor, case: Case) -> None:
