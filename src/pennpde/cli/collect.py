@@ -144,6 +144,10 @@ def _tell(output: Output, collection: "Collection") -> None:
         if len(names) > _MOST_LINES:
             output.warn(f"... and {len(names) - _MOST_LINES} more {word}; {TEXT_FILE} names them")
     record = collection.report
+    noted = {name: facts["notes"][0] for name, facts in record["cases"].items() if facts.get("notes")}
+    for name, note in list(noted.items())[:1]:
+        more = f" (and {len(noted) - 1} more runs with notes, see {TEXT_FILE})" if len(noted) > 1 else ""
+        output.warn(f"{name}: {note}{more}")
     splits = ", ".join(f"{split} {len(names)}" for split, names in record["splits"].items())
     output.say(
         f"{collection.folder}: {len(collection.collected)} runs collected in {duration(collection.seconds)}, "

@@ -66,6 +66,10 @@ class Source(ABC):
     def state(self, times: Sequence[float]) -> str:
         """A hash that changes when the files of the run do."""
 
+    def counts_iterations(self) -> bool:
+        """Whether its times are iterations of a steady solver."""
+        return False
+
     def fluxes(self, time: float) -> dict[str, float]:  # noqa: ARG002
         """By patch, the solver's own flux out of the domain; none where it does not say."""
         return {}
