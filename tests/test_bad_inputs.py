@@ -206,6 +206,12 @@ TABLE = [
     Wrong("a pipe to describe", "duct.vtu is not a regular file", "info duct.vtu", lambda f: fifo(f / "duct.vtu")),
     Wrong("a pipe as a case file", "duct.toml is not a regular file", PREDICT, lambda f: fifo(f / "duct.toml")),
     Wrong(
+        "a pipe in an OpenFOAM case",
+        "points is not a regular file",
+        FOAM,
+        lambda f: fifo(f / "channel/constant/polyMesh/points"),
+    ),
+    Wrong(
         "a mesh of 10^15 points", "duct.vtu is damaged: it announces 1,000,000,000,000,000 points", PREDICT, announcing
     ),
     Wrong(

@@ -47,7 +47,9 @@ def run(
             metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.", show_default=False
         ),
     ],
-    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
+    model: Annotated[
+        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
+    ] = "flow",
     case: Annotated[
         Path | None,
         typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),
@@ -90,9 +92,9 @@ def run(
     write_time: Annotated[
         str | None,
         typer.Option(
-            metavar="T",
-            help="Write the state at the time T into the OpenFOAM case, as a time folder from which its solvers go on; "
-            "all: every predicted time. With --steady, T only names the folder.",
+            metavar="TIME",
+            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady it only names the folder.",
             show_default=False,
         ),
     ] = None,

@@ -89,6 +89,8 @@ def read_dictionary(path: Path | str, root: Path | str | None = None) -> dict[st
 def content_of(path: Path) -> bytes:
     """The bytes of a file of a case, unpacked where only `NAME.gz` is there."""
     packed = path.with_name(path.name + ".gz")
+    if path.exists() and not path.is_file():
+        raise FoamFormatError(f"{path} is not a regular file; an OpenFOAM case must have it as one.")
     try:
         if path.is_file() or not packed.is_file():
             return read_regular(path)
