@@ -1,6 +1,7 @@
 """Pictures take longer than all the rest: they are drawn where a test asks for it."""
 
 import pytest
+from finished_runs import NO_PICTURE
 
 from pennpde.datasets.runs import report
 
@@ -13,5 +14,4 @@ def drawn() -> None:
 @pytest.fixture(autouse=True)
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "drawn" not in request.fixturenames:
-        empty = b"no picture, but an end: IEND\xaeB`\x82"
-        monkeypatch.setattr(report, "_draw", lambda path, *_: path.write_bytes(empty))
+        monkeypatch.setattr(report, "_draw", lambda path, *_: path.write_bytes(NO_PICTURE))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from commands import penn
-from finished_runs import SPEED, channel, pressure, velocity
+from finished_runs import NO_PICTURE, SPEED, channel, pressure, velocity
 from foam_cases import write_dictionary
 
 from pennpde.datasets import storage
@@ -241,7 +241,7 @@ def among_others(tmp_path_factory) -> tuple[Collection, Path]:
     for what, (make, _) in WRONG.items():
         make(folder / "runs" / what.replace(" ", "_"))
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(report, "_draw", lambda path, *_: path.write_bytes(b"no picture"))
+        context.setattr(report, "_draw", lambda path, *_: path.write_bytes(NO_PICTURE))
         return collect(folder / "runs", folder / "set"), folder / "set"
 
 
