@@ -14,6 +14,8 @@ from pennpde.mesh import Mesh
 from pennpde.openfoam import Dimensions, NonUniform, PolyMesh, Uniform
 
 SPEED = 0.5
+NO_PICTURE = b"no picture, but the end of one: IEND\xaeB`\x82"
+"""What is written where pictures would take longer than all the rest."""
 EMPTY = {"front": {"type": "empty"}, "back": {"type": "empty"}}
 PROBLEM = """
 [patches]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import penn
 from finished_runs import SPEED, channel, no_picture, pressure, velocity
 from foam_cases import write_dictionary
 
@@ -45,6 +46,23 @@ def out(tmp_path) -> Path:
 
 
 # What is collected
+
+
+def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
+    for name in ("run_0", "run_2"):
+        write_dictionary(runs / name / "system/fvOptions", {"push": {"type": "meanVelocityForce"}})
+    finished = penn("collect", *sorted(runs.iterdir()), "--out", out)
+    assert finished.exit_code == 0, finished.output
+    words = "no network knows this: system/fvOptions adds push (meanVelocityForce)"
+    assert f"warning: 2 runs: {words}" in finished.stderr
+    notes = {
+        name: facts.get("notes", [])
+        for name, facts in json.loads((out / report.JSON_FILE).read_text())["cases"].items()
+    }
+    assert [name for name, found in notes.items() if any(each.startswith(words) for each in found)] == [
+        "run_0",
+        "run_2",
+    ]
 
 
 def test_a_case_has_conditions_parameters_and_targets_of_its_run(runs, out):

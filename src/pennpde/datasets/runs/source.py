@@ -12,6 +12,9 @@ from pennpde.case import Case
 from pennpde.datasets.runs.quantities import Quantities
 from pennpde.datasets.runs.times import RunError
 
+NOT_KNOWN = "no network knows this: "
+"""Begins a note about what changed a run and no case can hold, such as a body force."""
+
 
 @dataclass(frozen=True)
 class End:
