@@ -164,7 +164,7 @@ def run(
     about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
     _check_usable(outcome, strict)
     if not force:
-        _refuse(outcome, about)
+        _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
     written = write_files(
@@ -213,12 +213,15 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         )
 
 
-def _refuse(outcome: "Outcome", about: Mapping[str, Any]) -> None:
+def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> None:
     """Refuse to write fields whose error is expected to be above 50 %."""
     from pennpde.prediction.expected_error import REFUSED
 
     expected = outcome.expected
     if expected.grade == REFUSED:
+        for warning in outcome.certificate.warnings:
+            if warning not in expected.warnings:  # those are the refusal itself
+                output.warn(warning)
         raise Refusal(
             "\n".join(
                 [
