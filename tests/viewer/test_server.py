@@ -101,7 +101,7 @@ def test_an_upload_has_a_key_of_its_own_and_is_found_again_by_it(ask, tmp_path):
         assert (status, words["predicted"]) == (200, False)
         roles = ["wall" if role == "wall" else role for role in each["roles"]]
         status, words = view(ask, source="upload", name=each["key"], roles=roles)
-        assert (status, words["predicted"]) == (200, True)
+        assert (status, words["predicted"], words["file"]) == (200, True, "mine")
 
 
 def test_the_server_itself_refuses_too_much(address):

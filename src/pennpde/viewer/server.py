@@ -201,7 +201,8 @@ class Page:
     async def _computed(self, number: str, request: Request) -> Shown:
         content = request.content
         words, record = await self._pool.view(content, self._is_large(request))
-        shown = Shown(content, words | {"file": _file_name(words["title"])}, record)
+        title = Path(words["title"]).stem if request.source == "upload" else words["title"]
+        shown = Shown(content, words | {"file": _file_name(title)}, record)
         self._views[number] = shown
         while len(self._views) > 1 and sum(len(each.record) for each in self._views.values()) > MOST_REMEMBERED:
             self._views.popitem(last=False)
