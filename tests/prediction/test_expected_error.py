@@ -11,6 +11,7 @@ from calibrated import calibrate, made_up
 from commands import store
 
 from pennpde import checkpoints
+from pennpde.case.remarks import Remark
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
@@ -127,6 +128,15 @@ def test_where_the_error_is_small_the_training_range_is_a_note(case, tmp_path):
     assert sentence in good.certificate.notes
     assert sentence not in good.certificate.warnings
     assert sentence in poor.certificate.warnings
+
+
+def test_what_the_network_does_not_know_makes_a_prediction_poor(case, tmp_path):
+    told = replace(case, remarks=(Remark("The turbulence model was left out."), Remark("Zipped.", severe=False)))
+    outcome = predict(network(tmp_path, 0.02), told, resolution="own")
+    assert outcome.expected.errors["u"].grade == "good"
+    assert outcome.expected.grade == "poor"
+    assert outcome.expected.as_dict()["missing"] == ["The turbulence model was left out."]
+    assert any("does not know all that the case says" in each for each in outcome.certificate.warnings)
 
 
 # The file

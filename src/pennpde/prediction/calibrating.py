@@ -122,8 +122,10 @@ def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     return Known(case, family or case.name.split("_")[0], dict(truth))
 
 
-def measure(model: Predictor, known: Known, resolution: Resolution = "auto") -> list[Measured]:
+def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> list[Measured]:
     """Predict a case at the times of its truth that the network can predict, and compare."""
+    if not isinstance(model, Predictor):
+        raise TypeError(f"{type(model).__name__} is no Predictor, so its predictions have no expected error.")
     case = replace(known.case, targets={})
     wanted = sorted(known.truth)
     if not model.takes_times:
@@ -162,7 +164,7 @@ def measure(model: Predictor, known: Known, resolution: Resolution = "auto") -> 
 
 
 def measure_all(
-    model: Predictor,
+    model: nn.Module,
     cases: Iterable[Known],
     cache: Path | None = None,
     resolution: Resolution = "auto",
@@ -216,8 +218,6 @@ def calibrate(
         resolution: As for `predict`.
         on_case: Is called after each case.
     """
-    if not isinstance(model, Predictor):
-        raise TypeError(f"{type(model).__name__} is no Predictor, so its predictions have no expected error.")
     measured = usable(measure_all(model, cases, cache, resolution, on_case))
     return fit([each.sample for each in measured], worse_of(measured)), measured
 

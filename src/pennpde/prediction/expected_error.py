@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class Expected:
         local: By unknown, the expected error at each point of the user's mesh, in the unknown's unit: where not to
             trust the fields. Its mean square is that of the expected error.
         unknown_because: Why the errors are not known.
+        missing: What the case says and the network does not know, a sentence each. The expected errors are those of the
+            problem that was solved, not of the one that was asked; so the grade is poor at best.
     """
 
     errors: Mapping[str, ExpectedError] = field(default_factory=dict)
@@ -82,13 +84,15 @@ class Expected:
     remedies: tuple[str, ...] = ()
     local: Mapping[str, Float[Tensor, " points"]] = field(default_factory=dict)
     unknown_because: str = ""
+    missing: tuple[str, ...] = ()
 
     @property
     def grade(self) -> str:
         """The worst of all unknowns."""
         if not self.errors:
             return UNKNOWN
-        return max((each.grade for each in self.errors.values()), key=GRADES.index)
+        grades = [each.grade for each in self.errors.values()] + [POOR] * bool(self.missing)
+        return max(grades, key=GRADES.index)
 
     def lines(self) -> list[str]:
         """For people."""
@@ -111,9 +115,13 @@ class Expected:
         if self.grade not in (POOR, REFUSED):
             return []
         bad = {name: each for name, each in self.errors.items() if each.grade in (POOR, REFUSED)}
-        told = "; ".join(f"expected error of {name} {each}" for name, each in bad.items())
-        sentences = [f"{told[0].upper()}{told[1:]}."]
-        if self.reasons:
+        sentences = []
+        if bad:
+            told = "; ".join(f"expected error of {name} {each}" for name, each in bad.items())
+            sentences.append(f"{told[0].upper()}{told[1:]}.")
+        if self.missing:
+            sentences.append("The network does not know all that the case says, see the other warnings.")
+        if bad and self.reasons:
             sentences.append(f"Mostly because of {_listed(self.reasons)}.")
         return [f"Graded {self.grade}. {' '.join(sentences)}"]
 
@@ -136,6 +144,7 @@ class Expected:
                 "reasons": self.reasons,
                 "remedies": self.remedies,
                 "unknown_because": self.unknown_because,
+                "missing": self.missing,
             }
         )
 
@@ -188,7 +197,7 @@ def worst(moments: Sequence[Expected]) -> Expected:
         for name in moments[-1].errors
     }
     gravest = max(moments, key=lambda each: max(error.expected for error in each.errors.values()))
-    return Expected(errors, gravest.unlikeness, gravest.reasons, gravest.remedies, moments[-1].local)
+    return replace(gravest, errors=errors, local=moments[-1].local)
 
 
 # On disk

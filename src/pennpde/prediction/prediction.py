@@ -22,6 +22,7 @@ from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
 from pennpde.network import STEADY, Physics, Predictor
+from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.evidence import Evidence, gather
 from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
@@ -180,20 +181,22 @@ def predict(
         )
         for place, each in enumerate(evidence)
     )
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    missing = tuple(each.text for each in remarks if each.severe)
+    judged_by_time = tuple(replace(each, missing=missing) for each in judged_by_time)
     expected = worst(judged_by_time)
-    certificate = _graded(replace(certificate, notes=notes), expected)
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*missing, *certificate.warnings),
+    )
+    certificate = _graded(certificate, expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
         "network": done - assembled,
         "certificate": time.perf_counter() - interpolated,
     }
-    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
-    certificate = replace(
-        certificate,
-        notes=(*notes, *(each.text for each in remarks if not each.severe)),
-        warnings=(*(each.text for each in remarks if each.severe), *certificate.warnings),
-    )
     aside = (meshed - begin) + (interpolated - done)
     return Outcome(
         case=case,
@@ -290,17 +293,6 @@ def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
 
 
 def _check(model: Predictor, case: Case) -> None:
-    if case.initial.keys() != model.equation.unknowns.keys():
-        raise ValueError(
-            f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "
-            f"{', '.join(sorted(case.initial))}. Choose another network, or give just these."
-        )
-    for name, rank in model.equation.unknowns.items():
-        if case.initial[name].ndim - 1 != rank:
-            kinds = ("a scalar", "a vector", "a tensor")
-            raise ValueError(
-                f"{name} is {kinds[case.initial[name].ndim - 1]} in the case, but {kinds[rank]} for the network. Its "
-                "initial field decides: a number is a scalar, a list of numbers a vector, a list of lists a tensor."
-            )
+    check_unknowns(model, case)
     if len(case.sizes) > 1:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
