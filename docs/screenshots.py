@@ -1,17 +1,23 @@
 """Take the pictures of docs/viewer.md: the page of `penn view` in a headless Chromium.
 
-python docs/screenshots.py
+python docs/screenshots.py                 # all pictures
+python docs/screenshots.py viewer_mesh     # one of them
+
+The picture of the dataset needs `data/flow`, or another dataset of flows given by --data.
 """
 
 from __future__ import annotations
 
+import argparse
+import io
 import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import sync_playwright
 
@@ -19,17 +25,34 @@ from pennpde.datasets.flow.cases import coarse_mesh
 
 IMAGES = Path(__file__).parent / "images"
 SWITCHES = ["--headless", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-PATIENCE = 120_000
+PATIENCE = 180_000
+LARGEST = 250_000
+"""Bytes of a picture."""
+
+
+def part(page: Any, name: str) -> Any:
+    """A part of the page by the name that tests have for it."""
+    return page.locator(f'[data-test="{name}"]')
 
 
 def settle(page: Any) -> None:
-    """Wait until nothing is being computed and the picture is drawn."""
+    """Wait until nothing is being computed and the pictures are drawn."""
+    page.wait_for_timeout(200)
     page.wait_for_function(
-        "!document.querySelector('.v-progress-linear--active') && trame.state.get('busy') === false"
-        " && document.querySelector('.penn-field').dataset.source === 'record/' + trame.state.get('view')",
+        "window.pennPage && pennPage.start && pennPage.visible.every((index) => { const pane = pennPage.panes[index];"
+        " return !pane.busy && pane.view.view && pane.drawn === 'record/' + pane.view.view; })",
         timeout=PATIENCE,
     )
     page.wait_for_timeout(800)
+
+
+def show_dataset(page: Any) -> None:
+    """A case of the test set, and its error."""
+    part(page, "source-dataset").click()
+    page.wait_for_selector('[data-test="errors"]', timeout=PATIENCE)
+    settle(page)
+    part(page, "shown-error").click()
+    settle(page)
 
 
 def upload(page: Any) -> None:
@@ -37,49 +60,98 @@ def upload(page: Any) -> None:
     mesh = replace(coarse_mesh("a_0.60").triangulated(), patches={})
     with tempfile.TemporaryDirectory() as folder:
         mesh.save(Path(folder) / "my duct.vtu")
-        page.locator('[data-test="source-mesh"]').click()
-        page.locator("input[type=file]").first.set_input_files(Path(folder) / "my duct.vtu")
+        part(page, "source-mesh").click()
+        part(page, "file").set_input_files(Path(folder) / "my duct.vtu")
         page.wait_for_selector('[data-test="segments"]', timeout=PATIENCE)
         settle(page)
     box = page.locator(".penn-field").bounding_box()
     for place, clicks in (((0.0, 1.5), 1), ((3.0, 1.0), 2)):  # wall, inlet, outlet
         for _ in range(clicks):
-            x, y = page.evaluate(f"trame.refs.picture.view.toScreen{place}")
+            x, y = page.evaluate(f"pennPage.pictures[0].view.toScreen{place}")
             page.mouse.click(box["x"] + x, box["y"] + y)
             page.wait_for_timeout(700)
     settle(page)
-    page.locator('[data-test="predict"]').click()
+    part(page, "predict").click()
     page.wait_for_selector('[data-test="certificate"]', timeout=PATIENCE)
     settle(page)
 
 
-def main() -> None:
-    command = [sys.executable, "-m", "pennpde", "view", "--port", "0", "--no-browser"]
+def compare(page: Any) -> None:
+    """Two Reynolds numbers side by side, and the speed along a line through both."""
+    part(page, "compare").click()
+    settle(page)
+    page.evaluate("pennPage.setReynolds(2)")
+    settle(page)
+    part(page, "tool-line").click()
+    settle(page)
+
+
+def shrink(content: bytes, path: Path) -> None:
+    """Write a picture; where it takes too much space, with 256 colours."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(content)).convert("RGB")
+    picture.save(path, optimize=True)
+    if path.stat().st_size >= LARGEST:
+        picture.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture: the network, the size of the window, and what is done before it is taken."""
+
+    name: str
+    model: str
+    size: tuple[int, int]
+    scheme: Literal["light", "dark"] = "light"
+    act: Callable[[Any], None] = settle
+
+
+PICTURES = (
+    Picture("viewer", "flow", (1280, 800)),
+    Picture("viewer_dark", "flow", (400, 800), "dark"),
+    Picture("viewer_dataset", "flow", (1280, 800), act=show_dataset),
+    Picture("viewer_mesh", "flow", (1280, 800), act=upload),
+    Picture("viewer_compare", "general-flow", (1280, 800), act=compare),
+)
+
+
+def take(pictures: Sequence[Picture], options: Sequence[str]) -> None:
+    """Take the pictures of one network."""
+    command = [sys.executable, "-m", "pennpde", "view", "--port", "0", "--no-browser", "--model", pictures[0].model]
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as driver:
+    with (
+        subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server,
+        sync_playwright() as driver,
+    ):
         assert server.stdout is not None
         address = server.stdout.readline().split()[0]
         browser = driver.chromium.launch(executable_path=chromium, args=SWITCHES)
-        for name, size, scheme in (
-            ("viewer", (1400, 900), "light"),
-            ("viewer_dark", (1000, 800), "dark"),
-            ("viewer_dataset", (1400, 900), "light"),
-            ("viewer_mesh", (1400, 900), "light"),
-        ):
-            width, height = size
-            page = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme).new_page()
+        for picture in pictures:
+            width, height = picture.size
+            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.scheme)
+            page = context.new_page()
             page.goto(address)
-            page.wait_for_selector(".penn-field[data-source]", timeout=PATIENCE)
             settle(page)
-            if name == "viewer_dataset":
-                page.locator('[data-test="source-dataset"]').click()
-                page.wait_for_selector('[data-test="errors"]', timeout=PATIENCE)
-                settle(page)
-            if name == "viewer_mesh":
-                upload(page)
-            page.screenshot(path=IMAGES / f"{name}.png")
+            picture.act(page)
+            path = IMAGES / f"{picture.name}.png"
+            shrink(page.screenshot(), path)
+            size = path.stat().st_size
+            print(f"{path.name}: {size / 1000:.0f} kB{'' if size < LARGEST else ', TOO LARGE'}")
+            context.close()
         browser.close()
         server.terminate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*(each.name for each in PICTURES), []], metavar="NAME")
+    parser.add_argument("--data")
+    given = parser.parse_args()
+    wanted = [each for each in PICTURES if not given.names or each.name in given.names]
+    options = ["--data", given.data] if given.data else []
+    for model in dict.fromkeys(each.model for each in wanted):
+        take([each for each in wanted if each.model == model], options)
 
 
 if __name__ == "__main__":

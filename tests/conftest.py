@@ -67,3 +67,11 @@ def installation() -> Installation:
         return openfoam.find_installation(OPENFOAM)
     except openfoam.InstallationError as error:
         pytest.skip(f"OpenFOAM is not installed: {error}")
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which all is well: mesh, case file, OpenFOAM case, networks, dataset, experiment. Copy it."""
+    from sound_folder import make_sound
+
+    return make_sound(tmp_path_factory.mktemp("sound"))

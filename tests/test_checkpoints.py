@@ -1,5 +1,6 @@
 """Networks on disk: what comes back, what is refused, what a configuration tells."""
 
+import contextlib
 import json
 import pickle
 from dataclasses import replace
@@ -7,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 from problems import heated_plate
+from shapes import unchecked
 from torch import nn
 
 import pennpde
-from pennpde import checkpoints
+from pennpde import checkpoints, files
 from pennpde.checkpoints import CheckpointError, Config, config_of, load, load_pretrained, save
 from pennpde.models import registry
 from pennpde.models.advection_diffusion import advection_diffusion_network
@@ -51,6 +53,49 @@ def test_a_network_comes_back_bit_for_bit_with_its_history(stored):
     assert config.parameters == sum(parameter.numel() for parameter in model.parameters())
     assert config.version == pennpde.__version__
     assert config_of(model) is None
+
+
+def test_a_network_is_the_old_or_the_new_one_wherever_its_writer_was_cut_off(stored, monkeypatch):
+    first, folder = stored
+    written = []
+
+    def cut_off_after(number):
+        def write(path, content):
+            if len(written) == number:
+                raise KeyboardInterrupt
+            written.append(path.name)
+            files.write_atomically(path, content)
+
+        return write
+
+    weights = [first.state_dict()]
+    for number in (0, 1, 1, 2, 3):
+        weights.append(advection_diffusion_network(**ARGUMENTS).state_dict())
+        model = advection_diffusion_network(**ARGUMENTS)
+        model.load_state_dict(weights[-1])
+        written.clear()
+        write = cut_off_after(number)
+        monkeypatch.setattr(checkpoints, "write_atomically", write)
+        monkeypatch.setattr(checkpoints, "write_json", lambda path, value, write=write: write(path, json.dumps(value)))
+        with contextlib.suppress(KeyboardInterrupt):
+            save(model, folder, replace(CONFIG, seed=len(weights)))
+        found = load(folder)
+        # The weights come second of three files.
+        expected = weights[-1] if number >= 2 else weights[0]
+        assert all(torch.equal(values, expected[name]) for name, values in found.state_dict().items())
+        config = config_of(found)
+        assert config is not None
+        assert config.seed == (len(weights) if number >= 2 else CONFIG.seed)
+    assert "previous" not in json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused_in_words(stored, half):
+    model, folder = stored
+    with pytest.raises(ValueError, match=r"predict under torch.autocast"):
+        load(folder, dtype=half)
+    with unchecked(), pytest.raises(ValueError, match="Keep network and case in float32 or float64"):
+        model.to(half)(heated_plate())
 
 
 def test_a_network_loads_in_another_precision(stored):

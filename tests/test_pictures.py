@@ -91,6 +91,18 @@ def test_one_wild_value_does_not_bleach_the_rest():
     assert limits_of(np.abs(values), "viridis")[1] < 1.1
 
 
+def test_a_spike_of_several_points_does_not_set_the_range_and_a_field_without_one_keeps_all_of_it():
+    smooth = np.sin(np.linspace(0, 3, 2000))
+    assert limits_of(smooth, "viridis") == (smooth.min(), smooth.max())
+    spiky = smooth.copy()
+    spiky[700:720] = 40.0  # one point in a hundred
+    assert limits_of(spiky, "viridis")[1] < 1.1
+    assert limits_of(spiky, DIVERGING)[1] < 1.1
+    front = np.zeros(2000)
+    front[:10] = 1.0  # all that there is to see
+    assert limits_of(front, "viridis") == (0.0, 1.0)
+
+
 def test_a_pressure_far_from_zero_is_shown_around_its_own_middle():
     low, high = limits_of(101325 + np.linspace(-1, 1, 1001), DIVERGING)
     assert (low, high) == pytest.approx((101324, 101326), abs=0.01)

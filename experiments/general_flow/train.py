@@ -164,6 +164,8 @@ def main() -> None:
             loss = (ratio[0] + 0.3 * ratio[1]).clamp_max(5.0) / given.batch
             if bool(torch.isfinite(loss)) and loss.requires_grad:
                 loss.backward()
+            else:
+                print(f"not finite: {interval}", flush=True)  # noqa: T201
             recent.append((float(ratio[0].detach()), float(ratio[1].detach())))
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if bool(torch.isfinite(norm)):
@@ -171,8 +173,11 @@ def main() -> None:
         updates += 1
         if updates % 20 == 0:
             window = np.array(recent[-60:])
-            line = {"updates": updates, "seconds": round(spent, 1), "u": round(float(np.median(window[:, 0])), 4)}
-            line |= {"p": round(float(np.median(window[:, 1])), 4), "mean_u": round(float(window[:, 0].mean()), 4)}
+            line = {"updates": updates, "seconds": round(spent, 1), "u": round(float(np.nanmedian(window[:, 0])), 4)}
+            line |= {
+                "p": round(float(np.nanmedian(window[:, 1])), 4),
+                "mean_u": round(float(np.nanmean(window[:, 0])), 4),
+            }
             print(json.dumps(line), flush=True)  # noqa: T201
             with (folder / "log.jsonl").open("a") as log:
                 log.write(json.dumps(line) + "\n")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pennpde.case import Dirichlet as Dirichlet
     from pennpde.case import Neumann as Neumann
     from pennpde.case import Periodic as Periodic
+    from pennpde.case import Remark as Remark
     from pennpde.case import Robin as Robin
     from pennpde.case import Slip as Slip
     from pennpde.case import Table as Table
@@ -58,6 +59,7 @@ __all__ = [
     "Operators",
     "Periodic",
     "Predictor",
+    "Remark",
     "Robin",
     "Slip",
     "Table",
@@ -81,6 +83,7 @@ _MODULE_OF = {
     "Across": "case",
     "Condition": "case",
     "Periodic": "case",
+    "Remark": "case",
     "Robin": "case",
     "Slip": "case",
     "Table": "case",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pennpde import __version__, packed
-from pennpde.files import write_atomically, write_json
+from pennpde.files import read_regular, write_atomically, write_json
 from pennpde.models import registry
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 1
+_PREVIOUS = "previous"
+"""In a configuration whose weights are still to come: the configuration of the weights that are there."""
+_MOST_BYTES = 10_000_000
+"""Of a configuration."""
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+EXPECTED_ERROR = "expected_error.json"
+"""What `penn calibrate` adds: how wrong the network is on cases with truth. Belongs to the weights next to it."""
 SHIPPED = Path(__file__).parent / "weights"
 
 
@@ -72,7 +78,7 @@ class Config:
 
 
 def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
-    """Write a network; whoever reads meanwhile finds the old or the new one, or an error, never a mixture.
+    """Write a network; whoever reads meanwhile, or after a crash, finds the old or the new one, never a mixture.
 
     Args:
         model: The network; `registry.build(config.network, config.arguments)` must give one of the same shape.
@@ -92,7 +98,12 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
         "version": __version__,
     }
     plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **plain}
-    # The hash ties the two files together: after a crash between these two lines, loading says so.
+    # The hash ties the two files together. Whenever this is cut off, the weights that are there have their
+    # configuration: until the new ones are there, the new configuration keeps the old one.
+    old = _configuration_of_weights(folder)
+    if old is not None:
+        write_json(folder / CONFIG, plain | {_PREVIOUS: old})
+    (folder / EXPECTED_ERROR).unlink(missing_ok=True)  # of the weights that are replaced
     write_atomically(folder / WEIGHTS, content)
     write_json(folder / CONFIG, plain)
     return folder
@@ -103,31 +114,41 @@ def load(folder: str | Path, *, dtype: torch.dtype | None = None, device: torch.
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
 
+    if dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"A network cannot be loaded as {dtype}: its operators take differences of neighbouring values, which half "
+            "precision cancels. Load it as float32, and predict under torch.autocast."
+        )
     folder = Path(folder)
     config = read_config(folder)
     path = folder / WEIGHTS
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has a {CONFIG} but no {WEIGHTS}: take a whole copy of the folder.") from None
-    if config.weights_sha256 and hashlib.sha256(content).hexdigest() != config.weights_sha256:
-        raise CheckpointError(
-            f"{path} is not the file that {CONFIG} was written with: its sha256 is "
-            f"{hashlib.sha256(content).hexdigest()}, expected is {config.weights_sha256}. One of them is damaged or of "
-            "another network; take a whole copy of the folder."
-        )
+    found = hashlib.sha256(content).hexdigest()
+    if config.weights_sha256 and found != config.weights_sha256:
+        before = _configuration_of_weights(folder)
+        if before is None:
+            raise CheckpointError(
+                f"{path} is not the file that {CONFIG} was written with: its sha256 is {found}, expected is "
+                f"{config.weights_sha256}. One of them is damaged or of another network; take a whole copy of the "
+                "folder."
+            )
+        config = _config_from(before, folder / CONFIG)
     try:
         tensors = from_bytes(content)
     except SafetensorError as error:
         raise CheckpointError(f"{path} is damaged or no safetensors file: {error}.") from error
     try:
         model = registry.build(config.network, config.arguments)
-    except (KeyError, ValueError, TypeError) as error:
+    except (LookupError, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError, AttributeError) as error:
         reason = error.args[0] if error.args else error
         raise CheckpointError(f"{folder / CONFIG} describes a network that cannot be made: {reason}") from error
     _fill(model, tensors, path)
     model.to(device=device, dtype=dtype).eval()
     object.__setattr__(model, "checkpoint_config", config)
+    object.__setattr__(model, "checkpoint_folder", folder)
     return model
 
 
@@ -175,18 +196,41 @@ def config_of(model: nn.Module) -> Config | None:
     return getattr(model, "checkpoint_config", None)
 
 
+def origin_of(model: nn.Module) -> Path | None:
+    """The folder that a network was loaded from; None for one that was not loaded."""
+    return getattr(model, "checkpoint_folder", None)
+
+
 def read_config(folder: str | Path) -> Config:
     """The configuration in a folder, checked."""
     path = Path(folder) / CONFIG
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
             f"{folder} holds no network: it has no {CONFIG}. A network is a folder with {CONFIG} and {WEIGHTS}, as "
             "`penn train` writes it."
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {error}.") from error
+    return _config_from(content, path)
+
+
+def _configuration_of_weights(folder: Path) -> dict[str, Any] | None:
+    """The configuration that the weights in a folder were written with, unchecked; None where there is none."""
+    try:
+        content = json.loads(read_regular(folder / CONFIG, _MOST_BYTES).decode("utf-8"))
+        found = hashlib.sha256(read_regular(folder / WEIGHTS)).hexdigest()
+    except (OSError, ValueError, RecursionError):
+        return None
+    candidates = [content, content.get(_PREVIOUS)] if isinstance(content, dict) else []
+    for each in candidates:
+        if isinstance(each, dict) and each.get("weights_sha256") == found:
+            return {name: value for name, value in each.items() if name != _PREVIOUS}
+    return None
+
+
+def _config_from(content: Any, path: Path) -> Config:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} is of another program: it does not say that its format is {FORMAT!r}.")
     version = content.get("format_version")
@@ -212,5 +256,12 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         raise CheckpointError(
             f"{path} does not fit the network that {CONFIG} describes: {len(wrong)} tensors differ, the first is "
             f"{first!r}, which has shape {found.get(first, 'none')} instead of {expected.get(first, 'none')}."
+        )
+    kinds = model.state_dict()
+    wrong = [name for name in tensors if tensors[name].is_floating_point() != kinds[name].is_floating_point()]
+    if wrong:
+        raise CheckpointError(
+            f"{path} does not fit the network that {CONFIG} describes: {wrong[0]!r} is {tensors[wrong[0]].dtype} "
+            f"instead of {kinds[wrong[0]].dtype}."
         )
     model.load_state_dict(dict(tensors))

@@ -6,15 +6,24 @@ part of either.
 
 from __future__ import annotations
 
+import errno
+import glob
 import json
 import math
 import os
+import platform
+import re
+import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 _PART = ".part"
+_HOST = re.sub(r"\W", "", platform.node())[:32] or "host"
+_ENDS = {".png": b"IEND\xaeB`\x82", ".pdf": b"%%EOF", ".svg": b"</svg>", ".html": b"</html>"}
+"""How complete files of some formats end. Others are read back by whoever writes them."""
 
 
 def write_atomically(path: Path | str, content: bytes | str) -> None:
@@ -30,6 +39,8 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
+        if temporary.stat().st_size != len(content):  # some network file systems say nothing
+            raise OSError(errno.EIO, "Not all of it was written")
         temporary.replace(path)
     except OSError as error:
         raise OSError(
@@ -42,6 +53,21 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
     _settle_folder(path.parent)
 
 
+def read_regular(path: Path | str, most: int | None = None) -> bytes:
+    """The content of a file; one that is a pipe, a device or a folder, or has too many bytes, is an OSError.
+
+    Reading a pipe that nobody writes to, or a device such as /dev/zero, would never end.
+    """
+    path = Path(path)
+    kind = path.stat().st_mode
+    if not stat.S_ISREG(kind):
+        what = "a folder" if stat.S_ISDIR(kind) else "a pipe" if stat.S_ISFIFO(kind) else "a device or a socket"
+        raise OSError(f"{path} is {what}, not a file.")
+    if most is not None and path.stat().st_size > most:
+        raise OSError(f"{path} has {path.stat().st_size:,} bytes; at most {most:,} are read here. Is it another file?")
+    return path.read_bytes()
+
+
 def write_json(path: Path | str, value: Any, indent: int | None = 2) -> None:
     """Write a value as a JSON file, see `plain`."""
     write_atomically(path, json.dumps(plain(value), indent=indent, allow_nan=False) + "\n")
@@ -52,20 +78,42 @@ def replacing(path: Path | str) -> Iterator[Path]:
     """For libraries that write files by themselves: another name to write to, which becomes `path` at the end.
 
     The name has the same suffix, from which libraries choose the format. Whatever is raised inside, such as by a check
-    of what was written, leaves the old file in place.
+    of what was written, leaves the old file in place. Pictures and pages must be complete.
     """
     path = Path(path)
     temporary = _temporary(path, path.suffix)
     try:
         temporary.touch()  # VTK does not raise where it cannot write, it only complains on the terminal
         yield temporary
-        if not temporary.is_file() or temporary.stat().st_size == 0:
-            raise OSError(f"{path} could not be written; is the disk full?")
+        if not temporary.is_file() or not _is_complete(temporary):
+            raise OSError(f"{path} could not be written completely; is the disk full? What was there before is kept.")
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    _settle_folder(path.parent)
+
+
+@contextmanager
+def replacing_folder(path: Path | str) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` at the end; what was there before is kept until then."""
+    path = Path(path)
+    temporary = _temporary(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        yield temporary
+        if path.exists():
+            # Two names cannot be exchanged at once: for a moment the old folder has the other one.
+            old = temporary.with_name(temporary.name + ".old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     _settle_folder(path.parent)
 
 
@@ -92,8 +140,35 @@ def plain(value: Any) -> Any:
 
 
 def _temporary(path: Path, suffix: str = "") -> Path:
+    """A name for the file until it is complete; parts of it that killed processes left behind are removed."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*{_PART}{suffix}"):
+        writer = part.name.removesuffix(_PART + suffix).rpartition("-")[2]
+        if writer.isdigit() and not _is_running(int(writer)):
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
     # In the same folder, as a file cannot be renamed into another file system.
-    return path.with_name(f".{path.name}.{os.getpid()}{_PART}{suffix}")
+    return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}{_PART}{suffix}")
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # there, asking might end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _is_complete(path: Path) -> bool:
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 64))
+        return size > 0 and stream.read().rstrip().endswith(_ENDS.get(path.suffix, b""))
 
 
 def _settle_folder(folder: Path) -> None:

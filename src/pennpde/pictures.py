@@ -6,12 +6,13 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import Look
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.tri import Triangulation
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+_DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+"""What formats call a description of the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +50,26 @@ class Panel:
     scale: str = ""
 
 
-def draw(path: Path | str, rows: Sequence[Sequence[Panel]], *, title: str = "", panel_width: float = 4.6) -> None:
-    """Draw panels in rows and columns to a PNG, PDF or SVG file."""
-    figure = _figure(rows, title, panel_width)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+def draw(
+    path: Path | str,
+    rows: Sequence[Sequence[Panel]],
+    *,
+    title: str = "",
+    corner: str = "",
+    panel_width: float = 4.6,
+) -> None:
+    """Draw panels in rows and columns to a PNG, PDF or SVG file.
+
+    Args:
+        path: Of the file; its suffix decides.
+        rows: The panels.
+        title: Above all.
+        corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
+            its description.
+        panel_width: In inches.
+    """
+    figure = _figure(rows, title, panel_width, corner)
+    save_figure(figure, path, dots_per_inch=120, description=corner)
 
 
 def animate(
@@ -60,6 +77,7 @@ def animate(
     frames: Sequence[Sequence[Panel]],
     titles: Sequence[str],
     *,
+    corner: str = "",
     milliseconds: int = 250,
     panel_width: float = 4.6,
 ) -> None:
@@ -69,6 +87,7 @@ def animate(
         path: Of the file.
         frames: Each a row of panels. Their limits should be given: otherwise the colours change their meaning.
         titles: Above each frame, such as its time.
+        corner: As for `draw`.
         milliseconds: How long a frame is shown; the last one four times as long.
         panel_width: In inches.
     """
@@ -77,17 +96,19 @@ def animate(
     images = []
     for panels, title in zip(frames, titles, strict=True):
         picture = io.BytesIO()
-        _figure([panels], title, panel_width).savefig(picture, format="png", dpi=100)
+        _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
     durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
+    content = io.BytesIO()
+    images[0].save(
+        content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
+    )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    images[0].save(
-        path, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
-    )
+    write_atomically(path, content.getvalue())
 
 
-def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> Figure:
+def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -96,7 +117,8 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> 
     shape = max(float(span[1] / span[0]) for span in spans)
     height = panel_width * min(max(shape, 0.25), 1.2) + 0.5
     figure = Figure(
-        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0)), layout="constrained"
+        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0) + (0.2 if corner else 0)),
+        layout="constrained",
     )
     FigureCanvasAgg(figure)
     for row, axes_row in zip(rows, figure.subplots(len(rows), columns, squeeze=False), strict=True):
@@ -118,7 +140,50 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float) -> 
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
+    if corner:
+        # A label rather than a text: the layout leaves room for it.
+        figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
+
+
+def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
+    """Draw fields on the surfaces of meshes in space, each facet in the mean colour of its points."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+    columns = max(len(row) for row in rows)
+    figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for line, row in enumerate(rows):
+        for column, (title, mesh, values) in enumerate(row):
+            axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
+            facets, positions = mesh.facets, mesh.points.numpy()
+            means = np.add.reduceat(values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
+            colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
+            polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
+            axes.add_collection3d(
+                Poly3DCollection(polygons, facecolors=colours.to_rgba(means), edgecolors=(0, 0, 0, 0.2), linewidths=0.2)
+            )
+            low, high = positions.min(axis=0), positions.max(axis=0)
+            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
+            axes.set_box_aspect(high - low)
+            figure.colorbar(colours, ax=axes, shrink=0.7)
+    save_figure(figure, path, dots_per_inch=110)
+
+
+def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:
+    """Write a figure, with a description in its metadata; its file is whole or not there."""
+    path = Path(path)
+    # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
+    content = io.BytesIO()
+    suffix = path.suffix or ".png"
+    metadata = {_DESCRIPTION[suffix]: description} if description else None
+    figure.savefig(content, dpi=dots_per_inch, format=suffix.removeprefix("."), metadata=metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content.getvalue())
 
 
 def field_panels(
@@ -152,6 +217,12 @@ def field_panels(
             )
         )
     return panels
+
+
+def error_panels(mesh: Mesh, errors: Mapping[str, Tensor], looks: Mapping[str, Look] | None = None) -> list[Panel]:
+    """One panel per unknown with the error that is expected at each point."""
+    titles = {name: (looks or {}).get(name, Look(name)).title for name in errors}
+    return [Panel(f"expected error of {titles[name]}", mesh, values, ERROR) for name, values in errors.items()]
 
 
 def series_panels(
@@ -213,8 +284,8 @@ def _surface(mesh: Mesh) -> Triangulation:
 def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
     """The range of the colours: almost all of the field; for the diverging map around zero, where it has one.
 
-    Percentiles, because pressure and speed peak at re-entrant corners and would bleach the rest. Values that are not
-    finite have no say.
+    All values, unless a few lie far beyond the others: pressure and speed peak at re-entrant corners, and a prediction
+    can have a spike, which would bleach the rest. Values that are not finite have no say.
     """
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -222,10 +293,30 @@ def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
     if colours == DIVERGING:
         # A pressure of 1e5 everywhere and a little more here and there is shown around its own middle.
         middle = 0.0 if finite.min() <= 0 <= finite.max() else float(np.median(finite))
-        largest = float(np.percentile(np.abs(finite - middle), 99.5)) or 1.0
+        largest = _without_peaks(np.abs(finite - middle), low=0.0)[1] or 1.0
         return middle - largest, middle + largest
-    low, high = (float(limit) for limit in np.percentile(finite, [0.1, 99.9]))
+    low, high = _without_peaks(finite)
     return low, high if high > low else low + 1.0
+
+
+_BULK = (2.0, 98.0)
+"""Percentiles between which values are never a peak."""
+_FAR = 0.5
+"""How far beyond them the extremes may lie, in shares of the range between them, before they count as peaks."""
+
+
+def _without_peaks(values: np.ndarray, low: float | None = None) -> tuple[float, float]:
+    smallest, largest = float(values.min()), float(values.max())
+    least, most = (float(limit) for limit in np.percentile(values, _BULK))
+    least = least if low is None else low
+    span = most - least
+    if not span > 0:
+        return smallest, largest  # almost everything is the same: what differs is what there is to see
+    margin = 0.02 * span
+    return (
+        smallest if smallest >= least - _FAR * span else least - margin,
+        largest if largest <= most + _FAR * span else most + margin,
+    )
 
 
 def _draw_cells(axes: Axes, mesh: Mesh, colour: tuple[float, float, float, float], width: float) -> None:

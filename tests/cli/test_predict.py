@@ -123,6 +123,67 @@ def test_a_warning_of_the_certificate_is_an_error_where_asked_for(workplace, tmp
     assert not (tmp_path / "strict.vtu").exists()
 
 
+def test_warnings_go_to_stderr_and_quiet_keeps_them(workplace, tmp_path):
+    strange = store(tmp_path / "strange", ranges={"Reynolds number": [10.0, 500.0]})
+    arguments = ["predict", workplace / "duct.vtu", "--case", workplace / "duct.toml", "--model", strange]
+    warning = "warning: Reynolds number is 1000; the network was trained on 10 to 500.\n"
+    for option in ([], ["--json"], ["--quiet"]):
+        finished = penn(*arguments, *option)
+        assert finished.exit_code == 0
+        assert warning in finished.stderr
+        assert "warning:" not in finished.stdout
+    assert finished.stdout == ""
+    assert all(line.startswith("warning: ") for line in finished.stderr.splitlines())
+
+
+def test_what_a_case_file_says_and_the_network_does_not_know_is_named(workplace, tmp_path):
+    more = DUCT.replace("viscosity = 1e-3", "viscosity = 1e-3\ndensity = 5\n[initial]\nu = [0.5, 0.0]")
+    (tmp_path / "duct.toml").write_text(more.replace("wall = 0.0\n[parameters]", "[parameters]"))
+    finished = penn(
+        *("predict", workplace / "duct.vtu", "--case", tmp_path / "duct.toml", "--model", workplace / "flow")
+    )
+    assert finished.exit_code == 0, finished.stderr
+    assert "warning: The parameter density is ignored; those of the network are viscosity." in finished.stderr
+    assert "note: The initial velocity (0.5, 0) was replaced by potential flow." in finished.stderr
+    assert "warning: p has no condition at " in finished.stderr
+    assert "warning: u has no condition" not in finished.stderr
+
+
+def test_what_an_openfoam_case_says_and_the_network_does_not_know_is_named_everywhere(workplace, tmp_path):
+    case = foam_channel(tmp_path / "channel")
+    write_dictionary(case / "constant/turbulenceProperties", {"simulationType": "RAS", "RAS": {"RASModel": "kEpsilon"}})
+    words = "the flow is turbulent, simulationType RAS with the model kEpsilon"
+    finished = penn("predict", case, "--model", workplace / "flow", "--json")
+    assert any(words in each for each in json.loads(finished.stdout)["certificate"]["warnings"])
+    assert words in finished.stderr
+    assert words in penn("predict", case, "--model", workplace / "flow", "--quiet").stderr
+    assert penn("predict", case, "--model", workplace / "flow", "--strict").exit_code == 1
+    # Also where there is no prediction: it may be the reason.
+    text = (case / "0/U").read_text().replace("uniform (2 0 0)", "uniform (0 0 0)")
+    (case / "0/U").write_text(text)
+    refused = penn("predict", case, "--model", workplace / "flow")
+    assert refused.exit_code == 1
+    assert "has no inlet" in refused.stderr
+    assert words in refused.stderr
+
+
+def test_a_time_folder_of_another_time_than_the_predicted_one_is_warned_of(workplace, tmp_path):
+    case = foam_channel(tmp_path / "channel")
+    words = "is not the predicted time: the fields are the state at t = 2, 2 after the start at 0."
+    right = penn("predict", case, "--model", workplace / "flow", "--write-time", "2.05")
+    assert words not in right.stderr
+    wrong = penn("predict", case, "--model", workplace / "flow", "--write-time", "99", "--json")
+    assert wrong.exit_code == 0
+    assert f"warning: --write-time 99 {words}\n" in wrong.stderr
+    assert f"--write-time 99 {words}" in json.loads(wrong.stdout)["certificate"]["warnings"]
+    strict = penn("predict", case, "--model", workplace / "flow", "--write-time", "7", "--strict")
+    assert strict.exit_code == 1
+    assert not (case / "7").exists()
+    write_dictionary(case / "system/controlDict", {"application": "simpleFoam"})  # its times count iterations
+    steady = penn("predict", case, "--model", workplace / "flow", "--write-time", "7")
+    assert words not in steady.stderr
+
+
 def test_a_prediction_that_is_not_finite_writes_nothing(workplace, tmp_path):
     from safetensors.torch import load_file, save_file
 

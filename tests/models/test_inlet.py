@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from pennpde.case import Case
 from pennpde.datasets.flow.cases import coarse_mesh, extruded, flow_case
 from pennpde.mesh import Mesh
-from pennpde.models.inlet import facet_velocity, flow_units, inlet_units, prescribed_inflow
+from pennpde.models.inlet import facet_velocity, flow_units, inlet_profile, inlet_units, prescribed_inflow
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +143,19 @@ def test_a_flow_without_inlet_has_no_units():
 def test_a_duct_one_cell_thick_has_the_inlet_of_its_sides():
     thick = flow_case(extruded(coarse_mesh("a_0.50", cells_per_length=4), 0.05))
     assert inlet_units(thick).length == pytest.approx(0.05**0.5)
+
+
+@pytest.mark.parametrize("degrees", [0.0, 10.0, -15.0])
+def test_the_direction_of_an_inlet_is_its_angle_to_the_inward_normal(degrees):
+    slope = np.tan(np.radians(degrees))
+    found = inlet_profile(channel([2.0, 2.0 * slope]))
+    assert found["inlet angle in degrees"] == pytest.approx(abs(degrees), abs=1e-3)
+    assert found["inlet peak over mean"] == pytest.approx(1.0)
+
+
+def test_a_parabolic_inlet_has_a_peak_and_no_angle():
+    mesh = rectangle((6, 40), (3.0, 1.0))
+    y = mesh.points[:, 1]
+    found = inlet_profile(channel(torch.stack([6 * y * (1 - y), 0 * y], dim=1), mesh))
+    assert found["inlet angle in degrees"] == 0
+    assert found["inlet peak over mean"] == pytest.approx(1.5, rel=0.01)

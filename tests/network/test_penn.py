@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from problems import brick, heated_plate, rectangle
+from shapes import unchecked
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch, unbatch
@@ -93,6 +94,35 @@ def test_they_hold_for_vectors_and_in_half_precision(network):
             assert_dirichlet(each, case)
         # Not rounded to the eight bits of the computation.
         assert all(values.dtype == torch.float32 for values in fields.values())
+
+
+def test_numbers_beyond_those_of_half_precision_are_an_error_and_not_nan(network):
+    case = heated_plate(inlet=1e6)
+    with torch.autocast("cpu", torch.float16), pytest.raises(FloatingPointError, match="Use bfloat16"):
+        network.eval()(case)
+    assert all(values.isfinite().all() for values in network(case).values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"width": 0}, "width is 0"),
+        ({"width": 2.5}, "width is 2.5"),
+        ({"width": True}, "width is True"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 10**9}, "steps is 1000000000"),
+    ],
+)
+def test_sizes_that_no_network_can_have_are_refused(arguments, words):
+    with unchecked(), pytest.raises(ValueError, match=rf"{words}; it must be a whole number from 1"):
+        PENN(AdvectionDiffusion(4, 4), **({"width": 4} | arguments))
+
+
+@pytest.mark.parametrize("solver", [BarzilaiBorwein, ExplicitSteps])
+@pytest.mark.parametrize("number", [-1, 2.5, True, 10**9, "8"])
+def test_iterations_that_would_never_end_are_refused(solver, number):
+    with unchecked(), pytest.raises(ValueError, match=r"iterations is .*; it must be a whole number from 0 to 10000"):
+        solver(number)
 
 
 def compiled_as_predicted(case: Case, backend: str) -> None:

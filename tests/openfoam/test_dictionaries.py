@@ -1,6 +1,7 @@
 """OpenFOAM's dictionaries: what is read, what is refused and where."""
 
 import contextlib
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -56,13 +57,6 @@ def test_macros_stand_for_entries_before_them():
     assert entries["c"] == "noSlip"
     with pytest.raises(FoamFormatError, match="names nothing"):
         openfoam.parse_dictionary("a $later; later 1;")
-
-
-def test_macros_that_double_each_other_do_not_take_for_ever():
-    text = "a0 (1 1);" + "".join(f"a{k + 1} ($a{k} $a{k} $a{k});" for k in range(60))
-    assert openfoam.parse_dictionary(text)["a60"]
-    with pytest.raises(FoamFormatError):
-        openfoam.parse_dictionary(text + "b uniform $a60;")
 
 
 @pytest.mark.parametrize(
@@ -164,3 +158,41 @@ def test_the_dictionaries_that_come_with_openfoam_can_be_read(installation):
     for path in found:
         if path.suffix != ".gz":
             openfoam.read_dictionary(path, path.parents[1])
+
+
+# Limits
+
+
+def test_a_macro_finds_the_entry_of_a_regular_expression_as_openfoam_does():
+    entries = openfoam.parse_dictionary('s { "(U|k)" { tolerance 1; } "(U|k)Final" { $U; relTol 0; } }')
+    assert entries["s"]["(U|k)Final"] == {"tolerance": 1, "relTol": 0}
+
+
+def test_files_that_include_many_others_come_to_an_end_at_once(tmp_path):
+    for depth in range(7):
+        (tmp_path / f"level{depth}").write_text(f'#include "level{depth + 1}"\n' * 12)
+    (tmp_path / "level7").write_text("a 1;")
+    with pytest.raises(FoamFormatError, match="includes more than 200 others"):
+        openfoam.read_dictionary(tmp_path / "level0", tmp_path)
+    (tmp_path / "few").write_text('#include "level6"\n#include "level7"\n')
+    assert openfoam.read_dictionary(tmp_path / "few", tmp_path) == {"a": 1}
+
+
+@pytest.mark.parametrize("form", ["a{0} ($a{1} $a{1});", "a{0} {{ x {{ $a{1}; }} y {{ $a{1}; }} }}"])
+def test_macros_that_double_come_to_an_end_at_once(form):
+    first = "a0 (1 1);" if "(" in form else "a0 { z 1; }"
+    lines = [first, *(form.format(place, place - 1) for place in range(1, 60))]
+    with pytest.raises(FoamFormatError, match="macros stand for more than"):
+        openfoam.parse_dictionary("\n".join(lines))
+    assert openfoam.parse_dictionary("\n".join(lines[:8]))["a7"]
+
+
+def test_a_packed_field_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+    from pennpde.openfoam import dictionaries
+
+    monkeypatch.setattr(dictionaries, "_SMALL", 10_000)
+    (tmp_path / "U.gz").write_bytes(gzip.compress(b" " * 3_000_000 + b"a 1;"))
+    with pytest.raises(FoamFormatError, match=r"U.gz unpacks to more than .*gunzip if it is meant"):
+        openfoam.read_dictionary(tmp_path / "U")
+    (tmp_path / "U.gz").write_bytes(gzip.compress(b" " * 9_000 + b"a 1;"))
+    assert openfoam.read_dictionary(tmp_path / "U") == {"a": 1}

@@ -149,3 +149,16 @@ def test_a_flow_without_inlet_is_described_without_one():
     )
     assert "Reynolds number" not in describe(still, FLOW)
     assert describe(still)["largest prescribed u"] == 0
+
+
+def test_less_stretched_cells_than_in_training_are_no_alarm():
+    assert Comparison("mean stretching of cells", 1.073, 1.311, 2.0).inside
+    assert not Comparison("mean stretching of cells", 2.5, 1.311, 2.0).inside
+    assert not Comparison("mean cell size", 0.01, 0.05, 0.06).inside
+
+
+def test_how_far_a_number_is_outside_is_counted_in_sizes_of_its_range():
+    assert Comparison("x", 1.5, 1.0, 2.0).beyond == 0
+    assert Comparison("x", 5.0, 1.0, 2.0).beyond == pytest.approx(3)
+    assert Comparison("x", -1.0, 1.0, 2.0).beyond == pytest.approx(2)
+    assert Comparison("x", 1e30, 1.0, 1.0).beyond == Comparison("x", float("nan"), 1.0, 1.0).beyond == 100

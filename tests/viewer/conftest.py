@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -76,7 +78,7 @@ def dataset_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("datasets") / "flow"
     names = ["a_0.30", "b_0.10_0.70"]
     cases = [solved_case(name) for name in names]
-    storage.write(folder, cases, splits={"train": names[:1], "test": names[1:]}, dataset="flow")
+    storage.write(folder, cases, splits={"train": names[:1], "test": names[1:]}, dataset="flow", times=[4.0])
     return folder
 
 
@@ -97,28 +99,43 @@ def browser(chromium) -> Iterator[Any]:
         running.close()
 
 
-@pytest.fixture(scope="session")
-def address(network_folder, dataset_folder, tmp_path_factory) -> Iterator[str]:
-    """`penn view`, started as users start it."""
-    log = tmp_path_factory.mktemp("server") / "stderr"
-    options = ["--model", network_folder, "--data", dataset_folder, "--port", "0", "--no-browser"]
+@contextlib.contextmanager
+def served(folder: Path, *options: object) -> Iterator[str]:
+    """`penn view`, started as users start it, and the address of its page."""
+    log = folder / "stderr"
     with log.open("wb") as errors:
         server = subprocess.Popen(
-            [sys.executable, "-m", "pennpde", "view", *map(str, options)],
+            [sys.executable, "-m", "pennpde", "view", *map(str, options), "--port", "0", "--no-browser"],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         assert server.stdout is not None
-        alarm = threading.Timer(120, server.kill)
+        alarm = threading.Timer(180, server.kill)
         alarm.start()
         line = server.stdout.readline()
         alarm.cancel()
         assert line.startswith("http://127.0.0.1:"), f"penn view said {line!r} and {log.read_text()!r}"
         yield line.split()[0]
         assert server.poll() is None, f"the server ended: {log.read_text()}"
+        folders = set(Path(tempfile.gettempdir()).glob("penn-view-*"))
         server.terminate()
-        server.wait(30)
+        assert server.wait(60) == 0
+        assert folders - set(Path(tempfile.gettempdir()).glob("penn-view-*")), "uploads stayed behind"
         server.stdout.close()
     assert "Traceback" not in log.read_text()
+
+
+@pytest.fixture(scope="session")
+def address(network_folder, dataset_folder, tmp_path_factory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("server")
+    with served(folder, "--model", network_folder, "--data", dataset_folder, "--workers", 1) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def transport_address(tmp_path_factory) -> Iterator[str]:
+    """The page for a temperature at several times."""
+    with served(tmp_path_factory.mktemp("server"), "--model", "advection-diffusion", "--workers", 1) as found:
+        yield found

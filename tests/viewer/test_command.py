@@ -46,7 +46,7 @@ def test_an_address_of_another_machine_cannot_be_listened_on(network_folder):
 
 
 def test_without_trame_the_extra_is_named(network_folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "trame.app", None)
+    monkeypatch.setitem(sys.modules, "trame_client", None)
     assert "pip install 'pennpde[viewer]'" in said(view("--model", network_folder))
 
 

@@ -1,14 +1,19 @@
-"""Mesh files from anybody: whatever they hold, the server lives on."""
+"""Files from anybody: whatever they hold, the server lives on."""
 
+import asyncio
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from foam_cases import write_plane_channel
 from problems import brick, rectangle
 
 from pennpde.datasets.flow.cases import coarse_mesh, extruded
-from pennpde.viewer.reading import Reader
-
-pytestmark = pytest.mark.slow  # each starts a process
+from pennpde.models.flow import Flow
+from pennpde.viewer.pool import CrashError, Patience, Worker, WorkError
+from pennpde.viewer.reading import arrays_of, mesh_of, read_case, read_mesh
 
 SQUARE = """# vtk DataFile Version 3.0
 square
@@ -58,57 +63,87 @@ BAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def reader():
-    made = Reader()
-    yield made
-    made.close()
-
-
-def test_meshes_come_with_their_patches(reader, tmp_path):
+def test_meshes_come_with_their_patches(tmp_path):
     mesh = coarse_mesh("a_0.30", cells_per_length=4)
     mesh.save(tmp_path / "duct.vtu")
     (tmp_path / "square.msh").write_text(GMSH)
-    read = reader.read(tmp_path / "duct.vtu")
+    read = read_mesh(tmp_path / "duct.vtu")
     assert (read.points == mesh.points).all()
     assert {name: len(patch.facets) for name, patch in read.patches.items()} == {
         name: len(patch.facets) for name, patch in mesh.patches.items()
     }
-    assert list(reader.read(tmp_path / "square.msh").patches) == ["inlet"]
+    assert list(read_mesh(tmp_path / "square.msh").patches) == ["inlet"]
 
 
-def test_a_mesh_one_cell_thick_becomes_plane(reader, tmp_path):
-    thick = extruded(coarse_mesh("a_0.30", cells_per_length=4))
-    thick.save(tmp_path / "thick.vtu")
-    assert reader.read(tmp_path / "thick.vtu").space == 2
+def test_a_mesh_is_the_same_after_a_way_through_arrays():
+    mesh = coarse_mesh("a_0.30", cells_per_length=4)
+    mesh = replace(mesh, notes=("It was repaired.",))
+    again = mesh_of(arrays_of(mesh))
+    assert again.notes == mesh.notes
+    assert (again.points == mesh.points).all()
+    assert again.patches.keys() == mesh.patches.keys()
+    assert all(np.array_equal(again.patches[name].facets, patch.facets) for name, patch in mesh.patches.items())
 
 
-def test_a_body_is_refused_with_words(reader, tmp_path):
+def test_a_mesh_one_cell_thick_becomes_plane(tmp_path):
+    extruded(coarse_mesh("a_0.30", cells_per_length=4)).save(tmp_path / "thick.vtu")
+    assert read_mesh(tmp_path / "thick.vtu").space == 2
+
+
+def test_a_body_is_refused_with_words(tmp_path):
     brick().save(tmp_path / "brick.vtu")
     with pytest.raises(ValueError, match=r"brick\.vtu .* draws plane meshes"):
-        reader.read(tmp_path / "brick.vtu")
+        read_mesh(tmp_path / "brick.vtu")
 
 
-def test_whatever_a_file_holds_there_is_one_sentence_and_the_next_file_is_read(reader, tmp_path):
-    rectangle((3, 2)).save(tmp_path / "good.vtu")
-    for name, content in BAD.items():
-        path = tmp_path / name
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=name.split(".", maxsplit=1)[0]):
-            reader.read(path)
-    assert reader.read(tmp_path / "good.vtu").number_of_cells == 6
-
-
-def test_a_file_that_takes_too_long_is_given_up(tmp_path):
-    rectangle((3, 2)).save(tmp_path / "good.vtu")
-    hasty = Reader(patience=0.0)  # the process is still starting
-    try:
-        with pytest.raises(ValueError, match="given up"):
-            hasty.read(tmp_path / "good.vtu")
-    finally:
-        hasty.close()
-
-
-def test_a_missing_file_is_an_error_too(reader):
+def test_a_missing_file_is_an_error_too():
     with pytest.raises(ValueError, match="absent"):
-        reader.read(Path("absent.vtu"))
+        read_mesh(Path("absent.vtu"))
+
+
+def zipped(folder: Path, archive: Path) -> Path:
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in folder.rglob("*"):
+            opened.write(path, path.relative_to(folder.parent))
+    return archive
+
+
+def test_an_openfoam_case_comes_with_its_conditions(tmp_path):
+    folder = write_plane_channel(tmp_path / "duct")
+    case = read_case(zipped(folder, tmp_path / "duct.zip"), tmp_path / "case", Flow(4).eval())
+    assert case.space == 2
+    assert float(case.parameters["viscosity"]) == pytest.approx(0.01)
+    assert bool(case.dirichlet["u"].mask.any())
+
+
+def test_an_openfoam_case_that_cannot_be_read_is_named_without_our_folders(tmp_path):
+    folder = write_plane_channel(tmp_path / "duct")
+    (folder / "0" / "U").write_text("nonsense")
+    with pytest.raises(ValueError, match=r"^duct\.zip cannot be read") as raised:
+        read_case(zipped(folder, tmp_path / "duct.zip"), tmp_path / "case", Flow(4).eval())
+    assert str(tmp_path) not in str(raised.value)
+
+
+@pytest.mark.slow  # starts processes
+def test_whatever_a_file_holds_there_is_one_sentence_and_the_next_file_is_read(network_folder, tmp_path):
+    async def read_all() -> None:
+        worker = Worker(["--model", str(network_folder), "--uploads", str(tmp_path)], Patience())
+        started = await worker.start()
+        assert ".zip" in started["suffixes"]
+        try:
+            for number, (name, content) in enumerate(BAD.items()):
+                path = tmp_path / str(number) / name
+                path.parent.mkdir()
+                path.write_bytes(content)
+                with pytest.raises((WorkError, CrashError), match=name.split(".", maxsplit=1)[0]):
+                    await worker.ask({"do": "read", "path": str(path), "name": name}, name, 60.0)
+            path = tmp_path / "good" / "good.vtu"
+            path.parent.mkdir()
+            rectangle((3, 2)).save(path)
+            content, _ = await worker.ask({"do": "read", "path": str(path), "name": "good.vtu"}, "good.vtu", 60.0)
+            assert content["points"] == 12
+            assert [each["patch"] for each in content["segments"]].count("inlet") == 1
+        finally:
+            await worker.close()
+
+    asyncio.run(read_all())

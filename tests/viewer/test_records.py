@@ -60,7 +60,7 @@ def test_limits_are_the_field_s_own_symmetric_for_signed_ones_or_given():
     own = record_of(mesh, linear_flow(mesh))["fields"]
     assert own["|u|"]["limits"][1] == pytest.approx(2.236, rel=1e-2)  # almost the largest: a percentile
     assert own["p"]["limits"][0] == -own["p"]["limits"][1]
-    assert record_of(mesh, linear_flow(mesh), {"p": (0.0, 5.0)})["fields"]["p"]["limits"] == [0.0, 5.0]
+    assert record_of(mesh, linear_flow(mesh), limits={"p": (0.0, 5.0)})["fields"]["p"]["limits"] == [0.0, 5.0]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300])

@@ -6,6 +6,8 @@ resolving      what users give becomes tensors over all points
 batching       several cases as one
 units          reference scales: a case in units in which a network sees it, and back
 companion      a case on another mesh of the same domain
+remarks        what the source of a case says and the case cannot hold
+moments        truth at several moments and in the steady state
 motion         random rigid motions of cases
 problem_files  a case from a TOML file
 selections     patches by expressions in a problem file
@@ -14,6 +16,7 @@ selections     patches by expressions in a problem file
 from pennpde.case.batching import batch, unbatch
 from pennpde.case.case import Case
 from pennpde.case.conditions import Across, Condition, Dirichlet, Neumann, Periodic, Robin, Slip, Table
+from pennpde.case.remarks import Remark
 
 __all__ = [
     "Across",
@@ -22,6 +25,7 @@ __all__ = [
     "Dirichlet",
     "Neumann",
     "Periodic",
+    "Remark",
     "Robin",
     "Slip",
     "Table",

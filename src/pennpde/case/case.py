@@ -30,6 +30,7 @@ from pennpde.case.conditions import (
     Value,
     Varying,
 )
+from pennpde.case.remarks import Remark
 from pennpde.case.resolving import resolved
 from pennpde.mesh import Mesh
 from pennpde.mesh.rotation import turned
@@ -70,6 +71,7 @@ class Case:
             unknown.
         neumann_weight: The strength w of Neumann conditions against one neighbour, see `Operators.on`. A network that
             was trained with another one than the paper's 10 sets it by itself (`PENN.adapted`).
+        remarks: What the source of the case says and the case does not hold; the certificate of a prediction names it.
     """
 
     mesh: Mesh
@@ -83,6 +85,7 @@ class Case:
     cached_operators: Mapping[str, Operators] | None
     conditions: Conditions
     neumann_weight: float
+    remarks: tuple[Remark, ...]
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Case:
         periodic: Mapping[str, Periodic | Mapping[str, str | Across]] | None = None,
         conditions: Mapping[type[Condition], Mapping[str, Any]] | Conditions | None = None,
         neumann_weight: float = NEUMANN_WEIGHT,
+        remarks: Sequence[Remark] = (),
     ) -> None:
         named = {"dirichlet": dirichlet, "neumann": neumann, "slip": slip, "robin": robin, "periodic": periodic}
         given: dict[str, Mapping[str, Any]] = {}
@@ -123,6 +127,7 @@ class Case:
             "present": present,
             "cached_operators": cached_operators,
             "neumann_weight": neumann_weight,
+            "remarks": tuple(remarks),
             # Further kinds act first: a prescribed value keeps the last word.
             "conditions": {kind: of_kind for kind, of_kind in given.items() if kind not in _NAMES}
             | {kind: given.get(kind, {}) for kind in _NAMES},
@@ -153,6 +158,11 @@ class Case:
     @property
     def periodic(self) -> Mapping[str, Periodic]:
         return cast(Mapping[str, Periodic], self.conditions["periodic"])
+
+    def remarked(self, *remarks: Remark) -> Case:
+        """The case with further remarks; one that it has already is not repeated."""
+        new = tuple(each for each in dict.fromkeys(remarks) if each not in self.remarks)
+        return replace(self, remarks=(*self.remarks, *new)) if new else self
 
     def conditions_of(self, name: str) -> list[Condition]:
         """All conditions of an unknown, in the order in which they act."""

@@ -72,6 +72,7 @@ def on_companion(case: Case, companion: Mesh) -> Case:
         parameters=case.parameters,
         features={name: moved(values) for name, values in case.features.items()},
         name=case.name,
+        remarks=case.remarks,
     )
 
 

@@ -49,14 +49,15 @@ import numpy as np
 from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
 from pennpde.case.selections import parse_selection
+from pennpde.files import read_regular
 from pennpde.mesh import Mesh
 
 _CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))
 _SECTIONS = ("patches", *_CONDITIONS, "initial", "parameters")
 _KINDS = ("box", "half_space", "array")
 _MOST_BYTES = 1_000_000
-_LARGEST = 1e100
-"""Largest number: squares of larger ones overflow, and TOML integers are unbounded."""
+_LARGEST, _SMALLEST = 1e100, 1e-100
+"""Sizes of numbers: squares of larger ones overflow, of smaller ones vanish, and TOML integers are unbounded."""
 
 
 def read_problem(path: Path | str, mesh: Mesh) -> Case:
@@ -67,7 +68,7 @@ def read_problem(path: Path | str, mesh: Mesh) -> Case:
     if path.stat().st_size > _MOST_BYTES:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes: too many for a case file. Is it the mesh?")
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows begin with a mark
+        given = tomllib.loads(read_regular(path).decode("utf-8-sig"))  # editors on Windows begin with a mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}.") from None
     except (RecursionError, ValueError) as error:  # nested without end, or a number of thousands of digits
@@ -207,6 +208,10 @@ def _number_or_vector(given: Any, label: str) -> float | list[float]:
         number = isinstance(item, int | float) and not isinstance(item, bool)
         if not number or not -_LARGEST <= item <= _LARGEST:
             raise ValueError(f"{label} is {shown(given)}; give a finite number or a list of them.")
+        if item and abs(item) < _SMALLEST:
+            raise ValueError(
+                f"{label} is {shown(given)}, which is too small to compute with; give 0 or a larger number."
+            )
     return [float(item) for item in items] if isinstance(given, list) else float(given)
 
 

@@ -43,7 +43,10 @@ from typer.core import TyperGroup
 from pennpde import __version__
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = ("demo", "predict", "generate", "train", "evaluate", "pack", "report", "bench", "info", "view")
+SUBCOMMANDS = (
+    *("demo", "predict", "generate", "collect", "train", "calibrate", "evaluate"),
+    *("pack", "report", "bench", "info", "view"),
+)
 
 
 class _Subcommands(TyperGroup):

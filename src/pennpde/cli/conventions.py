@@ -1,6 +1,7 @@
 """Conventions of all subcommands: options, output for people and programs, errors, exit codes.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out. Results go to
+stdout, everything else to stderr.
 """
 
 import inspect
@@ -25,13 +26,25 @@ _EXTRA_OF = {
     "dask": "generate",
     "distributed": "generate",
     "tensorboard": "train",
-    "trame": "viewer",
+    "trame_client": "viewer",
     "trame_vuetify": "viewer",
 }
 
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,
 # is more likely our fault than the user's.
 _EXPECTED = (ValueError, LookupError, OSError, ImportError, ArithmeticError, NotImplementedError)
+
+
+class Refusal(Exception):  # noqa: N818
+    """A result is there, but too wrong to be handed out: exit code 3.
+
+    Attributes:
+        record: What --json prints all the same.
+    """
+
+    def __init__(self, message: str, record: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.record = record or {}
 
 
 @dataclass(frozen=True)
@@ -116,9 +129,11 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
             _console(stderr=True).print(
                 f"penn {name}: {describe(error)}", markup=False, highlight=False, soft_wrap=True
             )
-            raise typer.Exit(1) from None
+            if isinstance(error, Refusal) and json_output:
+                _print_json(error.record)
+            raise typer.Exit(3 if isinstance(error, Refusal) else 1) from None
         if json_output:
-            print(json.dumps(plain(record or {}), indent=2, allow_nan=False))
+            _print_json(record or {})
 
     own = [
         parameter
@@ -136,6 +151,10 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
     return command
 
 
+def _print_json(record: Mapping[str, Any]) -> None:
+    print(json.dumps(plain(record), indent=2, allow_nan=False))
+
+
 def describe(error: Exception) -> str:
     """The error message for users who do not read Python."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA_OF:
@@ -143,6 +162,10 @@ def describe(error: Exception) -> str:
         return f"this needs {package}, which is not installed; pip install 'pennpde[{_EXTRA_OF[package]}]'"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # without "[Errno 28]"
+    if _is_lack_of_memory(error):
+        return f"there is not enough memory: {error or type(error).__name__}. Use a smaller mesh, batch or network"
     # str(KeyError("text")) puts the text in quotes.
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     for_users = isinstance(error, _EXPECTED) or _is_ours(type(error).__module__)
@@ -155,6 +178,14 @@ def describe(error: Exception) -> str:
 def _option(name: str, flag: str, text: str) -> inspect.Parameter:
     option = typer.Option(flag, help=text)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    # PyTorch raises RuntimeError on a CPU, and a class of its own on a GPU.
+    words = ("out of memory", "not enough memory", "Unable to allocate", "can't allocate memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+    )
 
 
 def _is_ours(module: str) -> bool:

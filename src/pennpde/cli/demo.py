@@ -42,7 +42,7 @@ def run(
 
 def _flow(output: Output, out: Path) -> dict[str, Any]:
     from pennpde.checkpoints import load_pretrained
-    from pennpde.cli.predict import use_threads_for, write_files
+    from pennpde.cli.predict import tell, use_threads_for, write_files
     from pennpde.datasets.flow.cases import coarse_mesh, flow_case
     from pennpde.network import Predictor
     from pennpde.prediction import predict
@@ -60,15 +60,18 @@ def _flow(output: Output, out: Path) -> dict[str, Any]:
         f"Flow over a step with a ramp of 0.37 inlet widths, {case.number_of_points} points, at time "
         f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "
         "flow and certificate",
-        *outcome.certificate.lines(),
+        *outcome.expected.lines(),
+        *outcome.certificate.lines(warnings=False),
         f"Fields:  {written[0]} (opens in ParaView)",
         f"Picture: {written[1]}",
         f"Page:    {written[2]} (open it in a browser: zoom, probe, change the field)",
     )
+    tell(output, outcome.certificate)
     return {
         "points": case.number_of_points,
         "seconds": seconds,
         "network_seconds": outcome.seconds["network"],
+        "expected": outcome.expected.as_dict(),
         "certificate": outcome.certificate.as_dict(),
         "fields": written[0],
         "picture": written[1],

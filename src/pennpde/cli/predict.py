@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pennpde.cli import mesh_input
-from pennpde.cli.conventions import Output
+from pennpde.cli.conventions import Output, Refusal
 from pennpde.cli.mesh_input import Repair
 from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times
 from pennpde.files import replacing
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pennpde.network import Physics, Predictor
     from pennpde.network.hooks import Look
     from pennpde.prediction import Outcome
+    from pennpde.prediction.certificate import Certificate
 
 EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
@@ -31,6 +33,8 @@ EXAMPLES = [
 ]
 
 _POINTS_OF_A_THREAD = 10_000
+_SAME_TIME = 0.05
+"""Share of the predicted duration by which the name of a time folder may be off: people round it."""
 FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf", ".pvd"), (".png", ".pdf", ".svg"), (".html",)
 ANIMATIONS = (".gif",)
 
@@ -43,7 +47,9 @@ def run(
             metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.", show_default=False
         ),
     ],
-    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
+    model: Annotated[
+        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
+    ] = "flow",
     case: Annotated[
         Path | None,
         typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),
@@ -86,9 +92,9 @@ def run(
     write_time: Annotated[
         str | None,
         typer.Option(
-            metavar="T",
-            help="Write the state at the time T into the OpenFOAM case, as a time folder from which its solvers go on; "
-            "all: every predicted time. With --steady, T only names the folder.",
+            metavar="TIME",
+            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady it only names the folder.",
             show_default=False,
         ),
     ] = None,
@@ -105,6 +111,12 @@ def run(
         bool,
         typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing."),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the fields even where the expected error is above 50 %.")
+    ] = False,
+    draw_error: Annotated[
+        bool, typer.Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
+    ] = False,
     repair: Repair = None,
     plugin: Annotated[
         str | None,
@@ -117,8 +129,9 @@ def run(
 ) -> dict[str, Any]:
     """Predict the fields of a case with a trained network.
 
-    Every prediction comes with a certificate: errors on the boundary conditions, mass balance, residual of the solver,
-    and whether the case lies within the training range.
+    Every prediction comes with an expected error and a grade: good, fair or poor. If the error is expected to be above
+    50 %, nothing is written and the exit code is 3, unless --force is given. The certificate measures errors on the
+    boundary conditions, mass balance, residual of the solver, and whether the case lies within the training range.
     """
     _check_input(input_path, case)
     _check_targets(input_path, out, png, html, write_time, animation)
@@ -136,20 +149,32 @@ def run(
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
     _check_drawable(problem, png or animation, html)
     use_threads_for(problem)
-    outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
-    _check_usable(outcome, strict)
-    if animation is not None and len(outcome.times) < 2:
-        raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
+    try:
+        outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
+    except ValueError:
+        for remark in problem.remarks:  # they may be the reason
+            output.warn(remark.text)
+        raise
     folders: dict[int, str] = {}
     if write_time is not None:
         folders = folder_names(write_time, outcome.times, start, network.takes_times)
         check_folders(input_path, list(folders.values()))
-    written = write_files(outcome, network.equation.looks, input_path.stem, out, png, html, animation)
+        outcome = _compared_with(folders, start, input_path, outcome)
+    notes = list(problem.mesh.notes)
+    about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
+    _check_usable(outcome, strict)
+    if not force:
+        _refuse(output, outcome, about)
+    if animation is not None and len(outcome.times) < 2:
+        raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
+    written = write_files(
+        outcome, network.equation.looks, input_path.stem, out, png, html, animation, draw_error=draw_error
+    )
     if folders:
         written += _write_times(input_path, folders, outcome, network.equation)
     output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
-    notes = list(problem.mesh.notes)
-    return {"input": str(input_path), "model": model, "notes": notes, **_record(outcome), "written": written}
+    tell(output, outcome.certificate)
+    return about | {"written": written}
 
 
 def _network(model: str, plugin: str | None) -> "Predictor":
@@ -188,13 +213,43 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         )
 
 
+def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> None:
+    """Refuse to write fields whose error is expected to be above 50 %."""
+    from pennpde.prediction.expected_error import REFUSED
+
+    expected = outcome.expected
+    if expected.grade == REFUSED:
+        for warning in outcome.certificate.warnings:
+            if warning not in expected.warnings:  # those are the refusal itself
+                output.warn(warning)
+        raise Refusal(
+            "\n".join(
+                [
+                    f"refused; nothing was written. {' '.join(expected.warnings)}",
+                    expected.advice,
+                    "--force writes the fields all the same.",
+                ]
+            ),
+            {**about, "written": []},
+        )
+
+
 def _lines(model: str, outcome: "Outcome") -> list[str]:
     network = outcome.seconds["network"]
     return [
         f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
         f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; {_state(outcome)}",
-        *outcome.certificate.lines(),
+        *outcome.expected.lines(),
+        *outcome.certificate.lines(warnings=False),
     ]
+
+
+def tell(output: Output, certificate: "Certificate") -> None:
+    """Print notes and warnings of a certificate to stderr; warnings also with --quiet and --json."""
+    for note in certificate.notes:
+        output.note(note)
+    for warning in certificate.warnings:
+        output.warn(warning)
 
 
 def _state(outcome: "Outcome") -> str:
@@ -219,6 +274,8 @@ def _record(outcome: "Outcome") -> dict[str, Any]:
         else {"points": companion.number_of_points, "triangles": companion.mesh.number_of_cells},
         "seconds": outcome.seconds,
         "times": [time_value(time) for time in outcome.times],
+        "expected": outcome.expected.as_dict()
+        | {"by_time": [each.as_dict() for each in outcome.expected_by_time] if len(outcome.times) > 1 else []},
         "certificate": outcome.certificate.as_dict(),
     }
 
@@ -238,9 +295,12 @@ def write_files(
     png: Path | None,
     html: Path | None,
     animation: Path | None = None,
+    *,
+    draw_error: bool = False,
 ) -> list[str]:
     """Write the requested files, each complete or not at all, and return their names."""
     mesh, fields = outcome.case.mesh, outcome.last
+    corner = outcome.expected.in_short
     written = []
     if out is not None:
         from pennpde.prediction.series import save
@@ -249,24 +309,26 @@ def write_files(
         save(outcome, out)
         written.append(str(out))
     if png is not None:
-        from pennpde.pictures import draw, field_panels
+        from pennpde.pictures import draw, error_panels, field_panels
 
-        panels = field_panels(mesh, fields, looks)
-        written.append(_whole(png, lambda path: draw(path, [panels])))
+        rows = [field_panels(mesh, fields, looks)]
+        if draw_error and outcome.expected.local:
+            rows.append(error_panels(mesh, outcome.expected.local, looks))
+        written.append(_whole(png, lambda path: draw(path, rows, corner=corner)))
     if animation is not None:
         from pennpde.pictures import animate, series_panels
         from pennpde.prediction.series import time_name
 
         rows = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
         titles = [time_name(time) for time in outcome.times]
-        written.append(_whole(animation, lambda path: animate(path, rows, titles)))
+        written.append(_whole(animation, lambda path: animate(path, rows, titles, corner=corner)))
     if html is not None:
         from pennpde.viewer.records import record_of, write_page
 
         subtitle = (
             f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; {_state(outcome.at(-1))}"
         )
-        lines = outcome.certificate.lines()
+        lines = outcome.expected.lines() + outcome.certificate.lines()
         written.append(_whole(html, lambda path: write_page(path, record_of(mesh, fields), title, subtitle, lines)))
     return written
 
@@ -366,6 +428,24 @@ def _read(input_path: Path, case: Path | None, network: Any, repair: bool, outpu
     from pennpde.openfoam import read_problem as read_foam_problem
 
     return read_foam_problem(input_path, network.equation)
+
+
+def _compared_with(names: Mapping[int, str], start: float, folder: Path, outcome: "Outcome") -> "Outcome":
+    """The outcome with a warning where a time folder would have the name of another time than the predicted one."""
+    from pennpde.openfoam import is_steady
+
+    warnings = []
+    for place, name in names.items():
+        after = outcome.times[place]
+        # A steady state holds at any time, and the times of a steady solver count iterations.
+        other = math.isfinite(after) and abs(float(name) - start - after) > _SAME_TIME * after
+        if other and not is_steady(folder):
+            warnings.append(
+                f"--write-time {name} is not the predicted time: the fields are the state at t = {start + after:.4g}, "
+                f"{after:.4g} after the start at {start:g}."
+            )
+    certificate = replace(outcome.certificate, warnings=(*outcome.certificate.warnings, *warnings))
+    return replace(outcome, certificate=certificate)
 
 
 def _write_times(folder: Path, names: Mapping[int, str], outcome: "Outcome", equation: "Physics") -> list[str]:

@@ -11,43 +11,58 @@ EXAMPLES = [
     "penn view",
     "penn view --data data/flow                 # compare with OpenFOAM",
     "penn view --model runs/flow --port 0       # your own network, any free port",
+    "penn view --model advection-diffusion      # a temperature, played over time",
 ]
-
-_DATA = Path("data/flow")
 
 
 def run(
     output: Output,
-    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
+    model: Annotated[
+        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
+    ] = "flow",
     data: Annotated[
         Path | None,
-        typer.Option(help="Flow dataset to compare with; default: data/flow, if it exists.", show_default=False),
+        typer.Option(
+            help="Dataset to compare with; default: data/flow or data/advection_diffusion, if it exists.",
+            show_default=False,
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than 127.0.0.1, other machines can connect.")
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7366,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page in a browser.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Processes that predict; default: one per core, up to 4. One more handles files and large meshes.",
+            show_default=False,
+        ),
+    ] = None,
+    plugin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py", help="Python file or module that registers your own networks.", show_default=False
+        ),
+    ] = None,
 ) -> dict[str, Any]:
-    """Predict in the browser: move sliders, upload a mesh, look at the flow.
+    """Predict in the browser: move sliders, upload a mesh or an OpenFOAM case, look at the flow.
 
-    Serves a page on this machine until Ctrl+C. The page loads nothing from the internet.
+    Serves a page on this machine until Ctrl+C. The page loads nothing from the internet. Every browser has its own
+    state, and its address bar holds a link to what it shows.
     """
     import asyncio
     import errno
     import webbrowser
 
-    import trame.app  # noqa: F401  # fails here, with the name of the missing package, rather than inside trame
+    import trame_client  # noqa: F401  # fails here, with the name of the missing package
+    import trame_vuetify  # noqa: F401
 
-    from pennpde.viewer.reading import Reader
     from pennpde.viewer.server import Page
-    from pennpde.viewer.workbench import Workbench
 
-    if data is None and (_DATA / "manifest.json").is_file():
-        data = _DATA
-    workbench = Workbench.of(model, data)
-    reader = Reader()
-    page = Page(workbench, reader)
+    page = Page(model, data, plugin=plugin, workers=workers)
     addresses = []
 
     def on_ready(address: str) -> None:
@@ -58,15 +73,8 @@ def run(
         if not no_browser:
             webbrowser.open(address)
 
-    async def serve() -> None:
-        try:
-            # Its libraries load while the page does.
-            await asyncio.gather(asyncio.to_thread(reader.start), page.run(host, port, on_ready))
-        finally:
-            reader.close()
-
     try:
-        asyncio.run(serve())
+        asyncio.run(page.run(host, port, on_ready))
     except KeyboardInterrupt:
         output.say("stopped")
     except OSError as error:

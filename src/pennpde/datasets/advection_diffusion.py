@@ -11,7 +11,7 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -174,6 +174,17 @@ def advection_diffusion_case(
 
 
 # The truth
+
+
+def heated_at_inlet(mesh: Mesh, velocity: Sequence[float], diffusivity: float, inlet_temperature: float) -> Case:
+    """The same problem on any mesh with the patch inlet, in a flow of any direction."""
+    return Case(
+        mesh,
+        initial={"T": 0.0},
+        dirichlet={"T": {"inlet": inlet_temperature}},
+        neumann={"T": 0.0},
+        parameters={"velocity": tuple(velocity), "diffusivity": diffusivity},
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from pennpde.datasets import shards, vtkhdf
 from pennpde.datasets.manifest import MANIFEST, DatasetError, Entry, Manifest
+from pennpde.files import read_regular
 from pennpde.mesh import Mesh
 
 _MOST_OPEN = 8
@@ -76,7 +77,7 @@ class CaseReader:
 def _own_file(folder: Path, entry: Entry) -> bytes:
     path = folder / entry.file
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         raise DatasetError(
             f"{path} is missing, but {MANIFEST} lists it (sha256 {entry.sha256}). {_remedy(entry)}"

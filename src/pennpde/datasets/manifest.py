@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pennpde.datasets import shards, vtkhdf
-from pennpde.files import write_atomically
+from pennpde.files import read_regular, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = "pennpde dataset"
@@ -91,13 +91,13 @@ def read_manifest(folder: Path | str) -> Manifest:
     """The manifest of a dataset."""
     path = Path(folder) / MANIFEST
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(
             f"{folder} is not a dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or "
             "give the folder that has it."
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(
             f"{path} cannot be read: {error}. Restore a good copy, or generate the dataset again."
         ) from error

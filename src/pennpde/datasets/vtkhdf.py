@@ -25,6 +25,7 @@ from torch import Tensor
 from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
 from pennpde.case.conditions import KINDS
 from pennpde.case.resolving import counted_points
+from pennpde.files import read_regular
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.announced import check_stored
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
@@ -157,7 +158,7 @@ def assemble(record: Any, arrays: Arrays, source: str, meshes: MutableMapping[by
 
 def read_case(path: Path | str) -> Case:
     """The case of one file, wherever it lies."""
-    return unpack(Path(path).read_bytes(), str(path)).case
+    return unpack(read_regular(path), str(path)).case
 
 
 def is_case_file(path: Path | str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +40,7 @@ class Contents:
         patch_facets: indices into the mesh's exterior facets, for patches whose facets were chosen one by one.
         chosen_facets: the facets of patches that a file lists as cells of their own.
         notes: what was changed since it was read, in words for the user.
+        facts: to be written as field data: texts, or a few numbers.
     """
 
     points: Float[np.ndarray, "points space"]
@@ -49,6 +50,7 @@ class Contents:
     patch_facets: Mapping[str, np.ndarray] = field(default_factory=dict)
     chosen_facets: Mapping[str, Facets] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    facts: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
 
 
 def from_elements(

@@ -82,6 +82,7 @@ class Mesh:
         layer: for a mesh made by `plane_of`, the indices of its points in the mesh it was taken from.
         notes: what was repaired when the mesh was read, a sentence each.
         known: what was worked out for a mesh of the same cells; as much of it is used as holds for this one.
+        facts: what is saved with the mesh as VTK's field data: texts, or a few numbers.
     """
 
     points: Float[Tensor, "points space"]
@@ -94,6 +95,7 @@ class Mesh:
     layer: Int64[np.ndarray, " points"] | None = None
     notes: tuple[str, ...] = ()
     known: Geometry | None = field(default=None, repr=False)
+    facts: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
 
     @staticmethod
     def from_arrays(
@@ -398,6 +400,10 @@ class Mesh:
                 )
         return self._with(fields={**self.fields, **made})
 
+    def with_facts(self, facts: Mapping[str, str | Sequence[float]]) -> Mesh:
+        """The mesh with facts about its fields, such as how wrong they may be, to be saved with it."""
+        return self._with(facts={**self.facts, **facts})
+
     # Distances and sizes
 
     def distance_to(
@@ -546,6 +552,7 @@ class Mesh:
                 for name, patch in self.patches.items()
                 if not np.array_equal(patch.facets, by_points[name].facets)
             },
+            facts=self.facts,
         )
 
     @property

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
@@ -55,12 +55,10 @@ def _write_steps(path: Path, times: Sequence[float], meshes: Sequence[Mesh]) -> 
     """VTK writes the mesh with the first fields; the other times and the table of steps are added in memory."""
     import h5py
 
-    first = path.with_name(f".{path.stem}.{os.getpid()}.first.vtkhdf")
-    try:
+    with TemporaryDirectory(prefix="pennpde") as scratch:
+        first = Path(scratch) / "first.vtkhdf"
         meshes[0].save(first)  # checked by reading it back
         content = io.BytesIO(first.read_bytes())
-    finally:
-        first.unlink(missing_ok=True)
     number = len(times)
     with h5py.File(content, "r+") as file:
         group: Any = file["VTKHDF"]

@@ -19,13 +19,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.units import Units
-from pennpde.models.inlet import describe_inlet, inlet_units
+from pennpde.models.flow_clues import flow_clues
+from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.mass import mass_checks
 from pennpde.models.potential_flow import potential_flow
 from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
-from pennpde.network.hooks import Check, FoamName, Look
+from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.network.layers import MLP, dot, scale_by, squared_norm
 from pennpde.network.mixing import Linear, mix
 from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -80,6 +81,8 @@ class Flow(Equation):
         "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
     }
     foam_parameters: ClassVar = {"viscosity": "nu"}
+    foam_solvers: ClassVar = FLOW_SOLVERS
+    own_start: ClassVar = "potential flow"
     looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
     headline: ClassVar = ("Reynolds number",)
 
@@ -178,6 +181,9 @@ class Flow(Equation):
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         return mass_checks(case, fields["u"], operators)
 
+    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
+        return flow_clues(case, fields, operators)
+
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
         """A learned correction of the velocity that sees the place; zero before training."""
         place: Surroundings = case.constants
@@ -188,11 +194,7 @@ class Flow(Equation):
 
 def complete_flow(case: Case) -> Case:
     """The flow case with wall distance and, where no flow is given to start from, potential flow."""
-    viscosity = case.parameters.get("viscosity")
-    if viscosity is None:
-        raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
-    if not float(viscosity) > 0:
-        raise ValueError(f"The viscosity is {float(viscosity):g}; it must be positive.")
+    checked_viscosity(case)
     if not bool(case.dirichlet["p"].mask.any()):
         raise ValueError(
             "No pressure is prescribed anywhere, so its level is undetermined. Prescribe p on the outlet, as "
@@ -209,12 +211,37 @@ def complete_flow(case: Case) -> Case:
         distance = walls.distance_to(["no-slip wall"], images=case.periods("u"))
         case = replace(case, features={**case.features, "wall_distance": distance.to(case.initial["p"])})
     velocity, pressure = case.initial["u"], case.initial["p"]
+    remarks = _about_free_boundary(case)
     # A uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from.
-    if _is_uniform(velocity[~case.dirichlet["u"].mask]):
+    free = velocity[~case.dirichlet["u"].mask]
+    if _is_uniform(free):
         velocity = potential_flow(case)
+        if len(free) and bool((free[0] != 0).any()):
+            given = ", ".join(f"{each:g}" for each in free[0].tolist())
+            remarks.append(Remark(f"The initial velocity ({given}) was replaced by potential flow.", severe=False))
     if _is_uniform(pressure[~case.dirichlet["p"].mask]):
         pressure = torch.full_like(pressure, inlet_units(case, 1.0, 1.0).scale("p").zero)
-    return replace(case, initial={**case.initial, "u": velocity, "p": pressure})
+    return replace(case, initial={**case.initial, "u": velocity, "p": pressure}).remarked(*remarks)
+
+
+def _about_free_boundary(case: Case) -> list[Remark]:
+    """Where the boundary has no condition on an unknown, as networks were never trained."""
+    outside = torch.zeros(case.number_of_points, dtype=torch.bool)
+    outside[torch.from_numpy(case.mesh.boundary_points)] = True
+    remarks = []
+    for name in ("u", "p"):
+        free = outside.clone()
+        for condition in case.conditions_of(name):
+            free &= ~condition.mask.cpu()
+        if bool(free.any()):
+            first = ", ".join(f"{each:.4g}" for each in case.mesh.points[free][0].tolist())
+            remarks.append(
+                Remark(
+                    f"{name} has no condition at {int(free.sum())} points of the boundary, such as ({first}); a flow "
+                    f"network was trained with one everywhere. [neumann] {name} = 0.0 gives one to the rest."
+                )
+            )
+    return remarks
 
 
 def _is_uniform(values: Tensor) -> bool:

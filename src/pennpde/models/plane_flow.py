@@ -13,9 +13,10 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
-from pennpde.models.inlet import flow_units
+from pennpde.models.flow_clues import flow_clues
+from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_boundary, flow_units
 from pennpde.models.mass import mass_checks
-from pennpde.network.hooks import Check, FoamName, Look
+from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.network.physics import SCALAR, VECTOR, Physics
 from pennpde.operators import Operators
 
@@ -31,16 +32,13 @@ class PlaneFlowPhysics(Physics):
         "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
     }
     foam_parameters: ClassVar = {"viscosity": "nu"}
+    foam_solvers: ClassVar = FLOW_SOLVERS
     looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
     headline: ClassVar = ("Reynolds number",)
 
     def complete(self, case: Case) -> Case:
         """The case itself; one that has no solution is refused."""
-        viscosity = case.parameters.get("viscosity")
-        if viscosity is None:
-            raise ValueError(f"A flow needs the parameter viscosity; the case has {sorted(case.parameters)}.")
-        if not (math.isfinite(float(viscosity)) and float(viscosity) > 0):
-            raise ValueError(f"The viscosity is {float(viscosity):g}; it must be a positive number.")
+        checked_viscosity(case)
         ends = case.mesh.facets.connectivity.reshape(-1, 2) if case.space == 2 else np.zeros((0, 2), int)
         held, pressed = case.dirichlet["u"].mask.cpu().numpy(), case.dirichlet["p"].mask.cpu().numpy()
         slips = case.slip["u"].mask.cpu().numpy() if "u" in case.slip else np.zeros(len(held), bool)
@@ -73,10 +71,13 @@ class PlaneFlowPhysics(Physics):
             length, speed = reference(case)
         except ValueError:
             return {}
-        return {"Reynolds number": length * speed / viscosity}
+        return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
 
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         return mass_checks(case, fields["u"], operators)
+
+    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
+        return flow_clues(case, fields, operators)
 
 
 def reference(case: Case) -> tuple[float, float]:
@@ -108,7 +109,10 @@ def reference(case: Case) -> tuple[float, float]:
         opened = ~inside & case.dirichlet["p"].mask.cpu().numpy()[ends].all(axis=1)
         size = float(sizes[opened].sum()) / 2 if opened.any() else float(case.mesh.cell_volumes.sum()) ** 0.5
         return size, math.sqrt(2.0 * difference)
+    cyclic = (
+        "It is periodic between cyclic patches; forces inside of it are not known. " if "u" in case.periodic else ""
+    )
     raise ValueError(
-        "Nothing drives this flow: no velocity other than zero and no difference of pressure is prescribed. Prescribe "
-        "one, or give a reference length and speed."
+        "Nothing drives this flow: no velocity other than zero and no difference of pressure is prescribed. "
+        f"{cyclic}Prescribe one, or give a reference length and speed."
     )

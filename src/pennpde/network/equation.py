@@ -74,7 +74,7 @@ class Equation(nn.Module, Physics):
     incompressible flow with its pressure, give `step` instead.
 
     What is known about it besides (`Physics`: `complete`, `units`, `describe`, `checks`, `foam_fields`,
-    `foam_parameters`, `looks`, `headline`) has defaults that fit any equation.
+    `foam_parameters`, `foam_solvers`, `looks`, `headline`) has defaults that fit any equation.
     """
 
     laplacian_damping: float | Damping = 0.0

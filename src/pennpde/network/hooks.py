@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -59,3 +60,34 @@ class Check:
     def passed(self) -> bool | None:
         """Whether the value is within its limit; None where it has none."""
         return None if self.limit is None else self.value <= self.limit  # NaN does not pass
+
+
+@dataclass(frozen=True)
+class Clue:
+    """A number that says something about the error of a prediction and is measured without the true solution.
+
+    Attributes:
+        name: What is measured.
+        value: On a scale on which differences count: of sizes the logarithm, see `logarithm`.
+        worse: Whether a larger value can only mean a larger error; otherwise it just tells cases apart.
+        remedy: What a user can do about a large value; empty: nothing.
+    """
+
+    name: str
+    value: float
+    worse: bool = True
+    remedy: str = ""
+
+    @classmethod
+    def of_size(cls, name: str, size: float, *, worse: bool = True, remedy: str = "") -> Clue:
+        """A clue from a size that is zero or positive, by its decimal logarithm."""
+        return cls(name, logarithm(size), worse, remedy)
+
+
+def logarithm(size: float) -> float:
+    """The decimal logarithm of a size, between those of 1e-6 and 1e6; of what is not finite the largest."""
+    largest = 1.0 / _SMALLEST
+    return math.log10(largest if math.isnan(size) else min(max(size, _SMALLEST), largest))
+
+
+_SMALLEST = 1e-6

@@ -18,10 +18,13 @@ from pennpde.case import Case, Condition, Dirichlet
 from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
-from pennpde.network.predictor import Prediction, Predictor
-from pennpde.network.solver import BarzilaiBorwein, Memory, Solver, State
+from pennpde.network.predictor import STEADY, Prediction, Predictor
+from pennpde.network.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
+
+_WIDEST = 65_536
+"""Feature channels; matrices have the square of it."""
 
 
 class PENN(Predictor):
@@ -41,6 +44,8 @@ class PENN(Predictor):
         dirichlet_after_decoding: Set the physical values once more at the end.
         boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
         neumann_weight: Strength of Neumann conditions in the operators; 0 leaves them out.
+        moment: When the output of a network with one step holds, where it learned another moment than `time_step`
+            after the start; "steady": the steady state.
     """
 
     compiled_methods: ClassVar = ("iterate",)
@@ -60,18 +65,27 @@ class PENN(Predictor):
         dirichlet_after_decoding: bool = False,
         boundary_features: bool = False,
         neumann_weight: float = NEUMANN_WEIGHT,
+        moment: float | Literal["steady"] | None = None,
     ):
         super().__init__()
+        if moment is not None and steps != 1:
+            raise ValueError(f"moment is {moment!r}, but the network has {steps} steps; it is for networks with one.")
+        if isinstance(moment, str) and moment != "steady":
+            raise ValueError(f'moment is {moment!r}; it may be a time or "steady".')
         if boundary_features and decoder != "mlp":
             raise ValueError(
                 "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
                 'use decoder="mlp" with it.'
             )
+        for what, number, most in (("width", width, _WIDEST), ("steps", steps, MOST_ITERATIONS)):
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise ValueError(f"{what} is {number!r}; it must be a whole number from 1 to {most}.")
         self.equation = equation
         self.width = width
         self.solver = solver or BarzilaiBorwein(iterations=8)
         self.steps = steps
         self.time_step = time_step
+        self.moment = STEADY if moment == "steady" else moment
         self.decoder = decoder
         self.dirichlet_in_solver = dirichlet_in_solver
         self.dirichlet_after_decoding = dirichlet_after_decoding
@@ -104,6 +118,8 @@ class PENN(Predictor):
     @property
     def output_times(self) -> tuple[float, ...]:
         """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
+        if self.moment is not None:
+            return (float(self.moment),)
         return tuple((step + 1) * self.time_step for step in range(self.steps))
 
     def adapted(self, case: Case) -> Case:
@@ -145,6 +161,8 @@ class PENN(Predictor):
         }
         # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
         fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        if not self.training:
+            _refuse_overflow_of_half_precision(fields)
         if changes:
             case = case.over(self.output_times)
         round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
@@ -224,6 +242,18 @@ def _encoder_of(given: Encoder | Literal["linear", "mlp"], name: str, width: int
     if given == "mlp":
         return Encoder((1, max(width // 2, 4), width))
     raise ValueError(f'encoders[{name!r}] is {given!r}; it may be "linear", "mlp" or an Encoder.')
+
+
+def _refuse_overflow_of_half_precision(fields: Mapping[str, Tensor]) -> None:
+    """Numbers beyond 65,504 are infinite in float16, and second derivatives on fine meshes are larger than that."""
+    device = next(iter(fields.values())).device.type
+    if not torch.is_autocast_enabled(device) or torch.get_autocast_dtype(device) != torch.float16:
+        return
+    if not all(bool(torch.isfinite(values).all()) for values in fields.values()):
+        raise FloatingPointError(
+            "Under autocast to float16 the network's numbers overflowed: the fields are not finite. Use bfloat16, "
+            "torch.autocast(..., dtype=torch.bfloat16), or no autocast."
+        )
 
 
 def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:

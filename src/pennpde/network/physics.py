@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.network.hooks import Check, FoamName, Look
+from pennpde.network.hooks import Check, Clue, FoamName, Look
 from pennpde.operators import Operators
 
 SCALAR, VECTOR, TENSOR = 0, 1, 2
@@ -30,6 +30,10 @@ class Physics:
     """By unknown, its field in OpenFOAM. Without them no OpenFOAM case can be read or written."""
     foam_parameters: ClassVar[Mapping[str, str]] = {}
     """By parameter, the entry of `constant/transportProperties`, or else the field that is the same everywhere."""
+    foam_solvers: ClassVar[tuple[str, ...]] = ()
+    """OpenFOAM's programs that solve this equation; a case for another one gets a warning. None: not known."""
+    own_start: ClassVar[str] = ""
+    """What networks of this equation are trained to start from, in words, where it is not any field."""
     looks: ClassVar[Mapping[str, Look]] = {}
     """By unknown, how it is drawn, where that is not by its plain name."""
     headline: ClassVar[tuple[str, ...]] = ()
@@ -49,6 +53,10 @@ class Physics:
         """
         return None
 
+    def training_units(self, case: Case) -> Units | None:
+        """The units in which training and evaluation see a case: by default those of prediction."""
+        return self.units(case)
+
     def describe(self, case: Case) -> dict[str, float]:  # noqa: ARG002
         """Characteristic numbers of a case in the network's units; their range in training is recorded."""
         return {}
@@ -65,5 +73,22 @@ class Physics:
             case: What was predicted, in the user's units.
             fields: The prediction, of a time series the last.
             operators: Of the mesh, without knowledge of any condition: they do not judge in the network's favour.
+        """
+        return ()
+
+    def clues(
+        self,
+        case: Case,  # noqa: ARG002
+        fields: Mapping[str, Tensor],  # noqa: ARG002
+        operators: Operators,  # noqa: ARG002
+    ) -> Sequence[Clue]:
+        """Numbers from which the error of predicted fields is estimated, such as residuals of the equation.
+
+        What holds for any equation (smoothness of the fields, the mesh, the training range) is measured anyway.
+
+        Args:
+            case: What was predicted, in the network's units.
+            fields: The prediction at one time, likewise.
+            operators: Of the mesh, without knowledge of any condition.
         """
         return ()

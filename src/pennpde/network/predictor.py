@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from pennpde.case import Case
+from pennpde.network.hooks import Clue
 from pennpde.network.solver import Solution
 
 STEADY = float("inf")
@@ -63,6 +64,10 @@ class Predictor(nn.Module, ABC):
 
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh and keep it with the case."""
+
+    def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
+        """What only the network knows about how wrong it may be on a case, such as the cells that it works on."""
+        return ()
 
     def only_own_times(self, times: Sequence[float] | None) -> None:
         """Refuse times that a network of fixed output times cannot give."""

@@ -69,12 +69,21 @@ Iterate = Callable[[State, Memory], tuple[State, Memory, State]]
 """iterate(state, memory): the next state, the next memory, and the residual of the state that was given."""
 
 
+MOST_ITERATIONS = 10_000
+"""Networks have 4 to 40; a configuration that asks for more than this would never give an answer."""
+
+
 class Solver(ABC):
     """Advances a state by one time step under conditions, iteration by iteration."""
 
     iterations: int
     divergence: float
     tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        number = self.iterations
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_ITERATIONS:
+            raise ValueError(f"iterations is {number!r}; it must be a whole number from 0 to {MOST_ITERATIONS}.")
 
     @abstractmethod
     def iterate(

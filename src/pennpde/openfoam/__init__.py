@@ -4,6 +4,7 @@ body                the mesh of a case, whole or decomposed, with its patches
 conditions          the conditions of a field, patch by patch
 new_cases           cases of our own: written, run in a folder of their own
 cases               mesh and conditions become a case
+point_values        fields of a finished run at the points
 restarts            predicted fields become a time folder from which solvers go on
 flux                fluxes through faces that leave nothing in any cell
 problems            the case of an equation, with all that it needs
@@ -12,6 +13,7 @@ fields              files of fields
 poly_mesh           meshes of faces
 block_mesh          input of blockMesh
 pressure_reference  the level of a pressure that nothing prescribes
+unread              what a case says and an equation does not know
 running             finding and running OpenFOAM's programs
 """
 
@@ -52,3 +54,4 @@ from pennpde.openfoam.running import OpenFOAMError as OpenFOAMError
 from pennpde.openfoam.running import Progress as Progress
 from pennpde.openfoam.running import find_installation as find_installation
 from pennpde.openfoam.running import run as run
+from pennpde.openfoam.unread import is_steady as is_steady

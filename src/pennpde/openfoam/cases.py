@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.network.hooks import FoamName
-from pennpde.openfoam.body import Body, UnsupportedConditionError, plane_of
+from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import (
     FoamFormatError,
@@ -22,6 +22,7 @@ from pennpde.openfoam.dictionaries import (
     shown,
 )
 from pennpde.openfoam.fields import read_field, time_folders
+from pennpde.openfoam.unread import about_field
 
 
 def read_case(
@@ -29,6 +30,7 @@ def read_case(
     fields: Mapping[str, FoamName],
     parameters: Mapping[str, str] | None = None,
     time: float | None = None,
+    body: Body | None = None,
 ) -> Case:
     """Read the mesh, the patches, the conditions and the initial fields of an OpenFOAM case.
 
@@ -44,6 +46,7 @@ def read_case(
         parameters: by our name, the entry of `constant/transportProperties`, or else a field that is the same
             everywhere, as `Equation.foam_parameters` has them. What the case does not give is left out.
         time: whose folder holds conditions and initial fields; the earliest where left out.
+        body: the mesh of the case, where it was read before.
 
     Returns:
         a case without targets. What a network wants besides is added by `Equation.complete`.
@@ -53,20 +56,22 @@ def read_case(
         raise FileNotFoundError(
             f"{folder} is not a folder; an OpenFOAM case is one, with constant/ and a time such as 0/."
         )
-    body = Body.read(folder)
-    plane = any(patch.type == "empty" and patch.count for piece in body.pieces for patch in piece.mesh.patches.values())
-    mesh = plane_of(body, folder) if plane else body.mesh
+    body = body or Body.read(folder)
+    mesh = plane_of(body, folder) if body.is_plane else body.mesh
+    plane = body.is_plane
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
-    for name, foam_name in ((name, each.name) for name, each in fields.items()):
-        reader = FieldReader(body, foam_name, time)
+    remarks: list[Remark] = []
+    for name, foam_name in fields.items():
+        reader = FieldReader(body, foam_name.name, time)
         everywhere, each = reader.initial(), reader.conditions()
         if plane and everywhere.ndim == 2:
             everywhere = everywhere[:, :2]
-            each = each.in_plane(foam_name)
+            each = each.in_plane(foam_name.name)
         initial[name] = torch.from_numpy(everywhere[part])
         conditions[name] = each.at(part)
+        remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.paths[0], folder)]
     case = Case(
         mesh,
         initial=initial,
@@ -77,6 +82,7 @@ def read_case(
         periodic={name: each.periodic for name, each in conditions.items() if each.periodic},
         parameters=_parameters(folder, parameters or {}, mesh.space),
         name=folder.resolve().name,
+        remarks=[*remarks, *_about_pairs(conditions)],
     )
     return replace(case, initial=case.fulfilled(case.initial))
 
@@ -89,7 +95,9 @@ def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str
         if theirs in properties:
             found[ours] = properties[theirs]
             continue
-        written = [time / theirs for time in time_folders(folder) if is_field(time / theirs)]
+        # The fields of a case that is decomposed may be with the processors only; one that is uniform is so in all.
+        places = [folder, *pieces_of(folder)[:1]]
+        written = [time / theirs for place in places for time in time_folders(place) if is_field(time / theirs)]
         if written:
             internal = read_field(written[0], folder).internal
             if not isinstance(internal, Uniform):
@@ -101,6 +109,11 @@ def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str
     return found
 
 
+def _about_pairs(conditions: Mapping[str, Conditions]) -> list[Remark]:
+    pairs = dict.fromkeys(f"{one} and {other}" for each in conditions.values() for one, other in each.periodic.items())
+    return [Remark(f"The cyclic patches {pair} are taken as periodic.", False) for pair in pairs]
+
+
 def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     """Those of the wanted entries that `transportProperties` has."""
     for name in ("transportProperties", "physicalProperties"):
@@ -110,6 +123,10 @@ def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     else:
         return {}
     entries = read_dictionary(path, folder)
+    if "phases" in entries:
+        raise UnsupportedConditionError(
+            f"{path}: the case has several phases, {shown(entries['phases'])}; only one fluid is known here."
+        )
     model = entries.get("transportModel", entries.get("viscosityModel", "Newtonian"))
     if str(model) not in ("Newtonian", "constant"):
         raise UnsupportedConditionError(f"{path}: the fluid is {shown(model)}; only Newtonian fluids are known here.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,15 +10,26 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.case import Table
+from pennpde.case import Remark, Table
 from pennpde.openfoam.body import Body, Piece, UnsupportedConditionError
-from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, number_of, shown
+from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, fits, number_of, shown
 from pennpde.openfoam.fields import FoamField, read_field, time_folders
 from pennpde.openfoam.poly_mesh import FacePatch
 
-_ZERO_GRADIENT = ("zeroGradient", "inletOutlet")
+_OUTFLOW = "as an outflow (normal derivative zero), also where the flow comes back in"
+_APPROXIMATED = {
+    "inletOutlet": _OUTFLOW,
+    "pressureInletOutletVelocity": _OUTFLOW,
+    "advective": "as an outflow (normal derivative zero)",
+    "waveTransmissive": "as an outflow (normal derivative zero)",
+    "fixedFluxPressure": "as zeroGradient, which it is without body forces",
+    "movingWallVelocity": "as noSlip, which it is on a mesh at rest",
+}
+"""Conditions that are read as simpler ones, and how; the user is told."""
+_RESTING = ("noSlip", "movingWallVelocity")
+_ZERO_GRADIENT = ("zeroGradient", *(kind for kind in _APPROXIMATED if kind not in _RESTING))
 _SYMMETRY = ("slip", "symmetry", "symmetryPlane")
-_PRESCRIBED = ("fixedValue", "noSlip", "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
+_PRESCRIBED = ("fixedValue", *_RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
 _KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *_SYMMETRY, "cyclic", "empty")
 _CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
 
@@ -34,6 +44,8 @@ class Conditions:
     """a, b and c of a f + b df/dn = c."""
     slip: list[str] = field(default_factory=list)
     periodic: dict[str, str] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
+    """On conditions that are approximated."""
 
     def in_plane(self, foam_name: str) -> Conditions:
         def flat(patch: str, values: np.ndarray) -> np.ndarray:
@@ -69,7 +81,9 @@ class FieldReader:
 
     def __init__(self, body: Body, name: str, time: float | None) -> None:
         self.body, self.name = body, name
-        self.fields = [read_field(first_field(piece.folder, name, time), body.folder) for piece in body.pieces]
+        self.paths = [first_field(piece.folder, name, time) for piece in body.pieces]
+        self.fields = [read_field(path, body.folder) for path in self.paths]
+        self.start = float(self.paths[0].parent.name)
         shapes = {np.shape(field.internal.value) for field in self.fields if isinstance(field.internal, Uniform)}
         shapes |= {f.internal.values.shape[1:] for f in self.fields if isinstance(f.internal, NonUniform)}
         if len(shapes) != 1 or (shape := shapes.pop()) not in ((), (3,)):
@@ -92,6 +106,10 @@ class FieldReader:
         found = Conditions()
         for patch in self.body.patches.values():
             kind = self._type(patch)
+            if kind in _APPROXIMATED:
+                found.remarks.append(
+                    Remark(f"Patch {patch.name!r}, field {self.name!r}: {kind} is taken {_APPROXIMATED[kind]}.", False)
+                )
             if kind in ("empty", "cyclic") or patch.type in ("empty", "cyclic"):
                 if kind != patch.type:
                     raise self._unsupported(patch, kind, f"on a patch of type {patch.type!r} ")
@@ -99,7 +117,7 @@ class FieldReader:
                     found.periodic.update(self._pair(patch, found.periodic))
             elif kind == "fixedValue":
                 found.dirichlet[patch.name] = self._values(patch, "value")
-            elif kind == "noSlip":
+            elif kind in _RESTING:
                 if not self.axes:
                     raise self._unsupported(patch, kind, "of a scalar ")
                 found.dirichlet[patch.name] = self._constant(0.0)
@@ -194,7 +212,8 @@ class FieldReader:
             moment = number_of(time)
             if moment is None:
                 raise FoamFormatError(f"{what} has the time {shown(time)} in its table.")
-            table.append((moment, self._uniform(value, what)))
+            # Tables are in OpenFOAM's time; a case of ours starts at zero.
+            table.append((moment - self.start, self._uniform(value, what)))
         try:
             return Table(table, "error" if outside == "error" else "clamp")
         except ValueError as error:
@@ -304,25 +323,13 @@ def entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any]
     if patch.type == "empty":  # as in OpenFOAM, no pattern reaches it
         return {"type": "empty"}
     for pattern in reversed(patterns):  # the last one that fits holds
-        if _fits(pattern, patch.name):
+        if fits(pattern, patch.name):
             return field.boundary[pattern]
     if patch.type in _CONSTRAINTS:
         return {"type": patch.type}
     raise FoamFormatError(
         f"Patch {patch.name!r} has no condition for {name!r}; only {', '.join(field.boundary)} have one."
     )
-
-
-def _fits(pattern: str, name: str) -> bool:
-    # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.
-    if len(pattern) > 200 or re.search(r"\([^()]*[*+{][^()]*\)[*+{]", pattern) or pattern.count("(") > 10:
-        raise FoamFormatError(
-            f"The pattern {shown(pattern)} of patch names is refused: matching it might not terminate."
-        )
-    try:
-        return re.fullmatch(pattern, name) is not None
-    except re.error as error:
-        raise FoamFormatError(f"The pattern {shown(pattern)} of patch names cannot be read: {error}.") from None
 
 
 def first_field(folder: Path, name: str, time: float | None) -> Path:

@@ -7,6 +7,7 @@ libraries that parse all of the format are under the GPL.
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import reprlib
 import zlib
@@ -17,11 +18,21 @@ from typing import Any
 
 import numpy as np
 
+from pennpde.files import read_regular
+
 _SPACE = b" \t\r\n\f\v\0"
 _PUNCTUATION = b"{}()[];"
 _COMPONENTS = {"label": 1, "scalar": 1, "bool": 1, "sphericalTensor": 1, "vector": 3, "symmTensor": 6, "tensor": 9}
 _WORDS = ("word", "string", "fileName", "keyType")
 _DEEPEST = 64
+_MOST_INCLUDES = 200
+"""Files that one dictionary may include, directly or through others. Each adds to the time, and files that include
+several others multiply."""
+_MOST_BY_MACROS = 200_000
+"""Items that all macros of a file may stand for: `b ($a $a); c ($b $b); ...` doubles with every line."""
+_MOST_UNPACKED = 4 * 2**30
+_SMALL, _MOST_RATIO = 64 * 2**20, 200
+"""Beyond the first so many bytes, a packed file may unpack to so many times its size. Text of a mesh has 3 to 10."""
 # Sets the type of patches such as `empty`, which the mesh says as well: nothing is lost by passing over it.
 _HARMLESS_INCLUDE = "setConstraintTypes"
 
@@ -78,15 +89,28 @@ def read_dictionary(path: Path | str, root: Path | str | None = None) -> dict[st
 def content_of(path: Path) -> bytes:
     """The bytes of a file of a case, unpacked where only `NAME.gz` is there."""
     packed = path.with_name(path.name + ".gz")
+    if path.exists() and not path.is_file():
+        raise FoamFormatError(f"{path} is not a regular file; an OpenFOAM case must have it as one.")
     try:
         if path.is_file() or not packed.is_file():
-            return path.read_bytes()
-        with gzip.open(packed) as stream:
-            return stream.read()
+            return read_regular(path)
+        return _unpacked(packed)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist; an OpenFOAM case must have it.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FoamFormatError(f"{packed} cannot be unpacked: {error}.") from error
+
+
+def _unpacked(packed: Path) -> bytes:
+    limit = min(_MOST_UNPACKED, max(_SMALL, _MOST_RATIO * packed.stat().st_size))
+    with gzip.open(packed) as stream:
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise FoamFormatError(
+            f"{packed} unpacks to more than {limit / 2**20:.0f} MB, too much for a packed file of "
+            f"{packed.stat().st_size} bytes. Unpack it with gunzip if it is meant."
+        )
+    return content
 
 
 def shown(value: Any) -> str:
@@ -98,6 +122,17 @@ def number_of(value: Any) -> float | None:
     """The number of an entry such as `nu [0 2 -1 0 0 0 0] 1e-3`, `nu nu [...] 1e-3` or `nu 1e-3`, if it has one."""
     last = value[-1] if isinstance(value, tuple) and value else value
     return float(last) if isinstance(last, int | float) and not isinstance(last, bool) else None
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether a keyword in quotes, a regular expression, stands for a name."""
+    # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.
+    if len(pattern) > 200 or re.search(r"\([^()]*[*+{][^()]*\)[*+{]", pattern) or pattern.count("(") > 10:
+        raise FoamFormatError(f"The pattern {shown(pattern)} of names is refused: matching it might not terminate.")
+    try:
+        return re.fullmatch(pattern, name) is not None
+    except re.error as error:
+        raise FoamFormatError(f"The pattern {shown(pattern)} of names cannot be read: {error}.") from None
 
 
 # Parsing
@@ -128,11 +163,19 @@ class _Layout:
         return _Layout(binary, f"{order}i{label}", f"{order}f{scalar}")
 
 
+class _Budget:
+    """What one dictionary, with all files that it includes, may still cost."""
+
+    def __init__(self) -> None:
+        self.includes, self.by_macros = _MOST_INCLUDES, _MOST_BY_MACROS
+
+
 class Parser:
     """One pass over the bytes of a file. Every step moves forward, so that no input can make it hang."""
 
-    def __init__(self, content: bytes, source: str, root: Path | None = None) -> None:
+    def __init__(self, content: bytes, source: str, root: Path | None = None, budget: _Budget | None = None) -> None:
         self.content, self.source, self.root = content, source, root
+        self.budget = budget or _Budget()
         self.position = 0
         self.layout = _Layout()
         self.depth = 0
@@ -186,9 +229,12 @@ class Parser:
         if first in "+-.0123456789" and "_" not in text:
             for convert in (int, float):
                 try:
-                    return convert(text)
+                    number = convert(text)
                 except ValueError:
                     continue
+                if math.isinf(number):
+                    raise self.error(f"the number {shown(text)} is beyond all that can be computed with: not finite.")
+                return number
         return text
 
     def _word(self, numeric: bool) -> str:
@@ -300,7 +346,8 @@ class Parser:
 
     def _directive(self, key: str, scopes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         name = self.token()
-        if key == "#inputMode" or (key == "#includeEtc" and _HARMLESS_INCLUDE in str(name)):
+        # Functions only look at the fields, they do not change the flow.
+        if key in ("#inputMode", "#includeFunc") or (key == "#includeEtc" and _HARMLESS_INCLUDE in str(name)):
             return {}
         if key not in ("#include", "#includeIfPresent", "#sinclude"):
             raise self.error(
@@ -322,7 +369,10 @@ class Parser:
             if key != "#include":
                 return {}
             raise self.error(f'{key} "{name}": {target} does not exist.')
-        inner = Parser(target.read_bytes(), str(target), self.root)
+        self.budget.includes -= 1
+        if self.budget.includes < 0:
+            raise self.error(f"the file includes more than {_MOST_INCLUDES} others, directly or through them.")
+        inner = Parser(target.read_bytes(), str(target), self.root, self.budget)
         inner.depth = self.depth + 8  # so a file that includes itself comes to an end
         included = inner.dictionary(scopes, top=True)
         return {name: value for name, value in included.items() if name != "FoamFile"}
@@ -335,10 +385,14 @@ class Parser:
         for scope in reversed(scopes):
             value: Any = scope
             for part in parts:
-                if not isinstance(value, Mapping) or part not in value:
+                found = _looked_up(value, part)
+                if found is None:
                     break
-                value = value[part]
+                value = found
             else:
+                self.budget.by_macros -= _size(value, self.budget.by_macros)
+                if self.budget.by_macros < 0:
+                    raise self.error(f"macros stand for more than {_MOST_BY_MACROS} items.")
                 return value
         raise self.error(f"the macro {shown(key)} names nothing that is defined before it.")
 
@@ -477,7 +531,12 @@ class Parser:
             )
         raw = self.content[self.position : end]
         self.position = end + 1
-        return np.frombuffer(raw, stored)
+        return self._finite(np.frombuffer(raw, stored), kind)
+
+    def _finite(self, numbers: np.ndarray, kind: str) -> np.ndarray:
+        if not np.isfinite(numbers).all():
+            raise self.error(f"a List<{kind}> holds a number that is not finite.")
+        return numbers
 
     def _text(self, kind: str, components: int) -> np.ndarray:
         closing = (re.compile(rb"()\)") if components == 1 else re.compile(rb"(\))\s*\)")).search(
@@ -495,9 +554,32 @@ class Parser:
             text = re.sub(rb"/\*.*?\*/|//[^\n]*", b" ", text, flags=re.DOTALL)
         words = text.translate(bytes.maketrans(b"()", b"  ")).split()
         try:
-            return np.array(words, np.bytes_).astype(np.int64 if kind == "label" else np.float64)
-        except ValueError:
+            return self._finite(np.array(words, np.bytes_).astype(np.int64 if kind == "label" else np.float64), kind)
+        except (ValueError, OverflowError):
             raise self.error(f"a List<{kind}> holds something that is not a number.") from None
+
+
+def _looked_up(entries: Any, name: str) -> Any:
+    """The entry of a name, or else of the last regular expression that fits it, as in OpenFOAM."""
+    if not isinstance(entries, Mapping):
+        return None
+    if name in entries:
+        return entries[name]
+    patterns = [key for key in entries if isinstance(key, Quoted)]
+    return next((entries[key] for key in reversed(patterns) if fits(key, name)), None)
+
+
+def _size(value: Any, most: int) -> int:
+    """The number of items in a value; any number above `most` where there are more."""
+    found, waiting = 0, [value]
+    while waiting and found <= most:
+        item = waiting.pop()
+        found += 1
+        if isinstance(item, Mapping):
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+    return found
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -447,6 +447,11 @@ class Operators:
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Operators:
         if (dtype is None or dtype == self.dtype) and device is None:
             return self
+        if dtype in (torch.float16, torch.bfloat16):
+            raise ValueError(
+                f"Operators cannot be {dtype}: they take differences of neighbouring values, which half precision "
+                "cancels. Keep network and case in float32 or float64; torch.autocast makes the layers in between fast."
+            )
         moved: dict[int, Tensor] = {}
 
         def move(tensor: Tensor) -> Tensor:

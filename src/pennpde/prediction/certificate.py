@@ -73,6 +73,11 @@ class Certificate:
         numbers = {"growth of the solver's residual": max(grown)} if grown else {}
         return numbers | {each.training_name: each.value for each in self.checks if each.training_name}
 
+    @property
+    def outside(self) -> list[str]:
+        """One sentence for every number outside of the training range."""
+        return [f"{str(each)[0].upper()}{str(each)[1:]}" for each in self.compared if not each.inside]
+
     def check(self, name: str) -> Check:
         """One of the checks, by name."""
         for each in self.checks:
@@ -92,8 +97,8 @@ class Certificate:
         }
         return plain(record)
 
-    def lines(self) -> list[str]:
-        """The certificate as lines of text."""
+    def lines(self, warnings: bool = True) -> list[str]:
+        """The certificate as lines of text; without its notes and warnings where those are printed elsewhere."""
         rows = [(f"largest error on prescribed {name}", f"{error:.1e}") for name, error in self.dirichlet.items()]
         rows += [
             (f"normal derivative of {name}", f"{100 * self.neumann_of_cell[name]:.2g} % of the field's range per cell")
@@ -111,7 +116,7 @@ class Certificate:
         else:
             rows.append(("within the training range", "unknown: the network does not record its training range"))
         told = [f"  note: {each}" for each in self.notes] + [f"  warning: {each}" for each in self.warnings]
-        return [f"  {what:<32}{value}" for what, value in rows] + told
+        return [f"  {what:<32}{value}" for what, value in rows] + (told if warnings else [])
 
 
 def certify(
@@ -236,4 +241,4 @@ def _warnings(certificate: Certificate) -> list[str]:
                 f"A prescribed value of {name} is missed by {error:.1e}; this network does not enforce them."
             )
     warnings += [each.warning for each in certificate.checks if each.passed is False and each.warning]
-    return warnings + [f"{str(each)[0].upper()}{str(each)[1:]}" for each in certificate.compared if not each.inside]
+    return warnings + certificate.outside

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.companion import back
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
-from pennpde.network import STEADY, Predictor
+from pennpde.network import STEADY, Physics, Predictor
+from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
+from pennpde.prediction.evidence import Evidence, gather
+from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
 
@@ -45,6 +49,12 @@ class Outcome:
     """What the equation knows about the case, such as its Reynolds number."""
     companion: Case | None = None
     """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
+    evidence: tuple[Evidence, ...] = ()
+    """At each of the times, what was measured without the truth and says how wrong the fields may be."""
+    expected: Expected = field(default_factory=Expected)
+    """How wrong the fields probably are: expected error and grade by unknown, at the worst of the times."""
+    expected_by_time: tuple[Expected, ...] = ()
+    """The same at each of the times."""
 
     @property
     def time(self) -> float:
@@ -61,7 +71,11 @@ class Outcome:
             name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
             for name, values in self.fields.items()
         }
-        return replace(self, fields=fields, times=(self.times[place],))
+        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
+        if self.expected_by_time:
+            now = self.expected_by_time[place]
+            changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
+        return replace(self, **changes)
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
@@ -74,7 +88,11 @@ class Outcome:
             if values.ndim > self.case.initial[name].ndim
             for place in range(len(self.times))
         }
-        return self.case.mesh.with_fields(self.last | series)
+        doubts = {f"expected_error_{name}": values for name, values in self.expected.local.items()}
+        facts = self.expected.facts()
+        if self.certificate.warnings:
+            facts["warnings"] = "\n".join(self.certificate.warnings)
+        return self.case.mesh.with_fields(self.last | series | doubts).with_facts(facts)
 
 
 def predict(
@@ -152,6 +170,27 @@ def predict(
     else:
         seen_over = scaled.over(own_times)
         certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
+    evidence = gather(scaled, prediction.fields, own_times, certificate, model)
+    calibration, why_not = calibration_of(model)
+    judged_by_time = tuple(
+        _with_local(
+            judge(calibration, each, list(equation.unknowns), why_not),
+            each,
+            _at({name: values.cpu() for name, values in prediction.fields.items()}, scaled, place),
+            (scaled, case.mesh if companion is not None else None, units),
+        )
+        for place, each in enumerate(evidence)
+    )
+    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    missing = tuple(each.text for each in remarks if each.severe)
+    judged_by_time = tuple(replace(each, missing=missing) for each in judged_by_time)
+    expected = worst(judged_by_time)
+    certificate = replace(
+        certificate,
+        notes=(*notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*missing, *certificate.warnings),
+    )
+    certificate = _graded(certificate, expected)
     seconds = {
         "prepare": prepared - meshed,
         "operators": assembled - prepared,
@@ -162,13 +201,76 @@ def predict(
     return Outcome(
         case=case,
         fields=fields,
-        certificate=replace(certificate, notes=notes),
+        certificate=certificate,
         seconds=seconds | ({"prepare": seconds["prepare"] + aside} if companion is None else {"companion": aside}),
         times=hold,
         units=units,
         numbers=equation.describe(scaled),
         companion=None if companion is None else seen,
+        evidence=evidence,
+        expected=expected,
+        expected_by_time=judged_by_time,
     )
+
+
+def _graded(certificate: Certificate, expected: Expected) -> Certificate:
+    """The certificate with what the expected error means for its warnings.
+
+    Where the error is known to be small, a number outside of the training range is worth a note, not a warning.
+    """
+    warnings = (*expected.warnings, *certificate.warnings)
+    if expected.grade != GOOD:
+        return replace(certificate, warnings=warnings)
+    outside = set(certificate.outside)
+    return replace(
+        certificate,
+        warnings=tuple(each for each in warnings if each not in outside),
+        notes=(*certificate.notes, *certificate.outside),
+    )
+
+
+def _with_local(
+    expected: Expected,
+    evidence: Evidence,
+    fields: Mapping[str, Tensor],
+    where: tuple[Case, Mesh | None, Units | None],
+) -> Expected:
+    """The expected error with fields of where it is likely to be, on the user's mesh and in the user's units.
+
+    Args:
+        expected: Of the whole domain.
+        evidence: Its measure at each point.
+        fields: The prediction in the network's units.
+        where: The case that the network saw, the user's mesh where that is another one, and the units.
+    """
+    case, mesh, units = where
+    volumes = case.mesh.point_volumes
+    local = {}
+    for name, each in expected.errors.items():
+        if name not in evidence.local or not math.isfinite(each.expected):
+            continue
+        size = _root_mean_square(fields[name].to(volumes), volumes)
+        measured = _root_mean_square(evidence.local[name], volumes)
+        one = 1.0 if units is None else units.scale(name).one
+        local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
+    if mesh is not None and local:
+        local = back(local, case.mesh, mesh) if units is None else back(local, _in_user_units(case.mesh, units), mesh)
+    return replace(expected, local=local)
+
+
+def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
+    return mesh.with_points(mesh.points * units.length)
+
+
+def _at(fields: Mapping[str, Tensor], case: Case, place: int) -> dict[str, Tensor]:
+    return {
+        name: values[..., place] if values.ndim > case.initial[name].ndim else values for name, values in fields.items()
+    }
+
+
+def _root_mean_square(values: Tensor, volumes: Tensor) -> float:
+    squares = values.reshape(len(values), -1).square().sum(dim=1)
+    return float(((volumes * squares).sum() / volumes.sum()).sqrt())
 
 
 def _check_times(times: Sequence[float] | None) -> None:
@@ -182,18 +284,15 @@ def _check_times(times: Sequence[float] | None) -> None:
         )
 
 
+def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
+    """Parameters of a case that the equation does not have, as far as it says which it has."""
+    known = {*equation.foam_parameters, "time"}
+    unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
+    names = ", ".join(equation.foam_parameters)
+    return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
+
+
 def _check(model: Predictor, case: Case) -> None:
-    if case.initial.keys() != model.equation.unknowns.keys():
-        raise ValueError(
-            f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "
-            f"{', '.join(sorted(case.initial))}. Choose another network, or give just these."
-        )
-    for name, rank in model.equation.unknowns.items():
-        if case.initial[name].ndim - 1 != rank:
-            kinds = ("a scalar", "a vector", "a tensor")
-            raise ValueError(
-                f"{name} is {kinds[case.initial[name].ndim - 1]} in the case, but {kinds[rank]} for the network. Its "
-                "initial field decides: a number is a scalar, a list of numbers a vector, a list of lists a tensor."
-            )
+    check_unknowns(model, case)
     if len(case.sizes) > 1:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")

@@ -24,6 +24,10 @@ _SLACK = 0.05
 """Relative: no network breaks down a few percent beyond its data, and no mesh is quite as fine as was asked for."""
 _ZERO = 1e-6
 """Absolute: rounding errors of a number that was zero in training. Cases are compared in units that make them one."""
+_FARTHEST = 100.0
+"""No number is further outside than this: beyond it, how far no longer matters."""
+_SMALLER_IS_BETTER = ("mean stretching of cells",)
+"""Numbers whose range has no lower end: good triangles are less stretched than those of training."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,16 @@ class Comparison:
     @property
     def inside(self) -> bool:
         below, above = (_SLACK * abs(end) + _ZERO for end in (self.low, self.high))
-        return self.low - below <= self.value <= self.high + above
+        return (self.name in _SMALLER_IS_BETTER or self.low - below <= self.value) and self.value <= self.high + above
+
+    @property
+    def beyond(self) -> float:
+        """How far the value lies outside, in units of the range's own size; zero inside."""
+        if self.inside:
+            return 0.0
+        one = max(self.high - self.low, _SLACK * max(abs(self.low), abs(self.high)), _ZERO)
+        away = max(self.low - self.value, self.value - self.high) / one
+        return _FARTHEST if math.isnan(away) else min(away, _FARTHEST)
 
     def __str__(self) -> str:
         trained = f"only at {self.low:.4g}" if self.low == self.high else f"on {self.low:.4g} to {self.high:.4g}"

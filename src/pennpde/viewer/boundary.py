@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Int64
@@ -16,10 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import CORNER, Ring, edges_of
-
-Role = Literal["wall", "inlet", "outlet"]
-ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet")
-MOST_SEGMENTS = 200
+from pennpde.viewer.requests import MOST_SEGMENTS, ROLES, Role
 
 _NAMES: dict[Role, tuple[str, ...]] = {
     "inlet": ("inlet", "inflow", "entrance"),

@@ -14,28 +14,35 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, limits_of, triangles
 
 WEB = Path(__file__).parent / "web"
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def record_of(
-    mesh: Mesh, fields: Mapping[str, Tensor], limits: Mapping[str, tuple[float, float]] | None = None
+    mesh: Mesh,
+    fields: Mapping[str, Tensor],
+    times: Sequence[float] = (),
+    limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[str, Any]:
     """What the page draws: every component of every field, and the magnitude of vectors.
 
     Args:
         mesh: A plane mesh.
         fields: By name, [points] or [points, 2]. Without fields only the mesh is shown.
+        times: When the fields hold. Where they are given, times are a further axis of every field, the last.
         limits: Of the colours, by the name of a component such as "|u|"; by default each field's own.
     """
-    shown, velocity = _components(fields)
+    shown, velocity = _components(fields, bool(times))
     return {
         "points": _packed(mesh.points.numpy(), np.float32),
         "triangles": _packed(triangles(mesh), np.uint32),
         "edges": _packed(_cell_edges(mesh), np.uint32),
         "fields": {name: _entry(values, _colours_of(name), (limits or {}).get(name)) for name, values in shown.items()},
+        "times": list(times),
         "velocity": velocity,
         "colours": {name: _colour_table(name) for name in (SEQUENTIAL, DIVERGING, ERROR)},
     }
@@ -48,9 +55,11 @@ def with_comparison(
 
     Prediction and truth share the truth's limits: the same colour means the same value.
     """
-    ours, _ = _components(fields)
-    theirs, velocity = _components(truth)
-    difference, _ = _components({name: fields[name] - values.to(fields[name]) for name, values in truth.items()})
+    in_time = bool(record["times"])
+    ours, _ = _components(fields, in_time)
+    theirs, velocity = _components(truth, in_time)
+    differences = {name: fields[name] - values.to(fields[name]) for name, values in truth.items()}
+    difference, _ = _components(differences, in_time)
     entries = dict(record["fields"])
     for name, values in theirs.items():
         limits = limits_of(values, _colours_of(name))
@@ -60,6 +69,20 @@ def with_comparison(
     for name in theirs:
         entries[f"error {name}"] = _entry(np.abs(difference[name]), ERROR) | {"velocity": None}
     return {**record, "fields": entries}
+
+
+def with_doubts(record: Mapping[str, Any], doubts: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The record with the expected error at each point as further fields, such as "± p".
+
+    Args:
+        record: Of fields at times.
+        doubts: By unknown, [points, times].
+    """
+    entries = {
+        f"± {name}": _entry(values.detach().cpu().numpy().astype(np.float64).T, ERROR) | {"velocity": None}
+        for name, values in doubts.items()
+    }
+    return {**record, "fields": {**record["fields"], **entries}}
 
 
 def with_segments(record: Mapping[str, Any], pieces: Iterable[np.ndarray]) -> dict[str, Any]:
@@ -80,24 +103,26 @@ def write_page(
         script=(WEB / "field_view.js").read_text(encoding="utf-8"),
         record=json.dumps(record).replace("</", "<\\/"),
     )
-    Path(path).write_text(text, encoding="utf-8")
+    write_atomically(path, text)
 
 
 def _packed(values: np.ndarray, kind: type) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 
 
-def _components(fields: Mapping[str, Tensor]) -> tuple[dict[str, np.ndarray], list[str] | None]:
-    """Magnitudes and components by name, and the names of the first vector's components."""
+def _components(fields: Mapping[str, Tensor], in_time: bool = False) -> tuple[dict[str, np.ndarray], list[str] | None]:
+    """Magnitudes and components, [points] or [times, points], and the names of the first vector's components."""
     shown: dict[str, np.ndarray] = {}
     velocity = None
     for name, values in fields.items():
         array = values.detach().cpu().numpy().astype(np.float64)
-        if array.ndim == 1:
+        if in_time:
+            array = np.moveaxis(array, -1, 0)
+        if array.ndim == 1 + in_time:
             shown[name] = array
             continue
-        shown[f"|{name}|"] = np.linalg.norm(array, axis=1)
-        parts = {f"{name}_{axis}": array[:, k] for k, axis in enumerate("xy")}
+        shown[f"|{name}|"] = np.linalg.norm(array, axis=-1)
+        parts = {f"{name}_{axis}": array[..., k] for k, axis in enumerate("xy")}
         shown |= parts
         velocity = velocity or list(parts)
     return shown, velocity
@@ -106,7 +131,14 @@ def _components(fields: Mapping[str, Tensor]) -> tuple[dict[str, np.ndarray], li
 def _entry(values: np.ndarray, colours: str, limits: Sequence[float] | None = None) -> dict[str, Any]:
     with np.errstate(over="ignore"):  # a solver that diverged knows no bounds
         packed = _packed(values, np.float32)
-    return {"values": packed, "colours": colours, "limits": list(limits or limits_of(values, colours))}
+    finite = values[np.isfinite(values) & (np.abs(values) < _LARGEST)]
+    extent = [float(finite.min()), float(finite.max())] if len(finite) else [0.0, 0.0]
+    return {
+        "values": packed,
+        "colours": colours,
+        "limits": list(limits or limits_of(values, colours)),
+        "extent": extent,
+    }
 
 
 def _colours_of(name: str) -> str:

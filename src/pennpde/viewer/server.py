@@ -1,278 +1,139 @@
-"""The page of `penn view` and its server: trame keeps the state of the controls, HTTP carries pictures and files."""
+"""The page of `penn view` and its server.
+
+The server remembers nothing about browsers: what a page shows is kept in the browser and in its address. A browser
+sends a request as JSON, gets words, and fetches the picture behind them. Other processes do the work (`pool`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import gzip
+import html
 import ipaddress
-import itertools
-import json
 import logging
-import math
-import os
 import re
+import secrets
+import shutil
+import signal
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 from urllib.parse import urlsplit
 
+import trame_client
+import trame_vuetify
 from aiohttp import web
-from trame.app import get_server
-from trame.ui.html import DivLayout
-from trame_vuetify.module import v3 as vuetify
 
 from pennpde import __version__
-from pennpde.datasets.flow.cases import CELLS_PER_LENGTH
-from pennpde.datasets.flow.ducts import case_name, duct
-from pennpde.viewer import wording
-from pennpde.viewer.boundary import ROLES, Role
-from pennpde.viewer.reading import SUFFIXES, Reader
-from pennpde.viewer.records import WEB, write_page
-from pennpde.viewer.workbench import (
-    TEMPLATES,
-    VISCOSITY,
-    DatasetRequest,
-    MeshRequest,
-    Request,
-    TemplateRequest,
-    View,
-    Workbench,
-)
+from pennpde.viewer.pool import BusyError, Patience, Pool
+from pennpde.viewer.requests import Request
 
 MOST_BYTES = 50 * 2**20
 """Of an uploaded file."""
-_PAUSE = 0.03
-"""Seconds a slider may go on moving before its place counts."""
-_COLOURS = {
-    "light": {"background": "#f4f6f9", "surface": "#ffffff", "primary": "#2a6fdb", "success": "#1f9d6b"},
-    "dark": {"background": "#12161d", "surface": "#1b212b", "primary": "#6ea4ff", "success": "#4cc38a"},
+MOST_UPLOADS = 100
+MOST_REMEMBERED = 96 * 2**20
+"""Bytes of records that are kept, compressed."""
+_MOST_OF_A_REQUEST = 64 * 2**10
+_LARGE = 15_000
+"""Points of a mesh whose prediction takes seconds."""
+_WEB = Path(__file__).parent / "web"
+_LIBRARIES = {
+    "vue": Path(trame_client.__file__).parent / "module" / "vue3-www",
+    "vuetify": Path(trame_vuetify.__file__).parent / "module" / "v3-serve",
 }
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -6 40 40">'
     '<path d="M2 8H14L18 25H38V3H2Z" fill="#2a6fdb"/></svg>'
 )
-_numbers = itertools.count(1)
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A view that is remembered."""
+
+    request: Mapping[str, Any]
+    words: dict[str, Any]
+    record: bytes
+
+
 class Page:
-    """One page over one workbench. All browsers that look at it see the same state, as of one desk.
+    """One page for any number of browsers.
 
     Args:
-        workbench: What is shown.
-        reader: What reads uploaded files.
+        model: Name of a network that comes with the package, or its folder.
+        data: The folder of a dataset with truth.
+        plugin: A file or module that registers networks.
+        workers: Processes for small predictions; by default as many as there are cores, up to four.
+        patience: How long things may take.
         most_bytes: Of an uploaded file.
     """
 
-    def __init__(self, workbench: Workbench, reader: Reader, most_bytes: int = MOST_BYTES):
-        self.workbench, self.reader, self.most_bytes = workbench, reader, most_bytes
-        # trame hands out the same server for the same name.
-        self.server: Any = get_server(f"penn view {next(_numbers)}", client_type="vue3")
-        self.state = self.server.state
-        self._wanted: Request | None = None
-        self._predicted: MeshRequest | None = None
-        self._worker: asyncio.Task | None = None
+    def __init__(
+        self,
+        model: str,
+        data: Path | None = None,
+        *,
+        plugin: str | None = None,
+        workers: int | None = None,
+        patience: Patience | None = None,
+        most_bytes: int = MOST_BYTES,
+    ):
+        self.most_bytes = most_bytes
+        self._folder = tempfile.TemporaryDirectory(prefix="penn-view-")
+        self._uploads: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        arguments = ["--model", model, "--uploads", self._folder.name]
+        arguments += ["--data", str(data)] if data is not None else []
+        arguments += ["--plugin", plugin] if plugin is not None else []
+        self._pool = Pool(arguments, workers, patience)
+        self._views: OrderedDict[str, Shown] = OrderedDict()
+        self._asked: dict[str, asyncio.Task[Shown]] = {}
+        self._start: dict[str, Any] = {}
         self._loopback = True
-        self._warm = False
-        self._set_up()
 
     async def run(self, host: str, port: int, on_ready: Callable[[str], None]) -> None:
-        """Serve until cancelled. `on_ready` gets the address of the page."""
+        """Serve until cancelled or terminated. `on_ready` gets the address of the page."""
         self._loopback = _is_loopback(host)
-        # trame would take the command line of the program for its own.
-        os.environ["TRAME_ARGS"] = ""
-        self.server.controller.on_server_bind.add(self._bind)
-        name = f"[{host}]" if ":" in host else host
-        self.server.controller.on_server_ready.add(lambda **_: on_ready(f"http://{name}:{self.server.port}/"))
-        await self.server.start(
-            host=host,
-            port=port,
-            thread=True,  # leaves signals to asyncio
-            timeout=0,  # an open page need not keep it alive
-            open_browser=False,
-            show_connection_info=False,
-            exec_mode="coroutine",
-        )
-
-    # The page
-
-    def _set_up(self) -> None:
-        folder = f"__penn_{__version__}"
-        self.server.enable_module(vuetify)
-        self.server.enable_module(
-            {
-                "serve": {folder: str(WEB)},
-                "scripts": [f"{folder}/field_view.js", f"{folder}/component.js"],
-                "styles": [f"{folder}/style.css"],
-                "vue_use": ["penn"],
-            }
-        )
-        state = self.state
-        state.trame__title = "PENN flow prediction"
-        state.trame__favicon = f"data:image/svg+xml;base64,{base64.b64encode(_ICON.encode()).decode()}"
-        state.trame__vuetify3_config = {
-            "theme": {"themes": {name: {"colors": colours} for name, colours in _COLOURS.items()}}
-        }
-        state.update(self._start())
-        # State of the browser only, not of the prediction.
-        state.client_only("dark", "scheme", "field", "streamlines", "cells", "hold", "marked", "uploading")
-        state.change(
-            "source", "kind", "first", "second", "speed", "viscosity", "resolution", "dataset_case"
-        )(self._follow)  # fmt: skip
-        state.change("roles")(self._follow_roles)
-        state.change("mesh_speed", "mesh_viscosity")(self._follow_mesh)
-        self.server.trigger("predict")(self._predict_on_mesh)
-        with DivLayout(self.server) as layout:
-            layout.root.add_child((WEB / "view.html").read_text(encoding="utf-8"))
-
-    def _start(self) -> dict[str, Any]:
-        workbench, cases = self.workbench, self.workbench.cases()
-        about = wording.about(workbench.name, workbench.config)
-        trained = "" if workbench.config and (workbench.config.training or workbench.config.row) else " (untrained)"
-        return {
-            "network": f"{Path(workbench.name).name}{trained}",
-            "about": about,
-            "templates": [
-                {"kind": each.kind, "title": each.title, "sliders": list(each.sliders), "outline": _outline(each.kind)}
-                for each in TEMPLATES
-            ],
-            "source": "template",
-            "kind": "a",
-            "first": 0.37,
-            "second": 0.37,
-            "speed": 1.0,
-            "viscosity": VISCOSITY,
-            "resolution": CELLS_PER_LENGTH,
-            "cases": cases,
-            "dataset_case": cases[0]["name"] if cases else None,
-            "dataset_name": str(workbench.data or ""),
-            "upload": None,
-            "upload_limit": self.most_bytes,
-            "upload_suffixes": ", ".join(SUFFIXES),
-            "uploading": False,
-            "roles": [],
-            "marked": -1,
-            "mesh_speed": 1.0,
-            "mesh_viscosity": VISCOSITY,
-            "field": "|u|",
-            "shown": "",
-            "streamlines": True,
-            "cells": False,
-            "hold": False,
-            "scheme": "system",
-            "dark": False,
-            "busy": False,
-            "message": "",
-            **_nothing(),
-        }
-
-    # From controls to pictures
-
-    def _follow(self, **_: Any) -> None:
-        """A control of the templates or the dataset moved, or another source was chosen."""
-        state = self.state
-        if state.source == "mesh":
-            if state.upload:
-                self._follow_roles()
-            else:
-                self._wanted = None
-                state.update(_nothing())
-            return
-        if state.source == "dataset":
-            if state.dataset_case:
-                self._ask(DatasetRequest(str(state.dataset_case)))
-            return
-        with self._complaining():
-            template = next(each for each in TEMPLATES if each.kind == state.kind)
-            parameters = [_number(state[name], name) for name in ("first", "second")][: len(template.sliders)]
-            self._ask(
-                TemplateRequest(
-                    template.kind,
-                    # A name has two decimals, and names make meshes: the same place is the same picture.
-                    tuple(round(min(1.0, max(0.0, value)), 2) for value in parameters),
-                    _number(state.speed, "inlet speed"),
-                    _number(state.viscosity, "viscosity"),
-                    min(60.0, max(4.0, _number(state.resolution, "resolution"))),
-                )
-            )
-
-    def _follow_roles(self, **_: Any) -> None:
-        """The prediction of the mesh, if it is one of these roles; else only the mesh."""
-        if self.state.source != "mesh" or not self.state.upload:
-            return
-        number, last = self.state.upload["number"], self._predicted
-        is_current = last is not None and (last.upload, last.roles) == (number, tuple(self.state.roles))
-        self._ask(last if last is not None and is_current else MeshRequest(number))
-
-    def _follow_mesh(self, **_: Any) -> None:
-        if self.state.source == "mesh" and self.state.upload and self.state.predicted:
-            self._predict_on_mesh()
-
-    def _predict_on_mesh(self) -> None:
-        state = self.state
-        with self._complaining():
-            if not state.upload:
-                raise ValueError("There is no mesh yet.")
-            roles: tuple[Role, ...] = tuple(role if role in ROLES else "wall" for role in state.roles)
-            speed, viscosity = _number(state.mesh_speed, "inlet speed"), _number(state.mesh_viscosity, "viscosity")
-            self._predicted = MeshRequest(state.upload["number"], roles, speed, viscosity)
-            self._ask(self._predicted)
-
-    @contextlib.contextmanager
-    def _complaining(self):
+        terminated = asyncio.Event()
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # Windows, or not the main thread
+            # By default the process would end at once, and leave behind what was uploaded.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+        runner = web.AppRunner(self._application(), access_log=None)
         try:
-            yield
-        except Exception as error:
-            self.state.message = _words(error)
+            self._start = await self._pool.start()
+            await runner.setup()
+            await web.TCPSite(runner, host, port).start()
+            name = f"[{host}]" if ":" in host else host
+            on_ready(f"http://{name}:{runner.addresses[0][1]}/")
+            await terminated.wait()
+        finally:
+            await runner.cleanup()
+            await self._pool.close()
+            self._folder.cleanup()
 
-    def _ask(self, request: Request) -> None:
-        """Only the latest request counts; one is computed at a time, and the others that came meanwhile are not."""
-        self._wanted = request
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.get_running_loop().create_task(self._work())
-
-    async def _work(self) -> None:
-        if not self._warm:
-            self._warm = True
-            with self.state as state:
-                state.busy = True
-            with contextlib.suppress(Exception):  # what is wrong will show in the first request
-                await asyncio.to_thread(self.workbench.warm_up)
-        while self._wanted is not None:
-            await asyncio.sleep(_PAUSE)
-            request, self._wanted = self._wanted, None
-            if request is None:
-                break
-            with self.state as state:
-                state.busy = True
-            try:
-                view = await asyncio.to_thread(self.workbench.view, request)
-            except Exception as error:
-                _logger.debug("a request failed", exc_info=True)
-                if self._wanted is None:
-                    with self.state as state:
-                        state.update({"message": _words(error), "busy": False})
-            else:
-                with self.state as state:
-                    state.update(_shown(view, request) | {"busy": self._wanted is not None, "message": ""})
-        with self.state as state:
-            state.busy = False
-
-    # Over HTTP
-
-    def _bind(self, web_server: Any) -> None:
-        web_server.app.middlewares.append(self._guard)
-        web_server.app.add_routes(
+    def _application(self) -> web.Application:
+        application = web.Application(middlewares=[self._guard], client_max_size=_MOST_OF_A_REQUEST)
+        application.add_routes(
             [
                 web.get("/", self._index),
-                web.get(r"/record/{number:\d+}", self._record),
-                web.get(r"/download/{number:\d+}/{name}", self._download),
+                web.get("/index.html", self._index),
+                web.get("/start", self._started),
+                web.post("/view", self._view),
+                web.get(r"/record/{number:[0-9a-f]+}", self._record),
+                web.get(r"/download/{number:[0-9a-f]+}/{name}", self._download),
                 web.post("/upload", self._upload),
+                web.get(r"/upload/{key:[0-9a-f]+}", self._uploaded),
+                web.static("/web", _WEB),
+                *(web.static(f"/{name}", folder) for name, folder in _LIBRARIES.items()),
             ]
         )
+        return application
+
+    # The page itself
 
     @web.middleware
     async def _guard(
@@ -289,147 +150,153 @@ class Page:
             response.headers.setdefault(
                 "Content-Security-Policy",
                 # Vue compiles the page's template in the browser, which counts as eval.
-                "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
-                "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
-                f"connect-src 'self' ws://{request.host} wss://{request.host}; object-src 'none'; base-uri 'self'",
+                "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+                "img-src 'self' data: blob:; font-src 'self' data:; object-src 'none'; base-uri 'self'; "
+                "frame-ancestors 'self'",
             )
+            response.headers.setdefault("X-Content-Type-Options", "nosniff")
         return response
 
     async def _index(self, _: web.Request) -> web.Response:
-        raise web.HTTPFound("index.html?reconnect=auto")
+        shell = Template((_WEB / "index.html").read_text(encoding="utf-8"))
+        page = (_WEB / "view.html").read_text(encoding="utf-8")
+        body = shell.substitute(version=html.escape(__version__), icon=_icon(), page=page)
+        return web.Response(text=body, content_type="text/html", headers={"Cache-Control": "no-cache"})
 
-    def _find(self, request: web.Request) -> View:
-        view = self.workbench.find(int(request.match_info["number"]))
-        if view is None:
+    async def _started(self, _: web.Request) -> web.Response:
+        return web.json_response(
+            {**self._start, "upload_limit": self.most_bytes}, headers={"Cache-Control": "no-store"}
+        )
+
+    # Views
+
+    async def _view(self, http: web.Request) -> web.Response:
+        try:
+            request = Request.of(await http.json())
+        except (ValueError, UnicodeDecodeError) as error:
+            raise web.HTTPUnprocessableEntity(text=str(error)) from None
+        if request.source == "upload":
+            self._found(request.name)
+        try:
+            shown = await self._shown(request)
+        except BusyError as error:
+            raise web.HTTPServiceUnavailable(text=str(error)) from None
+        except ValueError as error:
+            raise web.HTTPUnprocessableEntity(text=str(error)) from None
+        return web.json_response(shown.words, headers={"Cache-Control": "no-store"})
+
+    async def _shown(self, request: Request) -> Shown:
+        """The view of a request. It is computed once, however many browsers ask for it at the same time."""
+        number = request.number
+        if number in self._views:
+            self._views.move_to_end(number)
+            return self._views[number]
+        if number not in self._asked:
+            task = asyncio.create_task(self._computed(number, request))
+            self._asked[number] = task
+            task.add_done_callback(lambda _: self._asked.pop(number, None))
+        # One browser that goes away does not take the view from the others.
+        return await asyncio.shield(self._asked[number])
+
+    async def _computed(self, number: str, request: Request) -> Shown:
+        content = request.content
+        words, record = await self._pool.view(content, self._is_large(request))
+        shown = Shown(content, words | {"file": _file_name(words["title"])}, record)
+        self._views[number] = shown
+        while len(self._views) > 1 and sum(len(each.record) for each in self._views.values()) > MOST_REMEMBERED:
+            self._views.popitem(last=False)
+        return shown
+
+    def _is_large(self, request: Request) -> bool:
+        if request.source == "upload":
+            return self._uploads.get(request.name, {}).get("points", 0) > _LARGE
+        # A mesh unlike those of training is made anew for the prediction, which takes a second or two.
+        return dict(request.values).get("resolution", 0.0) > 32
+
+    def _find(self, http: web.Request) -> Shown:
+        shown = self._views.get(http.match_info["number"])
+        if shown is None:
             raise web.HTTPNotFound(text="This picture is no longer available.")
-        return view
+        return shown
 
-    async def _record(self, request: web.Request) -> web.Response:
+    async def _record(self, http: web.Request) -> web.Response:
         headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
-        return web.Response(body=self._find(request).record, content_type="application/json", headers=headers)
+        return web.Response(body=self._find(http).record, content_type="application/json", headers=headers)
 
-    async def _download(self, request: web.Request) -> web.Response:
-        view, name = self._find(request), request.match_info["name"]
-        write = {".vtu": _write_fields, ".html": _write_page}.get(Path(name).suffix)
-        if write is None or view.outcome is None:
+    async def _download(self, http: web.Request) -> web.Response:
+        shown, name = self._find(http), Path(http.match_info["name"])
+        if name.suffix not in (".vtu", ".vtkhdf", ".html") or not shown.words["predicted"]:
             raise web.HTTPNotFound(text=f"There is no {name}.")
-        body = await asyncio.to_thread(_written, write, view, Path(name).suffix)
-        headers = {"Content-Disposition": f'attachment; filename="{_file_name(Path(name).stem)}{Path(name).suffix}"'}
+        try:
+            body = await self._pool.file(shown.request, name.suffix)
+        except ValueError as error:
+            raise web.HTTPUnprocessableEntity(text=str(error)) from None
+        headers = {"Content-Disposition": f'attachment; filename="{_file_name(name.stem)}{name.suffix}"'}
         return web.Response(body=body, content_type="application/octet-stream", headers=headers)
 
-    async def _upload(self, request: web.Request) -> web.Response:
-        name = Path(request.query.get("name", "")).name or "mesh"
-        allowed = f"the page takes up to {self.most_bytes / 2**20:.0f} MB. Use `penn predict` for larger meshes."
-        if (request.content_length or 0) > self.most_bytes:
-            raise web.HTTPRequestEntityTooLarge(
-                self.most_bytes, request.content_length or 0, text=f"{name} is too large: {allowed}"
-            )
-        with tempfile.TemporaryDirectory(prefix="penn-view-") as folder:
+    # Uploads
+
+    async def _upload(self, http: web.Request) -> web.Response:
+        name = Path(http.query.get("name", "")).name[:200] or "mesh"
+        if (http.content_length or 0) > self.most_bytes:
+            raise self._too_large(name, http.content_length or 0)
+        key = secrets.token_hex(16)
+        folder = Path(self._folder.name) / key
+        folder.mkdir()
+        try:
             # The reader's messages name the file, so it keeps its name, as far as file systems allow.
-            path = Path(folder) / f"{_file_name(Path(name).stem)}{Path(name).suffix.lower()}"
-            received = 0
-            with path.open("wb") as stream:
-                async for part in request.content.iter_chunked(2**18):
-                    received += len(part)
-                    if received > self.most_bytes:
-                        raise web.HTTPRequestEntityTooLarge(
-                            self.most_bytes, received, text=f"{name} is too large: {allowed}"
-                        )
-                    stream.write(part)
-            try:
-                mesh = await asyncio.to_thread(self.reader.read, path)
-                upload = await asyncio.to_thread(self.workbench.add, name, mesh)
-            except Exception as error:
-                _logger.debug("an upload failed", exc_info=True)
-                raise web.HTTPUnprocessableEntity(text=_words(error)) from None
-        with self.state as state:
-            state.update(
-                {
-                    "upload": {
-                        "number": upload.number,
-                        "name": name,
-                        "segments": [
-                            {"place": each.place, "length": f"{each.length:.4g}", "patch": each.patch}
-                            for each in upload.pieces
-                        ],
-                    },
-                    "roles": [each.role for each in upload.pieces],
-                    "source": "mesh",
-                    "message": "",
-                }
-            )
-        self._ask(MeshRequest(upload.number))
-        return web.json_response({"points": mesh.number_of_points, "segments": len(upload.pieces)})
+            path = folder / f"{_file_name(Path(name).stem)}{_suffix(name)}"
+            await self._receive(http, path, name)
+            content = await self._pool.read(str(path), name)
+        except BaseException as error:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            if isinstance(error, BusyError):
+                raise web.HTTPServiceUnavailable(text=str(error)) from None
+            if isinstance(error, ValueError):
+                raise web.HTTPUnprocessableEntity(text=str(error)) from None
+            if isinstance(error, ConnectionError):
+                raise web.HTTPBadRequest(text=f"{name} did not arrive whole.") from None
+            raise
+        self._uploads[key] = content
+        while len(self._uploads) > MOST_UPLOADS:
+            oldest, _ = self._uploads.popitem(last=False)
+            await asyncio.to_thread(shutil.rmtree, Path(self._folder.name) / oldest, ignore_errors=True)
+        return web.json_response({"key": key, **content})
+
+    async def _uploaded(self, http: web.Request) -> web.Response:
+        """What an upload holds, for a link that goes back to it."""
+        key = http.match_info["key"]
+        return web.json_response({"key": key, **self._found(key)}, headers={"Cache-Control": "no-store"})
+
+    def _found(self, key: str) -> dict[str, Any]:
+        if key not in self._uploads:
+            raise web.HTTPGone(text="This mesh is no longer on the server: upload it again.")
+        self._uploads.move_to_end(key)
+        return self._uploads[key]
+
+    async def _receive(self, http: web.Request, path: Path, name: str) -> None:
+        received = 0
+        with path.open("wb") as stream:
+            async for part in http.content.iter_chunked(2**18):
+                received += len(part)
+                if received > self.most_bytes:
+                    raise self._too_large(name, received)
+                stream.write(part)
+
+    def _too_large(self, name: str, size: int) -> web.HTTPRequestEntityTooLarge:
+        allowed = f"the page takes up to {self.most_bytes / 2**20:.0f} MB. Use `penn predict` for larger meshes."
+        return web.HTTPRequestEntityTooLarge(self.most_bytes, size, text=f"{name} is too large: {allowed}")
 
 
-def _nothing() -> dict[str, Any]:
-    """The state without a picture."""
-    return {
-        "view": 0,
-        "scope": "",
-        "title": "",
-        "file": "penn",
-        "facts": [],
-        "certificate": [],
-        "warnings": [],
-        "errors": [],
-        "seconds": [],
-        "predicted": False,
-        "has_truth": False,
-        "shown": "",
-    }
+def _icon() -> str:
+    from urllib.parse import quote
+
+    return f"data:image/svg+xml,{quote(_ICON)}"
 
 
-def _shown(view: View, request: Request) -> dict[str, Any]:
-    if isinstance(request, MeshRequest):
-        scope = f"upload {request.upload}"
-    else:
-        scope = request.name if isinstance(request, DatasetRequest) else request.kind
-    state = _nothing() | {
-        "view": view.number,
-        "scope": scope,
-        "title": view.title,
-        "file": _file_name(view.title),
-        "facts": view.facts,
-        "certificate": view.certificate or [],
-        "warnings": view.warnings,
-        "errors": view.errors,
-        "seconds": wording.durations(view.seconds),
-        "predicted": view.outcome is not None,
-        "has_truth": bool(view.errors),
-    }
-    if view.errors:
-        del state["shown"]  # going through cases, one keeps looking at their errors
-    return state
-
-
-def _number(value: Any, name: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"The {name} is {value!r}; it must be a number.") from None
-    if not math.isfinite(number):
-        raise ValueError(f"The {name} is {number}; it must be a finite number.")
-    return number
-
-
-def _words(error: Exception) -> str:
-    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    # What libraries and we raise for wrong input explains itself; anything else needs its name.
-    named = message and isinstance(error, ValueError | KeyError | OSError)
-    return message if named else f"{type(error).__name__}: {message}"
-
-
-def _outline(kind: str) -> str:
-    """The duct of a template as the points of an SVG polygon."""
-    number = len(next(each for each in TEMPLATES if each.kind == kind).sliders)
-    sides = [side for sides in duct(case_name(kind, (0.4,) * number)).patches.values() for side in sides]
-    following = dict(sides)
-    place, points = sides[0][0], []
-    for _ in sides:
-        points.append(f"{place[0]:.2f},{place[1]:.2f}")
-        place = following[place]
-    return " ".join(points)
+def _suffix(name: str) -> str:
+    """The end of a file's name, harmless; whether it is one that can be read, the reader says."""
+    return re.sub(r"[^a-z0-9.]", "", Path(name).suffix.lower())[:10]
 
 
 def _file_name(title: str) -> str:
@@ -441,24 +308,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _written(write: Callable[[Path, View], None], view: View, suffix: str) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="penn-view-") as folder:
-        path = Path(folder) / f"flow{suffix}"
-        write(path, view)
-        return path.read_bytes()
-
-
-def _write_fields(path: Path, view: View) -> None:
-    assert view.outcome is not None
-    mesh = view.outcome.mesh()
-    truth = {f"{name}_truth": values for name, values in view.outcome.case.targets.items()}
-    mesh.with_fields(truth).save(path)
-
-
-def _write_page(path: Path, view: View) -> None:
-    assert view.outcome is not None
-    record = json.loads(gzip.decompress(view.record))
-    record.pop("segments", None)
-    write_page(path, record, view.title, ", ".join(view.facts), view.outcome.certificate.lines())

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from pennpde import metrics
 from pennpde.checkpoints import Config
 from pennpde.prediction import Outcome
 from pennpde.prediction.certificate import Certificate
+from pennpde.prediction.series import time_name
 
 
 def about(name: str, config: Config | None) -> list[dict[str, str]]:
@@ -51,7 +54,8 @@ def facts(outcome: Outcome, headline: Sequence[str] = ()) -> list[str]:
     case = outcome.case
     words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
     words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
-    words.append(f"t = {outcome.time:.3g}")
+    first, last = outcome.times[0], outcome.times[-1]
+    words.append(time_name(last) if first == last else f"t = {first:.4g} to {last:.4g}")
     if outcome.companion is not None:
         words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
     return words
@@ -116,14 +120,43 @@ def _line(values: Sequence[float]) -> str:
     return " ".join(f"{100 * k / (len(heights) - 1):.1f},{height:.1f}" for k, height in enumerate(heights))
 
 
-def errors(outcome: Outcome) -> list[dict[str, Any]]:
+def errors(
+    fields: Mapping[str, Tensor], truth: Mapping[str, Tensor], volumes: Float[Tensor, " points"]
+) -> list[dict[str, Any]]:
+    """Rows about the error of each field against the truth, over all times, which are the last axis of both."""
     rows = []
-    for name, target in outcome.case.targets.items():
-        prediction = outcome.fields[name]
-        square = metrics.mean_squared_error(prediction, target.to(prediction), prediction.ndim - 1)
-        share = float(metrics.relative_l2(prediction, target.to(prediction), outcome.case.mesh.point_volumes))
-        rows.append(_row(f"Error of {name}", _percent(share), note=f"of its size; mean square {float(square):.2e}"))
+    for name, target in truth.items():
+        prediction, target = fields[name], target.to(fields[name])  # noqa: PLW2901
+        share = float(metrics.relative_l2(prediction, target, volumes))
+        mean = float(metrics.mean_squared_error(prediction, target, prediction.ndim - 2))
+        rows.append(_row(f"Error of {name}", _percent(share), note=f"of its size; mean square {mean:.2e}"))
     return rows
+
+
+def expected(outcome: Outcome) -> dict[str, Any]:
+    """How wrong the prediction probably is: a grade and sentences; nothing where no error can be expected."""
+    found = getattr(outcome, "expected", None)
+    if found is None:
+        return {}
+    if not found.errors:
+        return {"grade": "unknown", "lines": [f"Not known: {found.unknown_because}"]} if found.unknown_because else {}
+    lines = [f"{name}: {each}" for name, each in found.errors.items()]
+    if found.grade != "good":
+        lines += [f"Mostly because of {', '.join(found.reasons)}."] if found.reasons else []
+        lines += [found.advice]
+    return {"grade": found.grade, "lines": lines}
+
+
+def doubts(outcome: Outcome) -> dict[str, Tensor]:
+    """By unknown, the expected error at each point and time, where it is known."""
+    found = getattr(outcome, "expected", None)
+    if found is None or not found.local:
+        return {}
+    by_time = getattr(outcome, "expected_by_time", ()) or (found,) * len(outcome.times)
+    return {
+        name: torch.stack([each.local.get(name, values) for each in by_time], dim=-1)
+        for name, values in found.local.items()
+    }
 
 
 def durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ made from it in a moment (`flow.case_from_run`), so the expensive part is never 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from pennpde import openfoam
 from pennpde.datasets.fine_mesh import FineMesh
 from pennpde.datasets.flow.ducts import Duct, duct
 from pennpde.datasets.profile import Profile
-from pennpde.files import replacing
+from pennpde.files import write_atomically
 from pennpde.openfoam import NonUniform, Uniform
 
 INLET_VELOCITY = (1.0, 0.0)
@@ -202,7 +203,8 @@ def write_run(run_file: Path | str, run: Run) -> None:
     run_file.parent.mkdir(parents=True, exist_ok=True)
     packed = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
     ends = [0, -1]
-    with replacing(run_file) as temporary, h5py.File(temporary, "w") as file:
+    content = io.BytesIO()  # HDF5 does not always tell that a disk is full
+    with h5py.File(content, "w") as file:
         file.create_dataset("points", data=run.mesh.points, **packed)
         file.create_dataset("quads", data=run.mesh.quads.astype(np.int32), **packed)
         for name, edges in run.mesh.edges.items():
@@ -217,6 +219,7 @@ def write_run(run_file: Path | str, run: Run) -> None:
             file.create_dataset(f"{name}_frames", data=values.astype(np.float16), chunks=chunks, **packed)
         file.attrs.update(run.facts)
         file.attrs["complete"] = True
+    write_atomically(run_file, content.getvalue())
 
 
 def read_run(run_file: Path | str, frames: bool = False) -> Run:

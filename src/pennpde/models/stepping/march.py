@@ -32,12 +32,14 @@ class Pace:
             at the start.
         growth: by how much a step may be longer than the one before.
         longest: of all steps.
+        tolerance: of the momentum equation. In a unit of time a velocity gains as much noise as this over a step.
     """
 
     courant: float = 2.0
     first: float = 0.02
     growth: float = 1.3
     longest: float = 0.25
+    tolerance: float = 3e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +103,9 @@ def march(
             limit = min(step_limit(problem, state.fluxes, pace.courant), pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
-            following = advance(
-                at_end, state, torch.full_like(problem.viscosity, step), correction, passes=2 if first else 1
-            )
+            length = torch.full_like(problem.viscosity, step)
+            passes = 2 if first else 1
+            following = advance(at_end, state, length, correction, passes=passes, tolerance=pace.tolerance)
             if not _is_sound(following, state) and step > _SHORTEST * pace.first:
                 allowed = 0.5 * step
                 continue
@@ -122,6 +124,6 @@ def _is_sound(following: State, before: State) -> bool:
 
 
 def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
-    weights = problem.cells.areas[:, None]
-    difference = (weights * (velocity - before).square()).sum()
+    weights, velocity = problem.cells.areas[:, None], velocity.detach()
+    difference = (weights * (velocity - before.detach()).square()).sum()
     return math.sqrt(float(difference / (weights * velocity.square()).sum().clamp_min(1e-30))) / step

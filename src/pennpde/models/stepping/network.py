@@ -19,6 +19,7 @@ from pennpde.models.stepping.grid import Grid
 from pennpde.models.stepping.march import Moment, Pace, march
 from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import State, begin
+from pennpde.network.hooks import Clue
 from pennpde.network.predictor import STEADY, Prediction, Predictor
 from pennpde.network.solver import Solution
 
@@ -32,7 +33,7 @@ it differ by up to 7 %."""
 _LARGEST = 1e3
 """Velocities beyond so many reference speeds are a divergence."""
 _STEADY_CHANGE = 2e-4
-_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0)
+_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
 
 
@@ -81,6 +82,13 @@ class SteppingFlow(Predictor):
         wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
         return max(0, min(wanted, _MOST_SPLITS, affordable))
+
+    def clues(self, case: Case) -> list[Clue]:
+        size = math.sqrt(float(case.mesh.cell_volumes.sum()) / case.number_of_points) / 2 ** self.number_of_splits(case)
+        return [
+            Clue.of_size("size of the cells that are computed with", size, remedy="a finer mesh"),
+            Clue.of_size("their Reynolds number", size / float(case.parameters["viscosity"]), remedy="a finer mesh"),
+        ]
 
     def prepare(self, case: Case) -> None:
         self.problem(case)
@@ -184,8 +192,9 @@ def _started(case: Case) -> Case:
 
 
 def _at_rest(case: Case) -> Case:
-    velocity = case.initial["u"]
-    return replace(case, initial={**case.initial, "u": case.dirichlet["u"].apply(torch.zeros_like(velocity))})
+    """The case with nothing in motion; the pressure of a flow that is not known is not known either."""
+    nothing = {name: torch.zeros_like(values) for name, values in case.initial.items()}
+    return replace(case, initial={name: case.dirichlet[name].apply(values) for name, values in nothing.items()})
 
 
 def _until_steady(

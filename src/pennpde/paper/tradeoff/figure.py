@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pennpde.paper.tradeoff.measure import Contender, contenders, front
+from pennpde.pictures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,9 +45,7 @@ def draw(record: Mapping[str, Any], path: Path | str) -> None:
     if missing := len(solvers) - len(shown):
         legend += f"\nNot shown: {missing} settings of OpenFOAM that blew up or share the truth's own mesh."
     figure.suptitle(legend, fontsize=9)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dots_per_inch=150)
 
 
 def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:

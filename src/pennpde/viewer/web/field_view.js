@@ -68,10 +68,15 @@
   class FieldView {
     constructor(container, options = {}) {
       this.container = container;
-      // roles: of the boundary's segments; marked: the one under the pointer elsewhere; hold: keep the colours' limits.
+      // frame: which of the record's times; limits: of the colours, by default the record's; roles: of the boundary's
+      // segments; marked: the one under the pointer elsewhere. tool: "line" or "probe", what a pointer draws instead of
+      // moving the picture; line: its two ends; probes: places. pick, drawn, moved: called with a segment, with a line or
+      // a place, and with zoom and centre.
       this.options = Object.assign(
-        { field: null, cells: false, streamlines: false, dark: false, roles: [], marked: -1, hold: false, pick: null },
-        options);
+        {
+          field: null, frame: 0, cells: false, streamlines: false, dark: false, limits: null, roles: [], marked: -1,
+          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null,
+        }, options);
       container.style.position = "relative";
       this.canvas = this.layer("canvas");
       this.overlay = this.layer("canvas");
@@ -115,11 +120,11 @@
       gl.attachShader(program, shader(gl.VERTEX_SHADER, VERTEX));
       gl.attachShader(program, shader(gl.FRAGMENT_SHADER, FRAGMENT));
       gl.linkProgram(program); gl.useProgram(program);
-      this.at = {
+      this.where = {
         position: gl.getAttribLocation(program, "position"), value: gl.getAttribLocation(program, "value"),
       };
       for (const name of ["scale", "shift", "limits", "colours", "line"])
-        this.at[name] = gl.getUniformLocation(program, name);
+        this.where[name] = gl.getUniformLocation(program, name);
       this.buffers = Object.fromEntries(
         ["points", "values", "triangles", "finite", "edges"].map((name) => [name, gl.createBuffer()]));
       // Meshes of more than 65,536 points need 32-bit indices, an extension that every browser has.
@@ -127,9 +132,10 @@
       this.texture = gl.createTexture();
     }
 
-    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, velocity?}}, velocity,
-    // colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32, uint8; a
-    // velocity is the names of its two components, or null. Without fields the mesh alone is drawn.
+    // record: {points, triangles, edges, fields: {name: {values, colours, limits?, extent?, velocity?}}, velocity,
+    // times?, colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32, uint8;
+    // values are those of all points at the first time, then at the next. A velocity is the names of its two components,
+    // or null. Without fields the mesh alone is drawn.
     show(record) {
       if (!this.gl) return;
       const gl = this.gl;
@@ -155,6 +161,7 @@
       }
       this.values = {};
       for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
+      this.frames = Math.max(1, (record.times || []).length);
       this.segments = (record.segments || []).map((edges) => decode(edges, Uint32Array));
       this.lines = {};
       this.uploaded = null;
@@ -166,6 +173,14 @@
       return names.includes(this.options.field) ? this.options.field : names[0];
     }
 
+    place() { return Math.min(this.frames - 1, Math.max(0, Math.round(this.options.frame) || 0)); }
+
+    // The values of a field at one of the times, by default the one in view.
+    at(name, frame = this.place()) {
+      const count = this.points.length / 2;
+      return this.values[name].subarray(frame * count, (frame + 1) * count);
+    }
+
     velocity() {
       const own = this.field() && this.record.fields[this.field()].velocity;
       return own === undefined ? this.record.velocity : own;  // null: streamlines would mean nothing
@@ -173,10 +188,11 @@
 
     // The values of the field on the graphics card, and those triangles at whose corners they are finite.
     upload(field) {
-      if (this.uploaded === field) return;
-      this.uploaded = field;
+      const wanted = `${field} at ${this.place()}`;
+      if (this.uploaded === wanted) return;
+      this.uploaded = wanted;
       const gl = this.gl;
-      const values = field ? this.values[field] : new Float32Array(this.points.length / 2);
+      const values = field ? this.at(field) : new Float32Array(this.points.length / 2);
       this.finite = this.triangles;
       if (!values.every(Number.isFinite)) {
         const corners = [];
@@ -193,24 +209,29 @@
     }
 
     set(options) {
-      if ("hold" in options && options.hold !== this.options.hold) this.held = {};
       Object.assign(this.options, options);
       this.refresh();
     }
 
-    reset() { this.zoom = 1; this.centre = null; this.refresh(); }
+    reset() { this.zoom = 1; this.centre = null; this.refresh(); this.tellMoved(); }
 
-    limits() {
-      const name = this.field();
-      if (this.options.hold && this.held && this.held[name]) return this.held[name];
-      let limits = this.record.fields[name].limits;
-      if (!limits) {
-        limits = [Infinity, -Infinity];
-        for (const value of this.values[name])
-          if (Number.isFinite(value)) limits = [Math.min(limits[0], value), Math.max(limits[1], value)];
+    tellMoved() { if (this.options.moved) this.options.moved({ zoom: this.zoom, centre: this.centre }); }
+
+    move({ zoom, centre }) { this.zoom = zoom; this.centre = centre; this.refresh(); }
+
+    limits() { return this.options.limits || this.record.fields[this.field()].limits || this.extent(); }
+
+    // The smallest and the largest value, over all times.
+    extent() {
+      const field = this.record.fields[this.field()];
+      if (!field.extent) {
+        field.extent = [Infinity, -Infinity];
+        for (const value of this.values[this.field()])
+          if (Number.isFinite(value)) {
+            field.extent = [Math.min(field.extent[0], value), Math.max(field.extent[1], value)];
+          }
       }
-      if (this.options.hold) (this.held = this.held || {})[name] = limits;
-      return limits;
+      return field.extent;
     }
 
     frame() {
@@ -249,34 +270,34 @@
       gl.viewport(0, 0, this.canvas.width, this.canvas.height);
       gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
       const scale = [2 / (pixel * width), 2 / (pixel * height)];
-      gl.uniform2f(this.at.scale, ...scale);
-      gl.uniform2f(this.at.shift, -centre[0] * scale[0], -centre[1] * scale[1] + LEGEND / height);
+      gl.uniform2f(this.where.scale, ...scale);
+      gl.uniform2f(this.where.shift, -centre[0] * scale[0], -centre[1] * scale[1] + LEGEND / height);
       const field = this.field();
       const limits = field ? this.limits() : [0, 1];
-      gl.uniform2f(this.at.limits, ...limits);
+      gl.uniform2f(this.where.limits, ...limits);
       const colours = field && decode(this.record.colours[this.record.fields[field].colours], Uint8Array);
       if (field) this.paint(colours);
       this.upload(field);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
-      gl.enableVertexAttribArray(this.at.position);
-      gl.vertexAttribPointer(this.at.position, 2, gl.FLOAT, false, 0, 0);
+      gl.enableVertexAttribArray(this.where.position);
+      gl.vertexAttribPointer(this.where.position, 2, gl.FLOAT, false, 0, 0);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.values);
-      gl.enableVertexAttribArray(this.at.value);
-      gl.vertexAttribPointer(this.at.value, 1, gl.FLOAT, false, 0, 0);
+      gl.enableVertexAttribArray(this.where.value);
+      gl.vertexAttribPointer(this.where.value, 1, gl.FLOAT, false, 0, 0);
       if (!field || this.finite.length < this.triangles.length) {
-        gl.uniform4f(this.at.line, ...(this.options.dark ? [0.17, 0.2, 0.26, 1] : [0.9, 0.92, 0.95, 1]));
+        gl.uniform4f(this.where.line, ...(this.options.dark ? [0.17, 0.2, 0.26, 1] : [0.9, 0.92, 0.95, 1]));
         gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.triangles);
         gl.drawElements(gl.TRIANGLES, this.triangles.length, gl.UNSIGNED_INT, 0);
       }
       if (field) {
-        gl.uniform4f(this.at.line, 0, 0, 0, 0);
+        gl.uniform4f(this.where.line, 0, 0, 0, 0);
         gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.finite);
         gl.drawElements(gl.TRIANGLES, this.finite.length, gl.UNSIGNED_INT, 0);
       }
       if (this.options.cells || !field) {
         gl.enable(gl.BLEND); gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
         const ink = !field && this.options.dark ? [0.75, 0.8, 0.9, 0.35] : [0.05, 0.07, 0.1, 0.35];
-        gl.uniform4f(this.at.line, ...ink);
+        gl.uniform4f(this.where.line, ...ink);
         gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.edges);
         gl.drawElements(gl.LINES, this.edges.length, gl.UNSIGNED_INT, 0);
         gl.disable(gl.BLEND);
@@ -299,9 +320,10 @@
       pen.clearRect(0, 0, width, height);
       const velocity = this.velocity();
       if (this.options.streamlines && velocity) {
-        this.lines[velocity] = this.lines[velocity] || this.traceAll(velocity);
+        const key = `${velocity} at ${this.place()}`;
+        this.lines[key] = this.lines[key] || this.traceAll(velocity);
         pen.strokeStyle = "rgba(255,255,255,.75)"; pen.lineWidth = 1.1;
-        for (const line of this.lines[velocity]) {
+        for (const line of this.lines[key]) {
           pen.beginPath();
           line.forEach((place, index) => pen[index ? "lineTo" : "moveTo"](...this.toScreen(...place)));
           pen.stroke();
@@ -309,6 +331,9 @@
         }
       }
       this.segments.forEach((edges, index) => this.drawSegment(pen, edges, index));
+      if (this.options.tool === "line" && this.options.line) this.drawLine(pen, this.options.line);
+      if (this.options.tool === "probe")
+        this.options.probes.forEach((place, index) => this.drawProbe(pen, this.toScreen(...place), index + 1));
       if (colours) this.drawLegend(pen, width, height, limits, colours);
     }
 
@@ -327,6 +352,24 @@
       pen.stroke();
     }
 
+    drawLine(pen, ends) {
+      const [from, to] = ends.map((place) => this.toScreen(...place));
+      for (const [colour, width] of [["rgba(0,0,0,.75)", 4], ["#ffd54a", 2]]) {
+        pen.strokeStyle = pen.fillStyle = colour; pen.lineWidth = width; pen.lineCap = "round";
+        pen.beginPath(); pen.moveTo(...from); pen.lineTo(...to); pen.stroke();
+        for (const end of [from, to]) { pen.beginPath(); pen.arc(...end, width + 2, 0, 7); pen.fill(); }
+      }
+    }
+
+    drawProbe(pen, [x, y], number) {
+      pen.beginPath(); pen.arc(x, y, 8, 0, 7);
+      pen.fillStyle = "#ffd54a"; pen.fill();
+      pen.strokeStyle = "rgba(0,0,0,.8)"; pen.lineWidth = 1.5; pen.stroke();
+      pen.fillStyle = "black"; pen.font = "bold 11px system-ui, sans-serif";
+      pen.textAlign = "center"; pen.textBaseline = "middle";
+      pen.fillText(number, x, y + 0.5);
+    }
+
     drawLegend(pen, width, height, limits, colours) {
       const long = Math.min(width * 0.6, 520);
       const [left, top] = [(width - long) / 2, height - 36];
@@ -340,6 +383,17 @@
       const steps = long > 300 ? 4 : 2;
       for (let k = 0; k <= steps; k++)
         pen.fillText(format(limits[0] + (k / steps) * (limits[1] - limits[0])), left + (k / steps) * long, top + 13);
+      // Arrows where there are values beyond the ends of the colours.
+      const extent = this.extent(), slack = 1e-6 * (limits[1] - limits[0]);
+      for (const [beyond, x, way] of [
+        [extent[0] < limits[0] - slack, left, -1], [extent[1] > limits[1] + slack, left + long, 1]]) {
+        if (!beyond) continue;
+        const k = way < 0 ? 0 : colours.length - 3;
+        pen.fillStyle = `rgb(${colours[k]},${colours[k + 1]},${colours[k + 2]})`;
+        pen.beginPath(); pen.moveTo(x + way * 2, top); pen.lineTo(x + way * 11, top + 4.5);
+        pen.lineTo(x + way * 2, top + 9); pen.fill();
+      }
+      pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
       pen.textAlign = "right"; pen.textBaseline = "middle";
       pen.fillText(this.field(), left - 26, top + 5);
     }
@@ -380,11 +434,23 @@
       pen.stroke();
     }
 
-    at_point(names, x, y) {
+    at_point(names, x, y, frame = this.place()) {
       const found = this.locator.find(x, y);
       if (!found) return null;
-      return names.map((name) => found.corners.reduce(
-        (sum, corner, k) => sum + found.weights[k] * this.values[name][corner], 0));
+      return names.map((name) => {
+        const values = this.at(name, frame);
+        return found.corners.reduce((sum, corner, k) => sum + found.weights[k] * values[corner], 0);
+      });
+    }
+
+    // Values of fields along a line: {place: from 0 to its length, x, y, values}, or values null outside of the mesh.
+    along([from, to], names, frame = this.place(), count = 200) {
+      const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
+      return Array.from({ length: count + 1 }, (_, k) => {
+        const share = k / count;
+        const [x, y] = [from[0] + share * (to[0] - from[0]), from[1] + share * (to[1] - from[1])];
+        return { place: share * length, x, y, values: this.at_point(names, x, y, frame) };
+      });
     }
 
     traceAll(velocity) {
@@ -411,7 +477,7 @@
     }
 
     fastest(velocity) {
-      const [u, v] = velocity.map((name) => this.values[name]);
+      const [u, v] = velocity.map((name) => this.at(name));
       let largest = 0;
       for (let k = 0; k < u.length; k++) largest = Math.max(largest, Math.hypot(u[k], v[k]) || 0);
       return largest;
@@ -447,6 +513,7 @@
       // Of truth and error only what belongs to the field in view: a dozen numbers are too many to read.
       const set = (name) => (/^(truth|error) /.exec(name) || [""])[0];
       const names = Object.keys(this.values).filter((name) => set(name) === set(this.field()));
+      if (!names.length) { this.tip.style.display = "none"; return; }
       const values = this.at_point(names, mx, my);
       this.tip.style.display = values ? "block" : "none";
       if (!values) return;
@@ -458,6 +525,8 @@
       const lowest = this.container.clientHeight - this.tip.offsetHeight - 4;
       this.tip.style.top = Math.max(4, Math.min(y - 20, lowest)) + "px";
     }
+
+    draws(kind, what) { if (this.options.drawn) this.options.drawn(kind, what); }
 
     listen() {
       let grabbed = null;
@@ -471,9 +540,14 @@
         if (grabbed) {
           if (Math.hypot(x - grabbed.x, y - grabbed.y) > 4) grabbed.moved = true;
           if (!grabbed.moved) return;
+          if (this.options.tool === "line") {
+            this.tip.style.display = "none";
+            this.draws("line", [this.toMesh(grabbed.x, grabbed.y), this.toMesh(x, y)]);
+            return;
+          }
           const { pixel } = this.frame();
           this.centre = [grabbed.centre[0] - (x - grabbed.x) * pixel, grabbed.centre[1] + (y - grabbed.y) * pixel];
-          this.refresh();
+          this.refresh(); this.tellMoved();
           return;
         }
         this.probe(x, y);
@@ -487,11 +561,14 @@
       });
       this.overlay.addEventListener("pointerup", () => {
         const index = grabbed && !grabbed.moved ? this.nearestSegment(grabbed.x, grabbed.y) : -1;
+        const still = grabbed && !grabbed.moved ? grabbed : null;
         grabbed = null;
-        if (index >= 0 && this.options.pick) this.options.pick(index);
+        if (still && this.options.tool === "probe" && this.locator.find(...this.toMesh(still.x, still.y)))
+          this.draws("probe", this.toMesh(still.x, still.y));
+        else if (index >= 0 && this.options.pick) this.options.pick(index);
       });
       this.overlay.addEventListener("pointercancel", () => { grabbed = null; });
-      this.overlay.addEventListener("dblclick", () => this.reset());
+      this.overlay.addEventListener("dblclick", () => { if (!this.options.tool) this.reset(); });
       this.overlay.addEventListener("wheel", (event) => {
         if (!this.record) return;
         event.preventDefault();
@@ -501,7 +578,7 @@
         this.zoom = Math.min(60, Math.max(0.5, this.zoom * Math.exp(-event.deltaY * 0.0015)));
         const after = this.toMesh(x, y);
         this.centre = [this.centre[0] + before[0] - after[0], this.centre[1] + before[1] - after[1]];
-        this.refresh();
+        this.refresh(); this.tellMoved();
       }, { passive: false });
     }
   }
@@ -513,5 +590,6 @@
     return size >= 1e4 || size < 1e-3 ? value.toExponential(2) : value.toPrecision(3);
   }
 
+  FieldView.format = format;
   window.PennFieldView = FieldView;
 })();

@@ -1,0 +1,263 @@
+"""What an OpenFOAM case says and an equation does not take into account, as remarks for the user.
+
+A reader takes the mesh, the conditions, the initial fields and the parameters. Everything else in the case that changes
+the flow is named here, so that a prediction of another problem than the user's does not look like one of the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pennpde.case import Remark
+from pennpde.network.hooks import FoamName
+from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
+from pennpde.openfoam.fields import FoamField, time_folders
+
+_OFF = ("no", "false", "off", "n", "f", "none")
+_SOURCES = ("fvOptions", "fvModels", "fvConstraints")
+_TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
+_STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
+_FIELDS_OF_TURBULENCE = frozenset(
+    (
+        "k",
+        "epsilon",
+        "omega",
+        "nut",
+        "nuTilda",
+        "nuSgs",
+        "alphat",
+        "mut",
+        "R",
+        "B",
+        "v2",
+        "f",
+        "gammaInt",
+        "ReThetat",
+        "kt",
+        "kl",
+        "delta",
+        "y",
+    )
+)
+_DERIVED = frozenset(["phi", "phi_0", "Uf", "Uf_0", "U_0", "p_0", "meshPhi", "C", "V", "Cx", "Cy", "Cz"])
+"""Written by solvers and tools next to the fields; they follow from those and from the mesh."""
+_PARTS = {
+    "MRFProperties": "rotating zones",
+    "SRFProperties": "a rotating frame of reference",
+    "porosityProperties": "porous zones",
+    "thermophysicalProperties": "heat and compressibility",
+    "phaseProperties": "several phases",
+    "regionProperties": "several regions",
+    "radiationProperties": "radiation",
+    "combustionProperties": "combustion",
+    "chemistryProperties": "chemical reactions",
+    "waveProperties": "waves",
+    "kinematicCloudProperties": "particles",
+    "cloudProperties": "particles",
+}
+"""Dictionaries of `constant` and what they add to the equations."""
+_KNOWN_FILES = frozenset(("transportProperties", "physicalProperties", "g", "dynamicMeshDict", *_TURBULENCE, *_SOURCES))
+
+
+def unread(
+    folder: Path, fields: Mapping[str, FoamName], parameters: Iterable[str], solvers: Iterable[str] = ()
+) -> tuple[Remark, ...]:
+    """Everything of a case that changes its solution and that an equation with these fields does not know.
+
+    Args:
+        folder: Of the case.
+        fields: By unknown, its field in OpenFOAM.
+        parameters: Entries and fields that are read as parameters.
+        solvers: OpenFOAM's programs that solve the same equation; none: not known, so none is questioned.
+    """
+    found: list[Remark] = []
+    found += _sources(folder)
+    found += _turbulence(folder)
+    found += _application(folder, tuple(solvers))
+    found += _constant(folder)
+    found += _other_fields(folder, {each.name for each in fields.values()} | set(parameters))
+    found += _start(folder)
+    return tuple(found)
+
+
+def is_steady(folder: Path | str) -> bool:
+    """Whether the case is for a solver whose times count iterations; False where it does not say."""
+    try:
+        return str(read_dictionary(Path(folder) / "system" / "controlDict", folder).get("application")) in _STEADY
+    except (FoamFormatError, OSError):
+        return False
+
+
+def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> list[Remark]:
+    """Remarks about one field that is read: dimensions of another quantity."""
+    remarks = []
+    found = field.dimensions
+    if found is not None and any(found.exponents) and tuple(found.exponents) != tuple(map(float, name.dimensions)):
+        remarks.append(
+            Remark(
+                f"{_short(path, folder)} has the dimensions {_exponents(found.exponents)}, but the network's "
+                f"{name.name} has {_exponents(name.dimensions)}: it is taken as that."
+            )
+        )
+    return remarks
+
+
+def _sources(folder: Path) -> Iterator[Remark]:
+    for place in ("system", "constant"):
+        for name in _SOURCES:
+            entries = yield from _entries(folder / place / name, folder)
+            active = [
+                f"{key} ({each.get('type', 'of no type')})"
+                for key, each in entries.items()
+                if isinstance(each, Mapping) and key != "FoamFile" and _is_on(each.get("active"))
+            ]
+            if active:
+                yield Remark(
+                    f"{place}/{name} adds {_listed(active)} to the equations; the network does not know such terms."
+                )
+
+
+def _turbulence(folder: Path) -> Iterator[Remark]:
+    for name in _TURBULENCE:
+        entries = yield from _entries(folder / "constant" / name, folder)
+        kind = str(entries.get("simulationType", entries.get("RASModel", entries.get("LESModel", "laminar"))))
+        family = "laminar" if kind == "laminar" else "LES" if kind.startswith("LES") or name[0] == "L" else "RAS"
+        settings = entries.get(family, {})
+        settings = {**entries, **settings} if isinstance(settings, Mapping) else entries
+        model = str(settings.get(f"{family}Model", settings.get("model", "")))
+        if family == "laminar":
+            if model not in ("", "Stokes", "laminar"):
+                yield Remark(f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.")
+        elif model != "laminar" and _is_on(settings.get("turbulence")):
+            yield Remark(
+                f"constant/{name}: the flow is turbulent, simulationType {kind}"
+                + (f" with the model {model}" if model not in ("", kind) else "")
+                + "; the network knows laminar flow only."
+            )
+
+
+def _application(folder: Path, solvers: tuple[str, ...]) -> Iterator[Remark]:
+    entries = yield from _entries(folder / "system" / "controlDict", folder)
+    application = str(entries.get("application", ""))
+    if application == "foamRun":
+        application = str(entries.get("solver", ""))
+    if solvers and application and application not in solvers:
+        yield Remark(
+            f"system/controlDict: the application is {application}; the network solves the equation of "
+            f"{_listed(solvers, 'or')}."
+        )
+    if application in _STEADY:
+        yield Remark(
+            f"{application} seeks the steady state; the prediction holds at the time that is printed with it.", False
+        )
+
+
+def _constant(folder: Path) -> Iterator[Remark]:
+    constant = folder / "constant"
+    if not constant.is_dir():  # a decomposed case may have it in its parts only
+        return
+    gravity = yield from _entries(constant / "g", folder)
+    value = gravity.get("value")
+    numbers = [number_of(each) for each in _vector(value)]
+    if any(number for number in numbers if number is not None):
+        yield Remark(f"constant/g: gravity is {_written(_vector(value))}; the network knows no gravity.")
+    moving = yield from _entries(constant / "dynamicMeshDict", folder)
+    kind = str(moving.get("dynamicFvMesh", "staticFvMesh" if "mover" not in moving else "a mover"))
+    if moving and kind != "staticFvMesh":
+        yield Remark(f"constant/dynamicMeshDict: the mesh moves ({kind}); the network takes it as it is at the start.")
+    for name, what in _PARTS.items():
+        entries = yield from _entries(constant / name, folder)
+        parts = {key: each for key, each in entries.items() if isinstance(each, Mapping) and key != "FoamFile"}
+        switched_off = parts and not any(_is_on(each.get("active")) for each in parts.values())
+        if entries and not switched_off:
+            named = f" ({_listed(list(parts))})" if parts and name in ("MRFProperties", "porosityProperties") else ""
+            yield Remark(f"constant/{name}: {what}{named}; the network does not know them.")
+    others = sorted(
+        path.name.removesuffix(".gz")
+        for path in constant.iterdir()
+        if path.is_file()
+        and not path.name.startswith(".")
+        and path.name.removesuffix(".gz") not in (_KNOWN_FILES | _PARTS.keys())
+    )
+    if others:
+        yield Remark(f"constant has {_listed(others)}, which the network does not read.", False)
+
+
+def _other_fields(folder: Path, known: set[str]) -> Iterator[Remark]:
+    times = time_folders(folder) or time_folders(folder / "processor0" if (folder / "processor0").is_dir() else folder)
+    if not times:
+        return
+    names = {
+        path.name.removesuffix(".gz")
+        for path in times[0].iterdir()
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith((".orig", "~", ".bak"))
+    }
+    others = sorted(names - known - _DERIVED)
+    turbulent = [name for name in others if name in _FIELDS_OF_TURBULENCE]
+    rest = [name for name in others if name not in _FIELDS_OF_TURBULENCE]
+    if rest:
+        phases = [name for name in rest if name.startswith("alpha.")]
+        about = f"; {_listed(phases)} belongs to a flow of several phases" if phases else ""
+        yield Remark(
+            f"{times[0].name}/ also has {_listed(rest)}{about}. The network neither uses nor predicts "
+            f"{'it' if len(rest) == 1 else 'them'}."
+        )
+    if turbulent:
+        yield Remark(f"{times[0].name}/ also has {_listed(turbulent)} of turbulence models, which are not used.", False)
+
+
+def _start(folder: Path) -> Iterator[Remark]:
+    entries = yield from _entries(folder / "system" / "controlDict", folder)
+    times = time_folders(folder)
+    if len(times) > 1 and str(entries.get("startFrom")) == "latestTime":
+        yield Remark(
+            f"controlDict starts from the latest time {times[-1].name}; conditions and initial fields were read from "
+            f"{times[0].name}/.",
+            False,
+        )
+
+
+def _entries(path: Path, folder: Path) -> Any:
+    """The entries of a dictionary; none where it is not there. One that cannot be read is remarked on."""
+    if not path.is_file() and not path.with_name(f"{path.name}.gz").is_file():
+        return {}
+    try:
+        return read_dictionary(path, folder)
+    except (FoamFormatError, OSError) as error:
+        reason = " ".join(str(error).replace(str(path), "").strip(" ,:").split())
+        yield Remark(f"{_short(path, folder)} cannot be read, so that nothing of it is taken into account: {reason}")
+        return {}
+
+
+def _is_on(switch: Any) -> bool:
+    return switch is None or str(switch).lower() not in _OFF
+
+
+def _vector(value: Any) -> list[Any]:
+    value = value[-1] if isinstance(value, tuple) and value else value
+    value = value.value if isinstance(value, Uniform) else value
+    return list(value) if isinstance(value, list | np.ndarray) else []
+
+
+def _written(values: Iterable[Any]) -> str:
+    return f"({' '.join(f'{each:g}' if isinstance(each, int | float) else shown(each) for each in values)})"
+
+
+def _exponents(exponents: Iterable[float]) -> str:
+    return f"[{' '.join(f'{each:g}' for each in exponents)}]"
+
+
+def _listed(names: Iterable[str], word: str = "and") -> str:
+    """A few names in a sentence; of many the first."""
+    names = list(names)
+    if len(names) > 6:
+        names = [*names[:6], f"{len(names) - 6} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def _short(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

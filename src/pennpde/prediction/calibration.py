@@ -1,0 +1,347 @@
+"""Calibration: from what can be measured without the truth to the error that is likely.
+
+Split conformal prediction on top of a regression. On cases with truth, by unknown::
+
+    log error  ≈  a + b · z          z: standardised clues; b ≥ 0 for clues of which more can only be worse
+    score      =  (log error - a - b · z) / σ(z),    σ = max(1, distance of z to the cases over its usual size)
+
+Every score is computed with a regression, and a distance, that leave out all cases of the same family: a user's case is
+of no family that is known. The 90 % quantile q of the scores gives the bound exp(a + b · z + q σ(z)): of cases like
+these, 90 % are below. Further away from the calibrated cases σ grows, so the bound grows without end.
+
+Cases inside and outside of the network's training range are calibrated apart, where there are enough of both: outside
+of it a learned network may be wrong without any sign of it in its fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+LEVEL = 0.9
+"""Share of cases that the bound shall cover."""
+FROM_TRAINING = "distance from the training range"
+"""The clue that divides cases into two parts."""
+INSIDE, OUTSIDE = "inside", "outside"
+FEWEST = 20
+"""Cases, below which a bound of 90 % cannot be told from the worst of them."""
+_FEWEST_FAMILIES = 2
+_NEIGHBOURS = 5
+_SMALLEST_SCALE = 0.1
+"""Of a clue: one that hardly varied among the cases is not blown up."""
+_SMALLEST_ERROR, _LARGEST_ERROR = 1e-4, 30.0
+_FARTHEST = 30.0
+_HIGHEST = 6.0
+"""Standardised clues are not followed beyond: an error is not extrapolated over decades."""
+_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
+_HUBER = 1.5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A prediction whose error is known.
+
+    Attributes:
+        name: Of case and time.
+        family: Cases of one family are left out together.
+        clues: What was measured without the truth, by name.
+        errors: Relative, by unknown.
+    """
+
+    name: str
+    family: str
+    clues: Mapping[str, float]
+    errors: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Clues:
+    """How clues become standardised numbers. Clues that a case does not have count as typical.
+
+    Attributes:
+        names: Of the clues.
+        worse: Whether more of it can only mean a larger error.
+        centres: Medians.
+        scales: Spreads.
+        low: Smallest standardised values among the cases.
+        high: Largest ones.
+    """
+
+    names: tuple[str, ...]
+    worse: Bool[np.ndarray, " clues"]
+    centres: Float[np.ndarray, " clues"]
+    scales: Float[np.ndarray, " clues"]
+    low: Float[np.ndarray, " clues"]
+    high: Float[np.ndarray, " clues"]
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], worse: Mapping[str, bool]) -> Clues:
+        names = tuple(name for name in worse if any(name in sample.clues for sample in samples))
+        raw = np.array([[sample.clues.get(name, math.nan) for name in names] for sample in samples])
+        low, centres, high = np.nanquantile(raw, [0.25, 0.5, 0.75], axis=0)
+        scales = np.maximum((high - low) / 1.35, _SMALLEST_SCALE)
+        standard = (raw - centres) / scales
+        return cls(
+            names,
+            np.array([worse[name] for name in names]),
+            centres,
+            scales,
+            np.nanmin(standard, axis=0),
+            np.nanmax(standard, axis=0),
+        )
+
+    def standardised(self, clues: Mapping[str, float]) -> Float[np.ndarray, " clues"]:
+        raw = np.array([clues.get(name, math.nan) for name in self.names])
+        standard = np.clip((raw - self.centres) / self.scales, -_FARTHEST, _FARTHEST)
+        return np.where(np.isnan(standard), 0.0, standard)
+
+    def for_regression(self, standard: Float[np.ndarray, "*cases clues"]) -> Float[np.ndarray, "*cases clues"]:
+        """Within the range of the cases; beyond its upper end only what can but be worse."""
+        above = np.where(self.worse, np.maximum(self.high, _HIGHEST), self.high)
+        return np.clip(standard, self.low, above)
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The logarithm of the error as a linear function of standardised clues."""
+
+    intercept: float
+    coefficients: Float[np.ndarray, " clues"]
+
+    def at(self, inputs: Float[np.ndarray, "*cases clues"]) -> np.ndarray:
+        return self.intercept + inputs @ self.coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Of one unknown: the regression, and how far cases were from it when their family was left out.
+
+    Attributes:
+        regression: Fitted to all cases.
+        values: Scores, sorted.
+        weights: Of each: all families count alike. Their sum is one.
+        usual_distance: Median over the cases of the distance to those of other families.
+        families: Their number. A new case is of one more family, which could be the worst of all.
+    """
+
+    regression: Regression
+    values: Float[np.ndarray, " cases"]
+    weights: Float[np.ndarray, " cases"]
+    usual_distance: float
+    families: int
+
+    def quantile(self, level: float = LEVEL) -> float:
+        """The score below which a share of cases of the next family lies, if it is a family like the others.
+
+        With fewer than nine families nothing is known about a share of 90 %; then it is the largest score.
+        """
+        wanted = level * (1.0 + 1.0 / self.families)
+        place = int(np.searchsorted(np.cumsum(self.weights), wanted - 1e-9))
+        return float(self.values[min(place, len(self.values) - 1)])
+
+    @property
+    def spread(self) -> float:
+        """A robust standard deviation."""
+        low, high = (self.values[np.searchsorted(np.cumsum(self.weights), share)] for share in (0.16, 0.84))
+        return float(high - low) / 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Cases that are calibrated together.
+
+    Attributes:
+        clues: Their names and scales.
+        cases: Standardised clues of the cases.
+        scores: By unknown.
+        names: Of the cases.
+        families: Of the cases.
+    """
+
+    clues: Clues
+    cases: Float[np.ndarray, "cases clues"]
+    scores: Mapping[str, Scores]
+    names: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+
+    def distance(self, standard: Float[np.ndarray, " clues"]) -> float:
+        """Mean distance to the nearest cases."""
+        return _distance(standard, self.cases)
+
+    def unlikeness(self, name: str, clues: Mapping[str, float]) -> float:
+        """σ of a case: one for cases like the calibrated ones, larger further away."""
+        far = self.distance(self.clues.standardised(clues))
+        return max(1.0, far / self.scores[name].usual_distance)
+
+    def contributions(self, name: str, clues: Mapping[str, float]) -> dict[str, float]:
+        """By clue, how much it adds to the logarithm of the error, against a typical case."""
+        inputs = self.clues.for_regression(self.clues.standardised(clues))
+        return dict(zip(self.clues.names, (inputs * self.scores[name].regression.coefficients).tolist(), strict=True))
+
+    def estimate(self, name: str, clues: Mapping[str, float], level: float = LEVEL) -> tuple[float, float]:
+        """The mean error of such cases and the bound that a share `level` of them is below."""
+        scores = self.scores[name]
+        inputs = self.clues.for_regression(self.clues.standardised(clues))
+        middle, wide = float(scores.regression.at(inputs)), self.unlikeness(name, clues)
+        # The mean of a logarithmic normal distribution.
+        expected = math.exp(min(middle + scores.quantile(0.5) * wide + 0.5 * (scores.spread * wide) ** 2, 50.0))
+        bound = math.exp(min(middle + scores.quantile(level) * wide, 50.0))
+        return expected, max(bound, expected)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Where errors of a network are known: what makes an expected error out of evidence.
+
+    Attributes:
+        parts: "inside" and "outside" of the training range, or "all".
+    """
+
+    parts: Mapping[str, Part]
+
+    @property
+    def unknowns(self) -> tuple[str, ...]:
+        return tuple(next(iter(self.parts.values())).scores)
+
+    def part(self, clues: Mapping[str, float]) -> Part:
+        """The part that a case belongs to."""
+        return self.parts["all"] if "all" in self.parts else self.parts[_side(clues)]
+
+    def unlikeness(self, name: str, clues: Mapping[str, float]) -> float:
+        """How far a case is from the calibrated ones: one for cases like them, larger further away."""
+        return self.part(clues).unlikeness(name, clues)
+
+    def contributions(self, name: str, clues: Mapping[str, float]) -> dict[str, float]:
+        """By clue, how much it adds to the logarithm of the error, against a typical case."""
+        return self.part(clues).contributions(name, clues)
+
+    def estimate(self, name: str, clues: Mapping[str, float], level: float = LEVEL) -> tuple[float, float]:
+        """The mean error of such cases and the bound that a share `level` of them is below."""
+        return self.part(clues).estimate(name, clues, level)
+
+
+def _side(clues: Mapping[str, float]) -> str:
+    return OUTSIDE if clues.get(FROM_TRAINING, 0.0) > 0 else INSIDE
+
+
+def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
+    """Calibrate on predictions whose error is known.
+
+    Args:
+        samples: Of several families, best those that the network was not trained on.
+        worse: By clue, whether more of it can only mean a larger error.
+    """
+    families = {sample.family for sample in samples}
+    if len(samples) < FEWEST or len(families) < _FEWEST_FAMILIES:
+        raise ValueError(
+            f"There are {len(samples)} cases of {len(families)} families to calibrate with; a bound that holds for "
+            f"{100 * LEVEL:.0f} % of cases needs at least {FEWEST}, of two families or more."
+        )
+    return _fitted(samples, worse)
+
+
+def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
+    sides = {side: [sample for sample in samples if _side(sample.clues) == side] for side in (INSIDE, OUTSIDE)}
+    apart = all(
+        len(each) >= FEWEST // 2 and len({sample.family for sample in each}) >= _FEWEST_FAMILIES
+        for each in sides.values()
+    )
+    return Calibration({side: _part(each, worse) for side, each in (sides if apart else {"all": samples}).items()})
+
+
+def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:
+    families = sorted({sample.family for sample in samples})
+    clues = Clues.of(samples, worse)
+    cases = np.array([clues.standardised(sample.clues) for sample in samples])
+    inputs = clues.for_regression(cases)
+    family = np.array([families.index(sample.family) for sample in samples])
+    weights = 1.0 / np.bincount(family)[family]
+    weights = weights / weights.sum()
+    away = np.array([_distance(case, cases[family != own]) for case, own in zip(cases, family, strict=True)])
+    usual = float(np.median(away)) or 1.0
+    wide = np.maximum(1.0, away / usual)
+    scores = {}
+    for name in samples[0].errors:
+        errors = np.array([sample.errors[name] for sample in samples])
+        logarithms = np.log(np.clip(np.nan_to_num(errors, nan=_LARGEST_ERROR), _SMALLEST_ERROR, _LARGEST_ERROR))
+
+        def left_out(penalty: float, targets: np.ndarray = logarithms) -> np.ndarray:
+            predicted = np.zeros(len(samples))
+            for own in range(len(families)):
+                other, mine = family != own, family == own
+                predicted[mine] = _regression(inputs[other], targets[other], weights[other], clues.worse, penalty).at(
+                    inputs[mine]
+                )
+            return predicted
+
+        found = {penalty: left_out(penalty) for penalty in _PENALTIES}
+
+        def wrong(penalty: float, found: Mapping[float, np.ndarray] = found, targets: np.ndarray = logarithms) -> float:
+            return float((weights * np.abs(targets - found[penalty])).sum())
+
+        best = min(_PENALTIES, key=wrong)
+        values = (logarithms - found[best]) / wide
+        order = np.argsort(values)
+        regression = _regression(inputs, logarithms, weights, clues.worse, best)
+        scores[name] = Scores(regression, values[order], weights[order], usual, len(families))
+    return Part(clues, cases, scores, tuple(sample.name for sample in samples), tuple(s.family for s in samples))
+
+
+def cross_validated(
+    samples: Sequence[Sample], worse: Mapping[str, bool], on_family: Callable[[str], None] | None = None
+) -> list[tuple[Sample, dict[str, tuple[float, float]]]]:
+    """Expected error and bound of every case by a calibration that knows no case of its family.
+
+    Families are passed over whose others are too few to calibrate with.
+    """
+    found = []
+    for family in sorted({sample.family for sample in samples}):
+        others = [sample for sample in samples if sample.family != family]
+        if len(others) < FEWEST // 2 or len({sample.family for sample in others}) < _FEWEST_FAMILIES:
+            continue
+        calibration = _fitted(others, worse)
+        for sample in samples:
+            if sample.family == family:
+                found.append(
+                    (sample, {name: calibration.estimate(name, sample.clues) for name in calibration.unknowns})
+                )
+        if on_family is not None:
+            on_family(family)
+    return found
+
+
+def _distance(standard: Float[np.ndarray, " clues"], cases: Float[np.ndarray, "cases clues"]) -> float:
+    away = np.sqrt(np.mean((cases - standard) ** 2, axis=1))
+    return float(np.sort(away)[:_NEIGHBOURS].mean())
+
+
+def _regression(
+    inputs: Float[np.ndarray, "cases clues"],
+    targets: Float[np.ndarray, " cases"],
+    weights: Float[np.ndarray, " cases"],
+    worse: Bool[np.ndarray, " clues"],
+    penalty: float,
+) -> Regression:
+    """Ridge regression with signs, by Huber's reweighting: a few diverged cases do not bend it."""
+    from scipy.optimize import lsq_linear
+
+    lowest = np.where(worse, 0.0, -np.inf)
+    reweighted = weights * len(weights)
+    coefficients, intercept = np.zeros(inputs.shape[1]), 0.0
+    for _ in range(3):
+        share = reweighted / reweighted.sum()
+        middle, level = share @ inputs, float(share @ targets)
+        centred = reweighted[:, None] * (inputs - middle)
+        # The square system of the same solution: far fewer rows than cases.
+        factor = np.linalg.cholesky((inputs - middle).T @ centred + penalty * np.eye(inputs.shape[1]))
+        wanted = np.linalg.solve(factor, centred.T @ (targets - level))
+        coefficients = lsq_linear(factor.T, wanted, (lowest, np.full(len(lowest), np.inf))).x
+        intercept = level - float(middle @ coefficients)
+        off = np.abs(targets - intercept - inputs @ coefficients)
+        limit = _HUBER * max(float(np.median(off)) / 0.6745, 1e-6)
+        reweighted = weights * len(weights) * np.minimum(1.0, limit / np.maximum(off, 1e-12))
+    return Regression(intercept, coefficients)

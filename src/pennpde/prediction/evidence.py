@@ -1,0 +1,151 @@
+"""Evidence: what can be measured on a prediction without the truth and says how wrong it may be.
+
+Numbers of any equation (how rough the fields are on their mesh, normal derivatives, growth of the solver's residual,
+how far the case lies outside of the training range) and those that the equation adds (`Physics.clues`); and by unknown
+a field of where the error is likely to be. All in the network's units, so the user's units do not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.network import Predictor
+from pennpde.network.hooks import Clue
+from pennpde.operators import Operators
+from pennpde.prediction.calibration import FROM_TRAINING
+from pennpde.prediction.certificate import Certificate
+from pennpde.prediction.ranges import describe_mesh
+
+NOT_FINITE = "values that are not finite"
+"""The only clue of fields that have such values."""
+_LARGEST_LOGARITHM = 6.0
+_FINER = "a finer mesh"
+_SMOOTHED = 3
+"""Averages over neighbours of the local measure: an error spreads, and second derivatives are noisy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What was measured on the fields at one time.
+
+    Attributes:
+        clues: The numbers.
+        local: By unknown, a measure of the error at each point of the mesh on which was predicted; only its shape
+            counts.
+    """
+
+    clues: tuple[Clue, ...]
+    local: Mapping[str, Float[Tensor, " points"]] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        return {each.name: each.value for each in self.clues}
+
+
+def gather(
+    case: Case,
+    fields: Mapping[str, Tensor],
+    times: Sequence[float],
+    certificate: Certificate,
+    model: Predictor,
+) -> tuple[Evidence, ...]:
+    """Measure a prediction, at each of its times.
+
+    Args:
+        case: What the network saw, in its units.
+        fields: What came out, likewise; several times are a trailing axis.
+        times: Of the fields, in these units.
+        certificate: Of the prediction.
+        model: What it and its equation add.
+    """
+    operators = Operators.on(case.mesh, singular="pseudoinverse")
+    of_case = [*_of_case(case, certificate), *model.clues(case)]
+    found = []
+    for place, time in enumerate(times):
+        now = {
+            name: (values[..., place] if values.ndim > case.initial[name].ndim else values)
+            .detach()
+            .cpu()
+            .to(case.mesh.points)
+            for name, values in fields.items()
+        }
+        if not all(bool(torch.isfinite(values).all()) for values in now.values()):
+            found.append(Evidence((Clue(NOT_FINITE, _LARGEST_LOGARITHM),)))
+            continue
+        local = {name: _interpolation_error(values, case, operators) for name, values in now.items()}
+        # t / (1 + t): a steady state is at infinity.
+        clues = [*of_case, Clue("time", 1.0 if math.isinf(time) else time / (1.0 + time), worse=False)]
+        for name, values in now.items():
+            size, volumes = _deviation(values, case), case.mesh.point_volumes
+            rough = _root_mean_square(local[name], volumes) / size
+            clues.append(Clue.of_size(f"roughness of {name}", rough, remedy=_FINER))
+            start = case.initial[name].detach().cpu().to(values)
+            departed = (values - start).reshape(len(values), -1).norm(dim=1)
+            clues.append(
+                Clue.of_size(
+                    f"departure of {name} from the start", _root_mean_square(departed, volumes) / size, worse=False
+                )
+            )
+        clues += model.equation.clues(case, now, operators)
+        found.append(Evidence(tuple(clues), {name: _smoothed(each, case) for name, each in local.items()}))
+    return tuple(found)
+
+
+def _of_case(case: Case, certificate: Certificate) -> list[Clue]:
+    """Clues that are the same at all times."""
+    mesh = describe_mesh(case.mesh)
+    clues = [
+        Clue.of_size("mean cell size", mesh["mean cell size"], worse=False),
+        Clue.of_size("domain size", mesh["domain size"], worse=False),
+        Clue.of_size("stretching of cells", mesh["mean stretching of cells"], remedy="less stretched cells"),
+        Clue("neighbours", mesh["typical number of neighbours"] / 4.0, worse=False),
+    ]
+    clues += [
+        Clue.of_size(f"normal derivative of {name}", share) for name, share in certificate.neumann_of_cell.items()
+    ]
+    grown = [history[-1] / history[0] for history in certificate.residuals if history and history[0] > 0]
+    if grown:
+        clues.append(Clue.of_size("growth of the solver's residual", max(grown)))
+    if certificate.compared:
+        beyond = [each.beyond for each in certificate.compared]
+        away = math.log1p(math.sqrt(sum(far**2 for far in beyond)))
+        remedy = "a network that was trained on such cases"
+        clues.append(Clue(FROM_TRAINING, away, remedy=remedy))
+    return clues
+
+
+def _interpolation_error(
+    values: Float[Tensor, "points *axes"], case: Case, operators: Operators
+) -> Float[Tensor, " points"]:
+    """The square of the cell size times the second derivatives: what linear interpolation between points misses."""
+    second = operators.grad(operators.grad(values))
+    sizes = case.mesh.point_volumes.to(values) ** (1 / case.space)
+    return sizes.square() * second.reshape(len(values), -1).norm(dim=1)
+
+
+def _deviation(values: Float[Tensor, "points *axes"], case: Case) -> float:
+    """How much a field varies: root mean square about its mean; one where it does not."""
+    volumes = case.mesh.point_volumes.to(values)
+    flat = values.reshape(len(values), -1)
+    mean = (volumes[:, None] * flat).sum(dim=0) / volumes.sum()
+    return _root_mean_square((flat - mean).norm(dim=1), volumes) or 1.0
+
+
+def _root_mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " points"]) -> float:
+    weights = volumes.to(values)
+    return float(((weights * values.square()).sum() / weights.sum()).sqrt())
+
+
+def _smoothed(values: Float[Tensor, " points"], case: Case) -> Float[Tensor, " points"]:
+    first, second = (torch.from_numpy(each) for each in case.mesh.edges)
+    count = torch.bincount(first, minlength=len(values)).to(values) + 1.0
+    for _ in range(_SMOOTHED):
+        values = (values + torch.zeros_like(values).index_add(0, first, values[second])) / count
+    return values

@@ -1,0 +1,50 @@
+"""Cases with truth from datasets and from archives of finished plane flows, for calibration."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from pennpde.datasets import storage, vtkhdf
+from pennpde.datasets.plane_flow import finished, flows
+from pennpde.prediction.calibrating import Known, of_case
+
+
+def read_known(folder: Path | str, split: str | None = None, every: int = 1, per_flow: int = 1) -> Iterator[Known]:
+    """The cases of a dataset with their truth, one by one.
+
+    Args:
+        folder: A dataset, or a folder of finished plane flows (`part_000.tar` ...).
+        split: Only these; all by default.
+        every: Only every so many-th.
+        per_flow: Of finished plane flows, how many of the two meshes of each.
+    """
+    folder = Path(folder)
+    if not (folder / storage.MANIFEST).is_file() and any(folder.glob("part_*.tar")):
+        yield from _finished(folder, split, every, per_flow)
+        return
+    manifest = storage.read_manifest(folder)
+    names = [name for name in manifest.names(split) if name in manifest.cases]
+    for name in names[::every]:
+        file = storage.read_file(folder, name, manifest)
+        family = manifest.cases[name].facts.get("family", "")
+        yield of_case(file.case, file.times, str(family))
+
+
+def _finished(folder: Path, split: str | None, every: int, per_flow: int) -> Iterator[Known]:
+    splits = flows.splits()
+    if split is not None and split not in splits:
+        raise ValueError(f"The plane flows have no split {split!r}; they have {', '.join(splits)}.")
+    wanted = None if split is None else set(splits[split])
+    names = [name for name in finished.names(folder) if wanted is None or name in wanted]
+    for name in names[::every]:
+        flow = flows.draw_flow(name)
+        try:
+            products = list(finished.products(folder, flow).values())
+        except ValueError as error:
+            warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+            continue
+        for product in products[:per_flow]:
+            file = vtkhdf.unpack(product.content, product.name)
+            yield of_case(file.case, file.times, flow.family)

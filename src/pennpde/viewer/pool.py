@@ -1,0 +1,215 @@
+"""Processes that do the work of the page, so that the page itself always answers.
+
+Small predictions and large ones wait in different lanes: whoever moves a slider does not wait for somebody's mesh of a
+hundred thousand points. A process that crashes or takes too long is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_WAITING = 400
+"""Requests in a lane; further ones are refused at once."""
+
+
+class BusyError(RuntimeError):
+    """More is asked for than the machine can do."""
+
+
+class CrashError(ValueError):
+    """A process ended, or was ended, while it worked on something."""
+
+
+class WorkError(ValueError):
+    """What a process says about a request that it cannot fulfil: words for the user."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds after which something is given up."""
+
+    start: float = 120.0
+    reading: float = 60.0
+    view: float = 180.0
+
+
+class Worker:
+    """One process.
+
+    Args:
+        arguments: Of `pennpde.viewer.worker`.
+        patience: How long it may take.
+    """
+
+    def __init__(self, arguments: Sequence[str], patience: Patience):
+        self._arguments, self._patience = arguments, patience
+        self._process: asyncio.subprocess.Process | None = None
+        self.started: dict[str, Any] = {}
+
+    async def start(self) -> dict[str, Any]:
+        """Have the process ready, and return what it says at its start."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "pennpde.viewer.worker",
+            *self._arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,  # VTK complains to the terminal, past Python
+            start_new_session=True,  # Ctrl+C is meant for the server
+            limit=2**20,
+        )
+        try:
+            content, _ = await asyncio.wait_for(self._received(), self._patience.start)
+        except (EOFError, OSError, TimeoutError):
+            await self.close()
+            raise CrashError("A process of the page did not start; is there enough memory?") from None
+        if "error" in content:
+            await self.close()
+            raise WorkError(content["error"])
+        self.started = content
+        return content
+
+    async def ask(self, message: Mapping[str, Any], what: str, patience: float) -> tuple[dict[str, Any], list[bytes]]:
+        """What the process answers; a ValueError has words for the user.
+
+        Args:
+            message: See `worker`.
+            what: The name of the thing, for messages.
+            patience: Seconds.
+        """
+        if self._process is None or self._process.returncode is not None:
+            await self.close()
+            await self.start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            await self._process.stdin.drain()
+            content, parts = await asyncio.wait_for(self._received(), patience)
+        except TimeoutError:
+            await self.close()
+            raise CrashError(f"{what} was given up: it takes more than {patience:.0f} s.") from None
+        except (EOFError, OSError):
+            await self.close()
+            raise CrashError(f"{what} crashed the process that worked on it: it is damaged, or too large.") from None
+        except asyncio.CancelledError:
+            await self.close()  # an answer to nobody would be taken for the next one
+            raise
+        if "error" in content:
+            raise WorkError(content["error"])
+        return content, parts
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        # asyncio has no other way to let go of the pipes now rather than at some time.
+        transport = getattr(process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+    async def _received(self) -> tuple[dict[str, Any], list[bytes]]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        stream = self._process.stdout
+        head = json.loads(await stream.readexactly(int.from_bytes(await stream.readexactly(8), "little")))
+        return head["content"], [await stream.readexactly(size) for size in head["sizes"]]
+
+
+class Lane:
+    """Workers that take turns."""
+
+    def __init__(self, workers: Sequence[Worker]):
+        self.workers = list(workers)
+        self._idle: asyncio.Queue[Worker] = asyncio.Queue()
+        self._waiting = 0
+
+    def open(self, worker: Worker) -> None:
+        """Let a worker take requests."""
+        self._idle.put_nowait(worker)
+
+    async def ask(self, message: Mapping[str, Any], what: str, patience: float) -> tuple[dict[str, Any], list[bytes]]:
+        if self._waiting >= MOST_WAITING:
+            raise BusyError("The server has too much to do; try again in a moment.")
+        self._waiting += 1
+        try:
+            worker = await self._idle.get()
+        finally:
+            self._waiting -= 1
+        try:
+            return await worker.ask(message, what, patience)
+        finally:
+            self._idle.put_nowait(worker)
+
+
+class Pool:
+    """The lanes of a page.
+
+    Args:
+        arguments: Of `pennpde.viewer.worker`.
+        workers: Processes for small predictions. One more reads files and makes large predictions.
+        patience: How long things may take.
+    """
+
+    def __init__(self, arguments: Sequence[str], workers: int | None = None, patience: Patience | None = None):
+        self.patience = patience or Patience()
+        cores = os.cpu_count() or 1
+        count = max(1, min(4, cores)) if workers is None else workers
+        threads = max(1, min(8, cores // 2))
+        self._quick = Lane([Worker([*arguments, "--threads", "1"], self.patience) for _ in range(count)])
+        self._slow = Lane([Worker([*arguments, "--threads", str(threads)], self.patience)])
+        self._starting: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> dict[str, Any]:
+        """Start all processes; return as soon as the first is ready, with what it says about the network."""
+        first = self._quick.workers[0]
+        content = await first.start()
+        self._quick.open(first)
+        for lane, workers in ((self._slow, self._slow.workers), (self._quick, self._quick.workers[1:])):
+            for worker in workers:
+                task = asyncio.create_task(self._open(lane, worker))
+                self._starting.add(task)
+                task.add_done_callback(self._starting.discard)
+        return content
+
+    @staticmethod
+    async def _open(lane: Lane, worker: Worker) -> None:
+        with contextlib.suppress(ValueError):  # it starts again with its first request, and says so there
+            await worker.start()
+        lane.open(worker)
+
+    async def view(self, request: Mapping[str, Any], large: bool) -> tuple[dict[str, Any], bytes]:
+        """The words and the record of a view."""
+        lane = self._slow if large else self._quick
+        words, (record,) = await lane.ask({"do": "view", "request": request}, "This prediction", self.patience.view)
+        return words, record
+
+    async def file(self, request: Mapping[str, Any], suffix: str) -> bytes:
+        """A prediction as a file."""
+        message = {"do": "file", "request": request, "suffix": suffix}
+        _, (content,) = await self._slow.ask(message, "This file", self.patience.view)
+        return content
+
+    async def read(self, path: str, name: str) -> dict[str, Any]:
+        """What an uploaded file holds."""
+        content, _ = await self._slow.ask({"do": "read", "path": path, "name": name}, name, self.patience.reading)
+        return content
+
+    async def close(self) -> None:
+        for task in list(self._starting):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ValueError):
+                await task
+        await asyncio.gather(*(worker.close() for lane in (self._quick, self._slow) for worker in lane.workers))

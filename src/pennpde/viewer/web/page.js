@@ -1,0 +1,403 @@
+// The page of `penn view`. All of its state is here and in the address after "#": the server knows none of it, so every
+// browser has its own, and the address is a link that restores the view.
+(function () {
+  "use strict";
+
+  const PAUSE = 40;  // milliseconds that a slider may go on moving before its place counts
+  const THEMES = {
+    light: { background: "#f4f6f9", surface: "#ffffff", primary: "#2a6fdb", success: "#1f9d6b" },
+    dark: { background: "#12161d", surface: "#1b212b", primary: "#6ea4ff", success: "#4cc38a" },
+  };
+  const LETTERS = ["A", "B"];
+  const INK = ["#2a6fdb", "#d9541e", "#1f9d6b", "#9c4fd0", "#b58900", "#008b9a", "#c2306f", "#6b7280"];
+  const KEPT = ["active", "compare", "field", "shown", "streamlines", "cells", "range", "frame", "tool", "line", "probes",
+    "duration", "steady"];
+  const NOTHING = { view: "", title: "", file: "penn", facts: [], certificate: [], warnings: [], notes: [], expected: {},
+    errors: [], seconds: [], predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null };
+
+  const values = (sliders) => Object.fromEntries(sliders.map((each) => [each.name, each.start]));
+
+  const Page = {
+    template: "#page",
+    data: () => ({
+      start: null, panes: [], active: 0, compare: false, field: "", shown: "", streamlines: true, cells: false,
+      range: { mode: "robust", low: null, high: null }, frame: 0, playing: false, tool: "", line: null, probes: [],
+      duration: 4, steady: false, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
+      letters: LETTERS, failure: "", notice: "", generation: 0,
+    }),
+    created() {
+      // Not for Vue to watch: pictures by the number of their pane, and requests on their way.
+      this.pictures = {}; this.flights = {}; this.looks = {};
+      this.begin();
+      window.addEventListener("hashchange", () => this.restore());
+    },
+    computed: {
+      pane() { return this.panes[this.active]; },
+      view() { return this.pane.view; },
+      visible() { return (this.compare ? [0, 1] : [0]).filter((each) => this.panes[each]); },
+      template() { return this.start.templates.find((each) => each.kind === this.pane.kind); },
+      requests() { return this.panes.map((pane) => JSON.stringify(this.request(pane))); },
+      link() { return this.start ? this.linked() : ""; },
+      fields() { return [...new Set(this.visible.flatMap((each) => this.panes[each].view.fields))]; },
+      hasTruth() { return this.visible.some((each) => this.panes[each].view.has_truth); },
+      times() {
+        return this.visible.map((each) => this.panes[each].view.times).reduce((a, b) => (b.length > a.length ? b : a), []);
+      },
+      limits() {
+        const { mode, low, high } = this.range;
+        if (mode === "typed" && low !== null && high !== null && high > low) return [low, high];
+        const own = this.visible.map((each) => this.panes[each].fields[this.fieldOf(each)]).filter(Boolean)
+          .map((each) => (mode === "full" ? each.extent : each.limits)).filter(Boolean);
+        if (!own.length) return null;
+        const limits = [Math.min(...own.map(([least]) => least)), Math.max(...own.map(([, most]) => most))];
+        return limits[1] > limits[0] ? limits : [limits[0], limits[0] + 1];
+      },
+      // The Reynolds number times the viscosity stays the same while only the viscosity changes.
+      reynolds() {
+        const { view } = this.pane, viscosity = this.viscosityOf(this.pane);
+        if (!this.start.reynolds || !view.reynolds || !viscosity) return null;
+        return (view.reynolds * view.viscosity) / viscosity;
+      },
+      along() {
+        this.tick;  // pictures are not reactive
+        if (this.tool !== "line" || !this.line) return [];
+        return this.visible.flatMap((each) => {
+          const view = this.drawing(each);
+          if (!view) return [];
+          const names = this.namesOf(each);
+          return [{ pane: each, names, rows: view.along(this.line, names, this.frameOf(each)) }];
+        });
+      },
+      lineSeries() {
+        return this.along.map(({ pane, names, rows }, index) => {
+          const place = names.indexOf(this.fieldOf(pane));
+          return { name: this.compare ? LETTERS[pane] : this.fieldOf(pane), colour: INK[index], dashed: index > 0,
+            points: rows.map((row) => [row.place, row.values ? row.values[place] : null]) };
+        });
+      },
+      probed() {
+        this.tick;
+        if (this.tool !== "probe") return [];
+        return this.probes.flatMap(([x, y], number) => this.visible.flatMap((each) => {
+          const view = this.drawing(each);
+          if (!view) return [];
+          const names = this.namesOf(each);
+          return [{ number, pane: each, x, y, names, values: view.at_point(names, x, y, this.frameOf(each)) }];
+        }));
+      },
+      probeNames() { return [...new Set(this.probed.flatMap((row) => row.names))]; },
+      probeSeries() {
+        return this.probed.map(({ number, pane, x, y }) => ({
+          name: `${number + 1}${this.compare ? " " + LETTERS[pane] : ""}`, colour: INK[number % INK.length],
+          dashed: pane > 0,
+          points: this.panes[pane].view.times.map((time, frame) => {
+            const found = this.drawing(pane).at_point([this.fieldOf(pane)], x, y, frame);
+            return [time, found ? found[0] : null];
+          }),
+        }));
+      },
+    },
+    watch: {
+      requests(now, before) { now.forEach((each, index) => { if (each !== before[index]) this.ask(index); }); },
+      link() { this.remember(); },
+      fields(now) { if (now.length && !now.includes(this.field)) this.field = now[0]; },
+      hasTruth(now) { if (!now) this.shown = ""; },
+      times(now, before) {
+        if (this.held !== undefined && now.length) { this.frame = Math.min(this.held, now.length - 1); this.held = undefined; }
+        else if (now.length !== before.length) this.frame = Math.max(0, now.length - 1);
+        if (now.length < 2) this.playing = false;
+      },
+      playing(now) {
+        window.clearInterval(this.clock);
+        if (now) {
+          const pause = Math.min(600, Math.max(90, 4000 / this.times.length));
+          this.clock = window.setInterval(() => { this.frame = (this.frame + 1) % this.times.length; }, pause);
+        }
+      },
+    },
+    methods: {
+      async begin() {
+        try {
+          const answer = await fetch("start");
+          if (!answer.ok) throw new Error(await answer.text());
+          const start = await answer.json();
+          document.title = `PENN ${start.network}`;
+          await this.restore(start);
+          if (!this.panes.length) this.panes = [this.fresh(start)];
+          this.start = start;
+          this.requests.forEach((_, index) => this.ask(index));
+        } catch (error) {
+          this.failure = `The page could not start: ${error.message}`;
+        }
+      },
+
+      // Panes: a case with its controls and its picture
+
+      fresh(start) {
+        return { source: "template", kind: start.templates[0].kind,
+          values: Object.fromEntries(start.templates.map((each) => [each.kind, values(each.sliders)])),
+          dataset: start.cases.length ? start.cases[0].name : null, viscosity: null,
+          upload: null, roles: [], wanted: false, numbers: values(start.numbers),
+          view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "" };
+      },
+      request(pane) {
+        const moments = this.start.takes_times ? { duration: this.duration, frames: 16, steady: this.steady } : null;
+        const own = pane.viscosity === null ? {} : { viscosity: pane.viscosity };
+        if (pane.source === "template")
+          return { source: "template", name: pane.kind, values: pane.values[pane.kind], moments };
+        if (pane.source === "dataset")
+          return pane.dataset ? { source: "dataset", name: pane.dataset, values: own, moments } : null;
+        if (!pane.upload) return null;
+        if (pane.upload.kind === "case") return { source: "upload", name: pane.upload.key, values: own, moments };
+        if (!pane.wanted) return { source: "upload", name: pane.upload.key };
+        return { source: "upload", name: pane.upload.key, values: pane.numbers, roles: pane.roles, moments };
+      },
+      // Only the latest request of a pane counts; one is on its way at a time.
+      ask(index) {
+        const pane = this.panes[index];
+        if (!pane || this.flights[index]) return;
+        this.flights[index] = this.fly(index).finally(() => { delete this.flights[index]; });
+      },
+      async fly(index) {
+        let [last, asked] = [null, null];
+        while (this.panes[index]) {
+          const pane = this.panes[index];
+          const text = JSON.stringify(this.request(pane));
+          if (text === last && pane === asked) break;
+          const isLatest = () => this.panes[index] === pane && JSON.stringify(this.request(pane)) === text;
+          pane.busy = text !== "null";
+          if (pane.busy) {
+            await new Promise((done) => setTimeout(done, PAUSE));
+            if (!isLatest()) continue;
+            await this.fetchView(pane, text, isLatest);
+            if (!isLatest()) continue;
+          } else Object.assign(pane, { view: { ...NOTHING }, message: "" });
+          [last, asked] = [text, pane];
+          pane.busy = false;
+        }
+      },
+      async fetchView(pane, text, isLatest) {
+        try {
+          const answer = await fetch("view", { method: "POST", headers: { "Content-Type": "application/json" }, body: text });
+          const content = answer.ok ? await answer.json() : await answer.text();
+          if (!isLatest()) return;
+          if (answer.ok) Object.assign(pane, { view: content, scope: this.scopeOf(pane), message: "" });
+          else pane.message = content;
+        } catch {
+          if (isLatest()) pane.message = "The server does not answer. Is penn view still running?";
+        }
+      },
+      scopeOf(pane) {
+        return { template: pane.kind, dataset: pane.dataset, mesh: pane.upload && pane.upload.key }[pane.source];
+      },
+      choose(index) { this.active = index; },
+      toggleCompare() {
+        if (this.compare) {
+          this.compare = false; this.active = 0;
+          return;
+        }
+        if (!this.panes[1]) this.panes.push(JSON.parse(JSON.stringify(this.panes[0])));
+        this.compare = true; this.active = 1;
+        this.ask(1);
+      },
+      take(upload) {
+        Object.assign(this.pane, { source: "mesh", upload, roles: upload.roles, wanted: false, viscosity: null, message: "" });
+      },
+      setRole(index, role) {
+        this.pane.roles = this.pane.roles.map((own, k) => (k === index ? role : own));
+        this.pane.wanted = false;
+      },
+      pick(number, index) {
+        this.active = number;
+        this.setRole(index, { wall: "inlet", inlet: "outlet", outlet: "wall" }[this.pane.roles[index]]);
+      },
+      missing() { return this.start.needs.filter((role) => !this.pane.roles.includes(role)); },
+      viscosityOf(pane) {
+        if (pane.source === "template") return pane.values[pane.kind].viscosity;
+        if (pane.source === "mesh" && pane.upload && pane.upload.kind === "mesh") return pane.numbers.viscosity;
+        return pane.viscosity === null ? pane.view.viscosity : pane.viscosity;
+      },
+      setReynolds(logarithm) {
+        const { pane } = this;
+        const viscosity = Number(((pane.view.reynolds * pane.view.viscosity) / 10 ** logarithm).toPrecision(3));
+        if (pane.source === "template") pane.values[pane.kind].viscosity = viscosity;
+        else if (pane.source === "mesh" && pane.upload.kind === "mesh") pane.numbers.viscosity = viscosity;
+        else pane.viscosity = viscosity;
+      },
+      short: (value) => PennFieldView.format(value),
+
+      // Pictures
+
+      fieldOf(index) {
+        const pane = this.panes[index];
+        return (pane && pane.view.has_truth && !this.field.startsWith("±") ? this.shown : "") + this.field;
+      },
+      namesOf(index) {
+        const { view } = this.panes[index];
+        return view.fields.map((name) => (view.has_truth && !name.startsWith("±") ? this.shown : "") + name);
+      },
+      picture(index, element) { if (element) this.pictures[index] = element; else delete this.pictures[index]; },
+      drawing(index) {
+        const picture = this.pictures[index];
+        const view = picture && picture.view;
+        // Between two views the words are those of the next one already.
+        return view && view.record && this.namesOf(index).every((name) => name in view.values) ? view : null;
+      },
+      loaded(index, { source, fields, box }) {
+        this.panes[index].fields = fields;
+        this.panes[index].drawn = source;
+        this.panes[index].box = box;
+        this.tick++;
+      },
+      moved(index, how) {
+        this.looks[index] = how;
+        const other = this.panes[1 - index];
+        if (this.compare && other && String(other.box) === String(this.panes[index].box) && this.pictures[1 - index]) {
+          this.pictures[1 - index].view.move(how);
+          this.looks[1 - index] = how;
+        }
+        this.remember();
+      },
+      drawn(index, kind, what) {
+        this.active = index;
+        if (kind === "line") this.line = what.map(([x, y]) => [rounded(x), rounded(y)]);
+        else this.probes.push([rounded(what[0]), rounded(what[1])]);
+      },
+      use(tool) {
+        this.tool = this.tool === tool ? "" : tool;
+        if (this.tool === "line" && !this.line) {
+          const box = this.pane.box;
+          if (!box) return;
+          const [x, low, high] = [box[0] + 0.5 * (box[2] - box[0]), box[1], box[3]];
+          this.line = [[rounded(x), rounded(low)], [rounded(x), rounded(high)]];
+        }
+      },
+      keepLimits() {
+        if (this.limits) this.range = { mode: "typed", low: significant(this.limits[0]), high: significant(this.limits[1]) };
+      },
+      reset() { for (const index of this.visible) if (this.pictures[index]) this.pictures[index].reset(); },
+      savePictures() {
+        for (const index of this.visible) {
+          if (this.pictures[index]) {
+            this.pictures[index].save(this.panes[index].view.file + (this.compare ? `_${LETTERS[index]}` : ""));
+          }
+        }
+      },
+      saveLine() {
+        const rows = [];
+        for (const { pane, names, rows: along } of this.along) {
+          if (!rows.length) rows.push(["case", "time", "distance", "x", "y", ...names]);
+          const time = this.timeOf(pane);
+          for (const row of along)
+            if (row.values) rows.push([this.panes[pane].view.title, time, row.place, row.x, row.y, ...row.values]);
+        }
+        this.saveTable(rows, "line");
+      },
+      saveProbes() {
+        const rows = [["case", "time", "probe", "x", "y", ...this.probeNames]];
+        for (const { number, pane, x, y, names } of this.probed)
+          this.panes[pane].view.times.forEach((time, frame) => {
+            const found = this.drawing(pane).at_point(names, x, y, frame);
+            if (found) {
+              const by = Object.fromEntries(names.map((name, k) => [name, found[k]]));
+              rows.push([this.panes[pane].view.title, time, number + 1, x, y,
+                ...this.probeNames.map((name) => by[name] ?? "")]);
+            }
+          });
+        this.saveTable(rows, "probes");
+      },
+      saveTable(rows, what) {
+        const cell = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replace(/"/g, '""')}"` : String(value));
+        const text = rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
+        penn.save(new Blob([text], { type: "text/csv" }), `${this.view.file}_${what}.csv`);
+      },
+      frameOf(index) { return Math.max(0, Math.min(this.panes[index].view.times.length - 1, this.frame)); },
+      timeOf(index) { return this.panes[index].view.times[this.frameOf(index)]; },
+
+      // The link
+
+      linked() {
+        const panes = this.panes.slice(0, this.compare ? 2 : 1).map((pane) => {
+          const kept = { source: pane.source, kind: pane.kind, values: pane.values[pane.kind] };
+          if (pane.dataset) kept.dataset = pane.dataset;
+          if (pane.viscosity !== null) kept.viscosity = pane.viscosity;
+          if (pane.upload)
+            Object.assign(kept, { upload: pane.upload.key, roles: pane.roles, wanted: pane.wanted, numbers: pane.numbers });
+          return kept;
+        });
+        return JSON.stringify({ panes, ...Object.fromEntries(KEPT.map((name) => [name, this[name]])) });
+      },
+      remember() {
+        window.clearTimeout(this.later);
+        this.later = window.setTimeout(() => {
+          const content = { ...JSON.parse(this.link), looks: this.visible.map((index) => this.looks[index] || null) };
+          this.address = "#" + encodeURIComponent(JSON.stringify(content));
+          window.history.replaceState(null, "", this.address);
+        }, 150);
+      },
+      async restore(start = this.start) {
+        const text = window.location.hash.slice(1);
+        if (!text || !start || "#" + text === this.address) return;
+        try {
+          const content = JSON.parse(decodeURIComponent(text));
+          const panes = await Promise.all(content.panes.slice(0, 2).map((kept) => this.restored(kept, start)));
+          for (const name of KEPT) if (name in content && fits(content[name], this[name])) this[name] = content[name];
+          this.looks = { ...(content.looks || []) };
+          this.held = this.frame;
+          this.panes = panes;
+          this.generation++;  // new pictures, so that each starts where the link says
+          if (!panes[1]) this.compare = false;
+          if (!panes[this.active]) this.active = 0;
+          if (this.start) this.requests.forEach((_, index) => this.ask(index));
+        } catch (error) {
+          this.notice = `The link is damaged and was not followed: ${error.message}`;
+        }
+      },
+      async restored(kept, start) {
+        const pane = this.fresh(start);
+        if (["template", "dataset", "mesh"].includes(kept.source)) pane.source = kept.source;
+        if (kept.kind in pane.values) {
+          pane.kind = kept.kind;
+          numbersInto(pane.values[kept.kind], kept.values);
+        }
+        if (start.cases.some((each) => each.name === kept.dataset)) pane.dataset = kept.dataset;
+        if (Number.isFinite(kept.viscosity)) pane.viscosity = kept.viscosity;
+        if (typeof kept.upload === "string" && /^[0-9a-f]{32}$/.test(kept.upload)) {
+          const answer = await fetch(`upload/${kept.upload}`);
+          if (answer.ok) {
+            pane.upload = await answer.json();
+            const whole = Array.isArray(kept.roles) && kept.roles.length === pane.upload.roles.length;
+            pane.roles = whole ? kept.roles : pane.upload.roles;
+            pane.wanted = whole && kept.wanted === true;
+            numbersInto(pane.numbers, kept.numbers);
+          } else if (pane.source === "mesh") this.notice = await answer.text();
+        }
+        return pane;
+      },
+      async copyLink() {
+        this.remember();
+        await new Promise((done) => setTimeout(done, 200));
+        const address = window.location.href;
+        try {
+          await window.navigator.clipboard.writeText(address);
+          this.copied = true;
+          window.setTimeout(() => { this.copied = false; }, 2000);
+        } catch {
+          window.prompt("The link to this view", address);
+        }
+      },
+    },
+  };
+
+  const rounded = (value) => Number(value.toPrecision(5));
+  const significant = (value) => Number(value.toPrecision(3));
+  const fits = (given, own) => own === null || given === null || typeof given === typeof own;
+  function numbersInto(own, given) {
+    for (const [name, value] of Object.entries(given || {}))
+      if (name in own && Number.isFinite(value)) own[name] = value;
+  }
+
+  const themes = Object.fromEntries(Object.entries(THEMES).map(([name, colors]) => [name, { colors, dark: name === "dark" }]));
+  window.pennPage = Vue.createApp(Page).use(Vuetify.createVuetify({ theme: { defaultTheme: "light", themes } })).use(penn)
+    .mount("#app");
+})();

@@ -1,0 +1,30 @@
+"""Networks that know how wrong they are, without having been measured: for tests of what follows from it."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pennpde.checkpoints import read_config
+from pennpde.prediction import expected_error
+from pennpde.prediction.calibration import Calibration, Sample, fit
+
+
+def made_up(level: float, unknowns: tuple[str, ...] = ("u", "p"), spread: float = 0.1) -> Calibration:
+    """A calibration by which every prediction at t = 4 is wrong by about `level`."""
+    random = np.random.default_rng(0)
+    samples = [
+        Sample(
+            f"{number}",
+            f"family {number % 16}",
+            {"time": 0.8 + 0.01 * random.standard_normal()},
+            {name: float(level * np.exp(spread * random.standard_normal())) for name in unknowns},
+        )
+        for number in range(80)
+    ]
+    return fit(samples, {"time": False})
+
+
+def calibrate(folder: Path, level: float, unknowns: tuple[str, ...] = ("u", "p")) -> Path:
+    """Write such a calibration next to the weights of a stored network."""
+    about = {"weights_sha256": read_config(folder).weights_sha256}
+    return expected_error.write(folder, made_up(level, unknowns), about)

@@ -1,0 +1,214 @@
+"""How wrong a prediction probably is: grades, where the error is, and the file that all of it comes from."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from any_time import AnyTime
+from calibrated import calibrate, made_up
+from commands import store
+
+from pennpde import checkpoints
+from pennpde.case.remarks import Remark
+from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
+from pennpde.datasets.flow.cases import coarse_mesh, flow_case
+from pennpde.models.inlet import flow_units
+from pennpde.network import STEADY
+from pennpde.prediction import expected_error, predict
+from pennpde.prediction.expected_error import ExpectedError, worst
+
+
+@pytest.fixture(scope="module")
+def case():
+    return flow_case(coarse_mesh("a_0.37", cells_per_length=5))
+
+
+def network(folder, level: float | None):
+    store(folder)
+    if level is not None:
+        calibrate(folder, level)
+    return checkpoints.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("expected", "bound", "grade"),
+    [
+        (0.01, 0.03, "good"),
+        (0.05, 0.10, "good"),
+        (0.05, 0.11, "fair"),
+        (0.10, 0.30, "poor"),
+        (0.50, 0.90, "poor"),
+        (0.51, 0.52, "refused"),
+        (math.inf, math.inf, "refused"),
+        (math.nan, math.nan, "refused"),
+    ],
+)
+def test_the_bound_decides_what_is_good_and_the_expected_error_what_is_refused(expected, bound, grade):
+    assert ExpectedError(expected, bound).grade == grade
+
+
+def test_an_expected_error_reads_as_a_sentence():
+    assert str(ExpectedError(0.0312, 0.0684)) == "3.1 % (90 % of such cases below 6.8 %)"
+    assert str(ExpectedError(0.31, 0.68)) == "31 % (90 % of such cases below 68 %)"
+    assert str(ExpectedError(0.0031, 0.0068)) == "0.3 % (90 % of such cases below 0.7 %)"
+
+
+@pytest.mark.parametrize(("level", "grade"), [(0.02, "good"), (0.15, "fair"), (0.4, "poor"), (0.8, "refused")])
+def test_a_calibrated_network_grades_its_predictions(case, tmp_path, level, grade):
+    outcome = predict(network(tmp_path, level), case, resolution="own")
+    assert outcome.expected.grade == grade
+    assert outcome.expected.errors["u"].expected == pytest.approx(level, rel=0.1)
+    told = [each for each in outcome.certificate.warnings if each.startswith(f"Graded {grade}")]
+    assert bool(told) == (grade in ("poor", "refused"))
+
+
+def test_a_network_without_calibration_says_that_its_error_is_unknown(case, tmp_path):
+    outcome = predict(network(tmp_path, None), case)
+    assert outcome.expected.grade == "unknown"
+    assert "penn calibrate" in outcome.expected.lines()[0]
+    assert outcome.expected.as_dict()["errors"] == {}
+    assert not any(name.startswith("expected_error") for name in outcome.mesh().fields)
+
+
+def test_the_units_of_the_user_do_not_matter(case, tmp_path):
+    model = network(tmp_path, 0.02)
+    units = flow_units(0.05, 3.0, 7.0)
+    in_metres = units.dimensionless(replace(case, targets={}))
+    # Dividing by one over the units is multiplying with them.
+    back = flow_units(1 / 0.05, 1 / 3.0).dimensionless(replace(case, targets={}))
+    first, second, third = (predict(model, each, resolution="own") for each in (case, in_metres, back))
+    for other in (second, third):
+        assert other.expected.errors["u"].expected == pytest.approx(first.expected.errors["u"].expected, rel=1e-3)
+        for name, value in first.evidence[0].numbers.items():
+            assert other.evidence[0].numbers[name] == pytest.approx(value, abs=2e-2), name
+
+
+def test_the_local_error_has_the_mean_square_of_the_expected_one(case, tmp_path):
+    outcome = predict(network(tmp_path, 0.02), case, resolution="own")
+    volumes = case.mesh.point_volumes
+    for name, fields in outcome.fields.items():
+        squares = fields.reshape(len(fields), -1).square().sum(dim=1)
+        size = float((volumes * squares).sum() / volumes.sum()) ** 0.5
+        local = outcome.mesh().fields[f"expected_error_{name}"]
+        assert bool((local >= 0).all())
+        found = float((volumes * local.square()).sum() / volumes.sum()) ** 0.5
+        assert found == pytest.approx(outcome.expected.errors[name].expected * size, rel=1e-3)
+
+
+def test_of_several_times_the_worst_counts_and_each_is_judged(case):
+    model = AnyTime()
+    object.__setattr__(model, "checkpoint_calibration", (made_up(0.02), ""))
+    outcome = predict(model, case, times=[0.5, 4.0, STEADY], resolution="own")
+    # Only t = 4 is like the calibrated cases: earlier and later are further away.
+    early, middle, late = (each.errors["u"].bound for each in outcome.expected_by_time)
+    assert middle < early
+    assert middle < late
+    assert outcome.expected.errors["u"].bound == max(early, middle, late)
+    assert outcome.at(1).expected.errors["u"].bound == middle
+    assert worst(outcome.expected_by_time).local is outcome.expected_by_time[-1].local
+
+
+def test_fields_that_are_not_finite_are_refused(case):
+    class Broken(AnyTime):
+        def solve(self, case, times=None):
+            prediction = super().solve(case, times)
+            return replace(prediction, fields={name: values * math.nan for name, values in prediction.fields.items()})
+
+    assert predict(Broken(), case, resolution="own").expected.grade == "refused"
+
+
+def test_where_the_error_is_small_the_training_range_is_a_note(case, tmp_path):
+    ranges = {"Reynolds number": (1.0, 2.0)}
+    good, poor = (
+        predict(network(tmp_path / f"{level}", level), case, ranges, resolution="own") for level in (0.02, 0.4)
+    )
+    sentence = "Reynolds number is 1000; the network was trained on 1 to 2."
+    assert sentence in good.certificate.notes
+    assert sentence not in good.certificate.warnings
+    assert sentence in poor.certificate.warnings
+
+
+def test_what_the_network_does_not_know_makes_a_prediction_poor(case, tmp_path):
+    told = replace(case, remarks=(Remark("The turbulence model was left out."), Remark("Zipped.", severe=False)))
+    outcome = predict(network(tmp_path, 0.02), told, resolution="own")
+    assert outcome.expected.errors["u"].grade == "good"
+    assert outcome.expected.grade == "poor"
+    assert outcome.expected.as_dict()["missing"] == ["The turbulence model was left out."]
+    assert any("does not know all that the case says" in each for each in outcome.certificate.warnings)
+
+
+# The file
+
+
+def test_a_stored_calibration_gives_the_same_estimates(tmp_path):
+    store(tmp_path)
+    calibrate(tmp_path, 0.1)
+    found = expected_error.read(tmp_path, checkpoints.read_config(tmp_path).weights_sha256)
+    assert found is not None
+    assert found.estimate("u", {"time": 0.83}) == pytest.approx(made_up(0.1).estimate("u", {"time": 0.83}), rel=1e-2)
+
+
+def test_a_calibration_of_other_weights_is_refused(case, tmp_path):
+    store(tmp_path / "one")
+    calibrate(tmp_path / "one", 0.1)
+    store(tmp_path / "two", width=6)
+    (tmp_path / "two" / EXPECTED_ERROR).write_bytes((tmp_path / "one" / EXPECTED_ERROR).read_bytes())
+    with pytest.raises(CheckpointError, match=r"belongs to other weights.*penn calibrate again"):
+        predict(checkpoints.load(tmp_path / "two"), case)
+
+
+def test_new_weights_take_an_old_calibration_with_them(tmp_path):
+    store(tmp_path)
+    calibrate(tmp_path, 0.1)
+    store(tmp_path, width=6)
+    assert not (tmp_path / EXPECTED_ERROR).exists()
+
+
+def cut_short(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+def changed(*keys, value):
+    def change(text: str) -> str:
+        content = json.loads(text)
+        inner = content
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+        return json.dumps(content)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_short, "is damaged"),
+        (lambda _: "\x00\x01", "is damaged"),
+        (lambda _: "[]", "is of another program"),
+        (lambda _: "[" * 100_000, "is damaged"),
+        (changed("format", value="a diary"), "is of another program"),
+        (changed("format_version", value=99), "Install a newer pennpde"),
+        (changed("parts", "all", "clues", 0, "scale", value=0.0), "a scale is not positive"),
+        (changed("parts", "all", "clues", 0, "centre", value="much"), "is damaged"),
+        (changed("parts", "all", "unknowns", "u", "scores", value=[1.0]), "is damaged"),
+        (changed("parts", "all", "unknowns", "u", "coefficients", value=[float("nan")]), "is damaged"),
+        (changed("parts", "all", "unknowns", value={}), "has no cases, clues or unknowns"),
+        (changed("parts", "all", "cases", value=None), "is damaged"),
+    ],
+)
+def test_a_damaged_calibration_is_a_clear_error(tmp_path, damage, message):
+    store(tmp_path)
+    path = calibrate(tmp_path, 0.1)
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(CheckpointError, match=message) as raised:
+        expected_error.read(tmp_path, checkpoints.read_config(tmp_path).weights_sha256)
+    assert EXPECTED_ERROR in str(raised.value)
+
+
+def test_all_numbers_of_the_evidence_are_finite(case, tmp_path):
+    outcome = predict(network(tmp_path, None), case, resolution="own")
+    assert all(math.isfinite(value) for value in outcome.evidence[0].numbers.values())
+    assert torch.isfinite(outcome.evidence[0].local["u"]).all()

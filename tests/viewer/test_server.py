@@ -1,0 +1,116 @@
+"""The server of the page over HTTP, without a browser."""
+
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+from problems import rectangle
+
+from pennpde.viewer.server import MOST_BYTES
+
+pytestmark = pytest.mark.slow  # starts the server
+
+
+@pytest.fixture
+def ask(address):
+    """Send a request, and return status, headers and body of the answer."""
+    parts = urlsplit(address)
+
+    def asked(method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
+        try:
+            given = {key: value.format(port=parts.port) for key, value in (headers or {}).items()}
+            connection.request(method, path, body, given)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    return asked
+
+
+def view(ask, **content):
+    status, _, body = ask("POST", "/view", json.dumps(content))
+    return status, json.loads(body) if status == 200 else body.decode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://127.0.0.1:{port}"}, 200),
+        ({"Origin": "https://elsewhere.example"}, 403),
+        ({"Host": "elsewhere.example"}, 403),
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/index.html", "/start"])
+def test_other_sites_may_not_use_the_server(ask, path, headers, status):
+    found, answered, _ = ask("GET", path, headers=headers)
+    assert found == status
+    assert "default-src 'self'" in answered.get("Content-Security-Policy", "") or status == 403
+
+
+def test_a_view_is_words_and_a_record_and_its_number_is_that_of_the_request(ask):
+    status, words = view(ask, source="template", name="a", values={"first": 0.2, "resolution": 6})
+    assert status == 200
+    assert words["title"] == "Step 0.20"
+    assert words["predicted"]
+    status, headers, _ = ask("GET", f"/record/{words['view']}")
+    assert (status, headers["Content-Encoding"]) == (200, "gzip")
+    _, again = view(ask, source="template", name="a", values={"resolution": 6.0, "first": 0.2})
+    assert again == words  # with the times of the first: it was not computed again
+    _, other = view(ask, source="template", name="a", values={"first": 0.3, "resolution": 6})
+    assert other["view"] != words["view"]
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        ({"source": "template", "name": "z"}, 422, "no design 'z'"),
+        ({"source": "template", "name": "a", "values": {"viscosity": 0}}, 422, "larger than zero"),
+        ({"source": "dataset", "name": "../../etc/passwd"}, 422, "no case"),
+        ({"source": "upload", "name": "0" * 32}, 410, "upload it again"),
+        ({"source": "elsewhere", "name": "a"}, 422, "must be template"),
+        ({"source": "template", "name": "a" * 10**5}, 413, "exceeded"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_words(ask, content, status, words):
+    found, said = view(ask, **content)
+    assert found == status
+    assert words in said
+
+
+def test_what_is_no_json_is_refused(ask):
+    assert ask("POST", "/view", b"\xff{")[0] == 422
+    assert ask("GET", "/record/" + "0" * 24)[0] == 404
+    assert ask("GET", "/upload/" + "0" * 32)[0] == 410
+    assert ask("GET", "/web/../server.py")[0] == 404
+
+
+def test_an_upload_has_a_key_of_its_own_and_is_found_again_by_it(ask, tmp_path):
+    rectangle((6, 3), (2.0, 1.0)).save(tmp_path / "mine.vtu")
+    found = [
+        json.loads(ask("POST", "/upload?name=mine.vtu", (tmp_path / "mine.vtu").read_bytes())[2]) for _ in range(2)
+    ]
+    assert found[0]["key"] != found[1]["key"]
+    assert found[0]["points"] == 28
+    assert json.loads(ask("GET", f"/upload/{found[0]['key']}")[2]) == found[0]
+    for each in found:  # the second does not replace the first
+        status, words = view(ask, source="upload", name=each["key"])
+        assert (status, words["predicted"]) == (200, False)
+        roles = ["wall" if role == "wall" else role for role in each["roles"]]
+        status, words = view(ask, source="upload", name=each["key"], roles=roles)
+        assert (status, words["predicted"]) == (200, True)
+
+
+def test_the_server_itself_refuses_too_much(address):
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection.putrequest("POST", "/upload?name=huge.vtu")
+    connection.putheader("Content-Length", str(MOST_BYTES + 1))
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert "50 MB" in answer.read().decode()
+    connection.close()
