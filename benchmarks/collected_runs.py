@@ -87,6 +87,7 @@ if __name__ == "__main__":
     for family, settings in FAMILIES.items():
         if (given.runs / family).is_dir():
             results[family] = measured(given.runs / family, given.out / family, given.workers, settings)
+    results = {family: results[family] for family in FAMILIES if family in results}
     write_json(RESULTS, results)
     write_within(PAGE, table(results), "collected")
     print(table(results))
