@@ -2,7 +2,7 @@
 
 Flows of the test set on triangles with a half to eight times as many points per inlet width as the first mesh of
 the dataset, on graded triangles, and on split quads. Prediction and truth are compared at the points of the
-coarser mesh, away from the boundary, at the first and second moment. Flows that are in the results are not predicted again.
+coarser mesh, away from the boundary, at the first and second moment. Flows in the results are not predicted again.
 
     python benchmarks/general_flow_meshes.py [--finest 8]
 
