@@ -1,6 +1,7 @@
 """Plane cells split into smaller ones: the points of the mesh stay, midpoints of edges and centres of cells come after.
 
-Triangles become four triangles, quads four quads, polygons one quad per corner. Boundary facets become two each.
+Triangles become four triangles, quads four quads, polygons one quad per corner, or two triangles at a corner that is
+not convex. Boundary facets become two each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from jaxtyping import Float, Int64
 
 from pennpde.mesh.cells import offsets_of
 from pennpde.mesh.mesh import Mesh
+from pennpde.mesh.triangulation import cross
+
+_FLAT = 1e-3
+"""A corner that turns by less, relative to the largest of its quad, counts as flat."""
+_ALONG = np.linspace(0.02, 1.0, 25)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +66,10 @@ class PlaneCells:
 
 
 def split_polygons(mesh: Mesh) -> PlaneCells:
-    """Every cell of a plane mesh, whatever its number of corners, as quads between corner, middles and centre."""
+    """Every cell of a plane mesh, whatever its number of corners, as quads between corner, middles and centre.
+
+    Where such a quad would not be convex, as at the inner corner of a step, it is cut from the corner to the centre.
+    """
     sizes = np.diff(mesh.offsets)
     owner = np.repeat(np.arange(len(sizes)), sizes)
     corner = mesh.connectivity
@@ -71,14 +80,50 @@ def split_polygons(mesh: Mesh) -> PlaneCells:
     edges = _Edges.of([np.stack([corner, following], axis=1)], mesh.number_of_points)
     points = _positions(mesh)
     centres = np.stack([np.bincount(owner, points[corner, axis]) / sizes for axis in (0, 1)], axis=1)
+    _see_all_sides(centres, points, corner, following, owner)
     middle_of_cell = edges.number + len(edges.ends) + owner
     quads = np.stack([corner, edges.middle(corner, following), middle_of_cell, edges.middle(before, corner)], axis=1)
+    every = np.concatenate([points, edges.middles(points), centres])
+    corners = every[quads]
+    turns = cross(np.roll(corners, -1, axis=1) - corners, np.roll(corners, 1, axis=1) - corners)
+    convex = (turns > _FLAT * np.abs(turns).max(axis=1, keepdims=True)).all(axis=1)
+    cut = quads[~convex]
     return PlaneCells(
-        np.concatenate([points, edges.middles(points), centres]),
-        np.zeros((0, 3), np.int64),
-        quads,
+        every,
+        np.concatenate([cut[:, [0, 1, 2]], cut[:, [0, 2, 3]]]),
+        quads[convex],
         edges.halves(mesh.facets.connectivity.reshape(-1, 2)),
     )
+
+
+def _see_all_sides(
+    centres: Float[np.ndarray, "cells 2"],
+    points: Float[np.ndarray, "points 2"],
+    corner: Int64[np.ndarray, " entries"],
+    following: Int64[np.ndarray, " entries"],
+    owner: Int64[np.ndarray, " entries"],
+) -> None:
+    """Move the centres of cells that are not convex to where they see every side from within, if there is such a place.
+
+    It is looked for in front of each corner that turns inward, along the line that halves its angle.
+    """
+    start, end = points[corner], points[following]
+    seen = cross(start - centres[owner], end - centres[owner])
+    lengths = ((end - start) ** 2).sum(axis=1)
+    for cell in np.unique(owner[seen <= _FLAT * lengths]):
+        sides = owner == cell
+        polygon, after = start[sides], end[sides]
+        ahead, back = after - polygon, np.roll(polygon, 1, axis=0) - polygon
+        ahead /= np.sqrt((ahead**2).sum(axis=1, keepdims=True))
+        back /= np.sqrt((back**2).sum(axis=1, keepdims=True))
+        inward = cross(ahead, back) < 0
+        direction = -(ahead + back)[inward]
+        size = np.sqrt(lengths[sides].max())
+        places = polygon[inward][:, None] + direction[:, None] * (size * _ALONG)[None, :, None]
+        candidates = np.concatenate([centres[cell][None], places.reshape(-1, 2)])
+        away = polygon[None] - candidates[:, None]
+        worst = (cross(away, after[None] - candidates[:, None]) / np.sqrt(lengths[sides])).min(axis=1)
+        centres[cell] = candidates[worst.argmax()]
 
 
 @dataclass(frozen=True, eq=False)
