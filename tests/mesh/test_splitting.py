@@ -5,7 +5,7 @@ import pytest
 from meshes import box
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.splitting import PlaneCells, split_polygons
+from pennpde.mesh.splitting import PlaneCells
 
 HEXAGON = np.array([[np.cos(t), np.sin(t)] for t in np.arange(6) * np.pi / 3])
 L_SHAPE = np.array([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2]], float)
@@ -29,7 +29,7 @@ def turns(corners: np.ndarray) -> np.ndarray:
 def test_parts_of_a_polygon_are_convex_and_fill_it(polygon, angle):
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     mesh = Mesh.from_arrays(polygon @ turn.T, [np.arange(len(polygon))])
-    cells = split_polygons(mesh)
+    cells = PlaneCells.of(mesh)
     for again in (cells, cells.split()):
         parts = [again.points[again.triangles], again.points[again.quads]]
         assert sum(area(each).sum() for each in parts) == pytest.approx(float(area(polygon)))
@@ -37,14 +37,8 @@ def test_parts_of_a_polygon_are_convex_and_fill_it(polygon, angle):
             assert (turns(each) > 0).all()
 
 
-def test_convex_polygons_become_one_quad_per_corner():
-    cells = split_polygons(Mesh.from_arrays(HEXAGON, [np.arange(6)]))
-    assert (len(cells.triangles), len(cells.quads)) == (0, 6)
-
-
 def test_triangles_and_quads_become_four_each():
     cells = PlaneCells.of(box("mixed_plane", 4))
-    assert cells is not None
     finer = cells.split()
     assert len(cells.triangles) > 0
     assert len(cells.quads) > 0
