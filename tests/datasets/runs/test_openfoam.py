@@ -126,3 +126,23 @@ def test_a_steady_family_that_converged_before_its_end(installation, tmp_path):
     case = storage.read(tmp_path / "set", frames=False)[0]
     assert set(case.targets) == {"u", "p"}
     assert boundary_flux(case.targets["u"], case).imbalance < 0.1
+
+
+@pytest.mark.slow
+def test_runs_are_collected_trained_on_and_predicted_without_a_file_written_by_hand(bends, tmp_path):
+    """For seconds: what counts is that the three commands fit together."""
+    from commands import penn
+
+    made = penn("collect", *sorted(bends.iterdir()), "--out", tmp_path / "set", "--quiet")
+    assert made.exit_code == 0, made.output
+    trained = penn(
+        *("train", tmp_path / "set", "--from", "flow", "--out", tmp_path / "net"),
+        *("--steps", 3, "--threads", 1, "--no-report", "--quiet"),
+    )
+    assert trained.exit_code == 0, trained.output
+    new = shutil.copytree(bends / "bend_05", tmp_path / "new")
+    for time in openfoam.time_folders(new)[1:]:
+        shutil.rmtree(time)
+    predicted = penn("predict", new, "--model", tmp_path / "net", "--out", tmp_path / "new.vtu", "--force", "--json")
+    assert predicted.exit_code == 0, predicted.output
+    assert (tmp_path / "new.vtu").stat().st_size > 1000
