@@ -37,6 +37,7 @@ _SMALLEST_ERROR, _LARGEST_ERROR = 1e-4, 30.0
 _FARTHEST = 30.0
 _HIGHEST = 6.0
 """Standardised clues are not followed beyond: an error is not extrapolated over decades."""
+_LARGEST_LOGARITHM = 50.0
 _PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
 _HUBER = 1.5
 
@@ -143,12 +144,6 @@ class Scores:
         place = int(np.searchsorted(np.cumsum(self.weights), wanted - 1e-9))
         return float(self.values[min(place, len(self.values) - 1)])
 
-    @property
-    def spread(self) -> float:
-        """A robust standard deviation."""
-        low, high = (self.values[np.searchsorted(np.cumsum(self.weights), share)] for share in (0.16, 0.84))
-        return float(high - low) / 2.0
-
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -187,10 +182,11 @@ class Part:
         scores = self.scores[name]
         inputs = self.clues.for_regression(self.clues.standardised(clues))
         middle, wide = float(scores.regression.at(inputs)), self.unlikeness(name, clues)
-        # The mean of a logarithmic normal distribution.
-        expected = math.exp(min(middle + scores.quantile(0.5) * wide + 0.5 * (scores.spread * wide) ** 2, 50.0))
-        bound = math.exp(min(middle + scores.quantile(level) * wide, 50.0))
-        return expected, max(bound, expected)
+        score = scores.quantile(level)
+        # The mean over the scores, of which those beyond the bound count as the bound: single ones have no say.
+        logarithms = middle + wide * np.minimum(scores.values, score)
+        expected = float((scores.weights * np.exp(np.minimum(logarithms, _LARGEST_LOGARITHM))).sum())
+        return expected, math.exp(min(middle + wide * score, _LARGEST_LOGARITHM))
 
 
 @dataclass(frozen=True, eq=False)
