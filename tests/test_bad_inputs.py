@@ -326,7 +326,7 @@ TABLE = [
         "unknowns of the case are p, u",
         PREDICT.replace("--model own", "--model heat"),
     ),
-    Wrong("a network that solves no problem", "needs a PENN", PREDICT.replace("--model own", "--model gradient")),
+    Wrong("a network that solves no problem", "no Predictor", PREDICT.replace("--model own", "--model gradient")),
     # OpenFOAM's cases
     Wrong(
         "an empty folder",
@@ -452,6 +452,86 @@ TABLE = [
         lambda f: text(f / "rows.toml", "steps = 2", "lerning_rate = 2"),
     ),
     Wrong("a row that is not there", "'pen'", "train rows.toml --row pen --data data --out out/run"),
+    Wrong(
+        "rows that are a list",
+        "rows is [1, 2], which is no table; a row is a table [rows.NAME]",
+        "train rows.toml --data data --out out/run",
+        lambda f: (f / "rows.toml").write_text("rows = [1, 2]"),
+    ),
+    Wrong(
+        "a width in words",
+        "width = 'wide': it must be a whole number from 1 to 4096",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", 'width = "wide"'),
+    ),
+    Wrong(
+        "a huge width",
+        "width = 1000000000: it must be a whole number from 1 to 4096",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 1_000_000_000"),
+    ),
+    Wrong(
+        "a width of zero",
+        "width = 0: it must be a whole number",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 0"),
+    ),
+    Wrong(
+        "arguments that are no table",
+        "arguments is 3, which is no table",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "rows.toml", "arguments = { width = 4, iterations = 2, hidden = 8 }", "arguments = 3"),
+    ),
+    Wrong(
+        "a dataset without training cases",
+        "data has no training cases: a dataset to train on has a split 'train'. Its splits are validation (1 cases)",
+        "train data --out out/run",
+        lambda f: text(f / "data/manifest.json", '"train": ["t0.2"],', ""),
+    ),
+    Wrong(
+        "a split without cases",
+        "data has no training cases",
+        "train rows.toml --data data --out out/run",
+        lambda f: text(f / "data/manifest.json", '"train": ["t0.2"]', '"train": []'),
+    ),
+    Wrong(
+        "a start of another equation",
+        "solves for p, u, but the unknowns of the case are T",
+        "train data --from own --out out/run --steps 1",
+    ),
+    Wrong("a start that is not there", "no network 'flaw'", "train data --from flaw --out out/run"),
+    Wrong(
+        "a start of another network than the row",
+        "is a network 'flow', but the row 'penn' of rows.toml trains 'advection-diffusion'",
+        "train rows.toml --data data --from own --out out/run",
+        code=2,
+    ),
+    Wrong(
+        "a start of another size than the row",
+        "asks for another network than --from heat: width = 8 (it has 4)",
+        "train rows.toml --data data --from heat --out out/run",
+        lambda f: text(f / "rows.toml", "width = 4", "width = 8"),
+        code=2,
+    ),
+    Wrong(
+        "layers to freeze that are not there",
+        "--freeze decoder matches no parameter; the network has",
+        "train data --from heat --freeze decoder --out out/run",
+    ),
+    Wrong(
+        "a file without its dataset",
+        "give the folder of the dataset with --data",
+        "train rows.toml --out out/run",
+        code=2,
+    ),
+    Wrong("a dataset twice", "--data belongs to a TOML file", "train data --data data --out out/run", code=2),
+    Wrong("a row of a dataset", "--row chooses a row of a TOML file", "train data --row penn --out out/run", code=2),
+    Wrong("a network into the dataset", "is the folder of the dataset", "train data --out data", code=2),
+    Wrong(
+        "a source that is not there",
+        "No such file or directory: nothing.toml",
+        "train nothing.toml --data data --out out/run",
+    ),
 ]
 
 

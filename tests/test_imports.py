@@ -47,8 +47,8 @@ storage.read(data)
 found["reading"] = loaded("torch._dynamo")
 # None in sys.modules makes an import raise, as if the library were missing.
 sys.modules.update(dict.fromkeys({HEAVY}))
-from pennpde import experiments
-experiments._main([toml, "--data", data, "--out", out, "--device", "cpu", "--set", "epochs = 2"])
+from pennpde.experiments.__main__ import main
+main([toml, "--data", data, "--out", out, "--device", "cpu", "--set", "epochs = 2"])
 with open(told, "w") as file:
     json.dump(found, file)
 """

@@ -120,6 +120,10 @@ class Estimate:
             count = total
         return cls(mean, deviations, count)
 
+    def times(self, factor: float) -> Estimate:
+        """As if every sample had been multiplied."""
+        return Estimate(factor * self.mean, factor**2 * self.squared_deviations, self.count)
+
     @property
     def standard_error(self) -> float:
         """Standard deviation over the root of the number of points.

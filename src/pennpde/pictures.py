@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -144,6 +144,34 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, cor
         # A label rather than a text: the layout leaves room for it.
         figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
+
+
+def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
+    """Draw fields on the surfaces of meshes in space, each facet in the mean colour of its points."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+    columns = max(len(row) for row in rows)
+    figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for line, row in enumerate(rows):
+        for column, (title, mesh, values) in enumerate(row):
+            axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
+            facets, positions = mesh.facets, mesh.points.numpy()
+            means = np.add.reduceat(values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
+            colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
+            polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
+            axes.add_collection3d(
+                Poly3DCollection(polygons, facecolors=colours.to_rgba(means), edgecolors=(0, 0, 0, 0.2), linewidths=0.2)
+            )
+            low, high = positions.min(axis=0), positions.max(axis=0)
+            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
+            axes.set_box_aspect(high - low)
+            figure.colorbar(colours, ax=axes, shrink=0.7)
+    save_figure(figure, path, dots_per_inch=110)
 
 
 def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:

@@ -205,7 +205,7 @@ def test_two_starts_do_not_write_into_one_folder(recipe, folder):
     folder.mkdir()
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(DatasetError, match="Another `penn generate` writes into"):
+        with pytest.raises(DatasetError, match="Another process writes into"):
             make(recipe, folder)
     make(recipe, folder)
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
+from evaluated_flows import flow_case, off_by
 from paths import ROOT
 from problems import heated_plate, polynomial
-from test_evaluation import flow_case, off_by
 
 from pennpde.evaluation import evaluate
 from pennpde.paper.tables import draw_case, markdown, paper_numbers, read_records, within

@@ -14,6 +14,10 @@ from torch import Tensor
 
 from pennpde.case.case import Case
 from pennpde.case.conditions import Reference
+from pennpde.case.moments import unknown_of
+
+_SAME = 1e-9
+"""Relative: units this close to one are one. A width that was summed up over facets is not exact to the last bit."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,22 @@ class Units:
         """The scale of an unknown, a parameter or a feature."""
         return self.scales.get(name, Scale(self.time if name == "time" else 1.0))
 
+    @property
+    def is_one(self) -> bool:
+        """Whether a case in these units is as it was."""
+        ones = [self.length, self.time, *(scale.one for scale in self.scales.values())]
+        zeros = [scale.zero for scale in self.scales.values()]
+        return all(abs(one - 1) <= _SAME for one in ones) and all(abs(zero) <= _SAME for zero in zeros)
+
+    def target_scale(self, name: str, unknowns: Mapping[str, Tensor]) -> Scale:
+        """The scale of a target: that of its unknown, also where it is the steady state; others stay as they are."""
+        unknown = unknown_of(name, unknowns)
+        return Scale() if unknown is None else self.scale(unknown)
+
     def dimensionless(self, case: Case) -> Case:
         """The case in these units."""
 
-        def scaled(name: str, values: Tensor) -> Tensor:
-            scale = self.scale(name)
+        def scaled(scale: Scale, values: Tensor) -> Tensor:
             return (values - scale.zero) / scale.one
 
         def reference(name: str) -> Reference:
@@ -70,11 +85,12 @@ class Units:
         return case.with_conditions(
             lambda name, each: each.in_units(reference(name)),
             mesh=case.mesh.with_points(case.mesh.points / self.length),
-            initial={name: scaled(name, values) for name, values in case.initial.items()},
+            initial={name: scaled(self.scale(name), values) for name, values in case.initial.items()},
             parameters={name: value / self.scale(name).one for name, value in case.parameters.items()},
             features={name: values / self.scale(name).one for name, values in case.features.items()},
             targets={
-                name: scaled(name, values) if name in case.initial else values for name, values in case.targets.items()
+                name: scaled(scale, values) if (scale := self.target_scale(name, case.initial)) != Scale() else values
+                for name, values in case.targets.items()
             },
             cached_operators=None,
         )

@@ -44,7 +44,7 @@ from pennpde import __version__
 from pennpde.cli.conventions import as_command
 
 SUBCOMMANDS = (
-    *("demo", "predict", "generate", "train", "calibrate", "evaluate"),
+    *("demo", "predict", "generate", "collect", "train", "calibrate", "evaluate"),
     *("pack", "report", "bench", "info", "view"),
 )
 

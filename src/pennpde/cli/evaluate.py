@@ -1,5 +1,7 @@
 """`penn evaluate`."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,8 +12,12 @@ from pennpde.cli.conventions import Output
 if TYPE_CHECKING:
     from torch import nn
 
+    from pennpde.case import Case
+    from pennpde.datasets.vtkhdf import CaseFile
+
 EXAMPLES = [
     "penn evaluate flow data/flow",
+    "penn evaluate nets/mine data/mine --json",
     "penn evaluate runs/flow data/flow --transformed --json",
     "penn evaluate flow data/flow --precision float64 --pictures pictures",
 ]
@@ -48,43 +54,116 @@ def run(
         typer.Option(help="Folder for pictures of the cases with smallest, median and largest error."),
     ] = None,
 ) -> dict[str, Any]:
-    """Measure a network on a test set: errors as the paper defines them, errors on the conditions, time per case."""
+    """Measure a network on a test set: errors as the paper defines them, errors on the conditions, time per case.
+
+    Cases are brought to the network's units as in prediction. A network that takes any time is measured at every
+    moment of every case and in its steady state, by relative L2 errors.
+    """
     import torch
 
+    from pennpde.case.moments import moments
     from pennpde.datasets import storage
     from pennpde.datasets.relatives import second_test_set, unrelated_names
-    from pennpde.evaluation import evaluate
 
     network = _network(model, getattr(torch, precision), device)
     manifest = storage.read_manifest(dataset)
-    cases = storage.read(dataset, split, frames=False)
+    files = list(storage.read_files(dataset, split))
     if unrelated:
         names = set(unrelated_names(manifest, split))
-        cases = [case for case in cases if case.name in names]
-        if not cases:
+        files = [file for file in files if file.case.name in names]
+        if not files:
             raise typer.BadParameter(
                 f"--unrelated leaves no case: every case of split {split!r} is related to a training case."
             )
-    cases = cases[:limit]
+    files = files[:limit]
+    if not files:
+        raise ValueError(f"Split {split!r} of {dataset} has no cases.")
+    about = _about(network, model, dataset, split, second_test_set(manifest, unrelated=unrelated))
     fields = {}
-    found = evaluate(
+    keep = (lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None
+    where = f"{dataset} ({split}{', moved' if transformed else ''})"
+    if getattr(network, "takes_times", False) and any(len(moments(file.case, file.times)) > 1 for file in files):
+        if transformed:
+            raise typer.BadParameter("--transformed is for cases with a single moment.")
+        groups = {name: str(entry.facts.get("family", "")) for name, entry in manifest.cases.items()}
+        record = _at_moments(output, network, files, groups, threads, about, keep)
+        lines = [f"{model} on {len(files)} cases of {where}, relative L2 errors:", *_lines_at_moments(record)]
+        named = [(_mean_error(each), each["name"]) for each in record["records"]]
+    else:
+        cases = _cases_at_own_time(output, network, model, files, manifest.has_frames)
+        record = _at_own_time(output, network, cases, transformed, threads, repeats, about, keep)
+        lines = [f"{model} on {len(cases)} cases of {where}, mean squared errors:", *_lines(record)]
+        first = next(iter(record["pooled"]["domain"]))
+        named = [(each[first], each["name"]) for each in record["records"]]
+    written = _draw(sorted(named), fields, pictures) if pictures else []
+    output.say(*lines, *(f"Picture: {path}" for path in written))
+    return record
+
+
+def _cases_at_own_time(
+    output: Output, network: Any, model: str, files: "Sequence[CaseFile]", frames: bool
+) -> "list[Case]":
+    """The cases with the targets that a network of fixed output times predicts."""
+    from pennpde.experiments.data import judged, known_times
+
+    cases = [case for file in files if (case := judged(network, file, frames=frames)) is not None]
+    if not cases:
+        own = ", ".join(f"{time:g}" for time in network.output_times)
+        known = known_times(network, files)
+        shown = ", ".join(f"{time:g}" for time in known[:8]) + (" ..." if len(known) > 8 else "")
+        raise ValueError(
+            f"{model} predicts t = {own} in its own units (of a flow L/U), but no case has a target then; in these "
+            f"units they have t = {shown or 'none'}. Take a network for any time."
+        )
+    if left_out := len(files) - len(cases):
+        output.warn(f"{left_out} of {len(files)} cases have no target at the time that {model} predicts: left out")
+    return cases
+
+
+def _at_own_time(
+    output: Output,
+    network: Any,
+    cases: "Sequence[Case]",
+    transformed: bool,
+    threads: int,
+    repeats: int,
+    about: dict[str, Any],
+    keep: Any,
+) -> dict[str, Any]:
+    from pennpde.evaluation import evaluate
+
+    return evaluate(
         network,
         cases,
         transformed=transformed,
         threads=threads,
         repeats=repeats,
-        about=_about(network, model, dataset, split, second_test_set(manifest, unrelated=unrelated)),
+        about=about,
         watch=lambda them: output.progress(them, "measuring", total=len(them)),
-        keep=(lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None,
-    )
-    record = found.to_plain()
-    written = _draw(record, fields, pictures) if pictures else []
-    output.say(
-        f"{model} on {len(cases)} cases of {dataset} ({split}{', moved' if transformed else ''}), mean squared errors:",
-        *_lines(record),
-        *(f"Picture: {path}" for path in written),
-    )
-    return record
+        keep=keep,
+    ).to_plain()
+
+
+def _at_moments(
+    output: Output,
+    network: Any,
+    files: "Sequence[CaseFile]",
+    groups: dict[str, str],
+    threads: int,
+    about: dict[str, Any],
+    keep: Any,
+) -> dict[str, Any]:
+    from pennpde.evaluation import evaluate_moments
+
+    return evaluate_moments(
+        network,
+        [(file.case, file.times) for file in files],
+        groups=groups,
+        threads=threads,
+        about=about,
+        watch=lambda them: output.progress(them, "measuring", total=len(them)),
+        keep=keep,
+    ).to_plain()
 
 
 def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set: str) -> dict[str, Any]:
@@ -142,16 +221,47 @@ def _lines(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _draw(record: dict[str, Any], fields: dict[str, Any], folder: Path) -> list[str]:
+def _lines_at_moments(record: dict[str, Any]) -> list[str]:
+    lines = []
+    for group, found in {"": record["relative_l2"], **record["groups"]}.items():
+        label = f"{group} ({found['cases']} cases)" if group else "all"
+        parts = [f"{name} {_percent(each['mean'])}" for name, each in found["moments"].items()]
+        steady = [f"{name} {_percent(value)}" for name, value in found["steady"].items() if name != "cases"]
+        parts += [f"steady state ({found['steady']['cases']} cases) {'  '.join(steady)}"] if steady else []
+        parts += [f"{found['not_finite']} not finite"] if found["not_finite"] else []
+        lines.append(f"  {label:24}{'  '.join(parts)}")
+    for each in record["relative_l2"]["by_moment"]:
+        errors = "  ".join(f"{n} {_percent(v)}" for n, v in each.items() if n not in ("moment", "cases"))
+        lines.append(f"  moment {each['moment']:<3} ({each['cases']} cases)  {errors}")
+    seconds = record["seconds"]
+    lines.append(
+        f"  {seconds['mean']:.3f} s per case on {record['device']} with {record['threads']} threads; preparation "
+        f"{seconds['preparation']:.3f} s"
+    )
+    return lines
+
+
+def _percent(error: float | None) -> str:
+    return "none" if error is None else f"{error:.2%}"
+
+
+def _mean_error(record: dict[str, Any]) -> float:
+    """Over moments and unknowns; what is not a number comes last."""
+    series = [value for name, value in record.items() if isinstance(value, list) and name != "times"]
+    errors = [error for value in series for error in value] + list(record["steady"].values())
+    finite = [error for error in errors if error is not None]
+    return sum(finite) / len(finite) if len(finite) == len(errors) and finite else math.inf
+
+
+def _draw(ordered: "Sequence[tuple[float, str]]", fields: dict[str, Any], folder: Path) -> list[str]:
+    """The cases with the smallest, the median and the largest error."""
     from pennpde.paper.tables import draw_case
 
-    name = next(iter(record["pooled"]["domain"]))
-    ordered = sorted(record["records"], key=lambda each: each[name])
     chosen = {"smallest": ordered[0], "median": ordered[len(ordered) // 2], "largest": ordered[-1]}
     written = []
-    for label, each in chosen.items():
-        path = folder / f"{label}_error_{each['name']}.png"
-        case, predicted = fields[each["name"]]
+    for label, (_, name) in chosen.items():
+        path = folder / f"{label}_error_{name}.png"
+        case, predicted = fields[name]
         draw_case(case, predicted, path)
         written.append(str(path))
     return written

@@ -211,7 +211,7 @@ class Job:
         """Generate the dataset with a progress bar and report the result."""
         from pennpde.datasets.generate import generate
 
-        with _progress_bar(output, recipe.dataset) as show:
+        with progress_bar(output, recipe.dataset) as show:
             summary = generate(
                 recipe,
                 self.out,
@@ -226,7 +226,8 @@ class Job:
 
 
 @contextmanager
-def _progress_bar(output: Output, description: str) -> Iterator[Callable[["Status"], None] | None]:
+def progress_bar(output: Output, description: str) -> Iterator[Callable[["Status"], None] | None]:
+    """A function that shows how far a generation is; None where nobody watches."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -268,7 +269,7 @@ def _report(output: Output, summary: "Summary") -> dict[str, Any]:
     manifest = read_manifest(summary.folder)
     number, size = len(manifest.cases), bytes_on_disk(summary.folder, manifest)
     output.say(
-        f"{summary.folder}: {len(summary.made)} cases generated in {_duration(summary.seconds)}, {len(summary.kept)} "
+        f"{summary.folder}: {len(summary.made)} cases generated in {duration(summary.seconds)}, {len(summary.kept)} "
         f"existed; now {number} cases in {len(manifest.files)} files, {size / 1e6:.1f} MB in total",
     )
     if summary.failed:
@@ -292,7 +293,8 @@ class CasesFailedError(RuntimeError):
     """Some cases failed; all others were generated."""
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In words."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

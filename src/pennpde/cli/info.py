@@ -114,8 +114,10 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
     names = manifest.names()
     shown = {names[round(place * (len(names) - 1) / (_PICTURED - 1))] for place in range(_PICTURED)} if names else set()
     pictured, sizes, fields, parameters = [], _Ranges(), _Ranges(), _Ranges()
+    targets = _Targets()
     for case_file in output.progress(read_files(folder), "reading", total=len(names)):
         case = case_file.case
+        targets.add(case_file)
         sizes.add("points", case.mesh.number_of_points)
         sizes.add("cells", case.mesh.number_of_cells)
         for name, values in _all_fields(case).items():
@@ -135,6 +137,7 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "files": len(manifest.files),
         "bytes": bytes_on_disk(folder, manifest),
         **sizes.found,
+        **targets.found(),
         "parameters": parameters.found,
         "facts": summary(manifest),
         "fields": fields.found,
@@ -143,6 +146,31 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "hashes": "all agree",
     }
     return record, pictured
+
+
+class _Targets:
+    """At which times the truth of the cases is known."""
+
+    def __init__(self) -> None:
+        self.counts, self.times, self.steady, self.number = _Ranges(), _Ranges(), 0, 0
+
+    def add(self, case_file: "CaseFile") -> None:
+        from pennpde.case.moments import moments
+
+        known = moments(case_file.case, case_file.times)
+        if not known:
+            return
+        self.number += 1
+        self.steady += any(each.is_steady for each in known)
+        times = [each.time for each in known if not each.is_steady]
+        self.counts.add("moments_per_case", len(times))
+        for time in times:
+            if time is not None:
+                self.times.add("times", time)
+
+    def found(self) -> dict[str, Any]:
+        steady = {"steady_states": self.steady} if self.steady else {}
+        return {**self.counts.found, **self.times.found, **steady} if self.number else {}
 
 
 class _Range(tuple[float, float]):
@@ -158,7 +186,7 @@ class _Ranges:
     def add(self, name: str, values: "Tensor | float") -> None:
         import torch
 
-        values = torch.as_tensor(values)
+        values = torch.tensor(values, dtype=torch.float64) if isinstance(values, float) else torch.as_tensor(values)
         low, high = values.min().item(), values.max().item()
         known = self.found.get(name, (low, high))
         self.found[name] = _Range((min(low, known[0]), max(high, known[1])))
@@ -283,7 +311,7 @@ def _draw(path: Path, shown: Iterable["Case | Mesh"]) -> None:
         row = [(f"{name}{title}", mesh, _magnitude(values)) for title, values in fields.items()]
         rows.append(row or [(f"{name}mesh", mesh, mesh.points[:, 0])])
     if rows[0][0][1].space == 3:
-        _draw_solids(path, rows)
+        pictures.draw_solids(path, rows)
         return
     panels = [
         [
@@ -314,34 +342,3 @@ def _drawable(case: "Case") -> dict[str, "Tensor"]:
 def _magnitude(values: "Tensor") -> "Tensor":
     values = values.double()
     return values if values.ndim == 1 else values.flatten(1).norm(dim=1)
-
-
-def _draw_solids(path: Path, rows: list[list[tuple[str, "Mesh", "Tensor"]]]) -> None:
-    """The surfaces of meshes in space, each facet in the mean colour of its points."""
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
-    from pennpde.pictures import save_figure
-
-    columns = max(len(row) for row in rows)
-    figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
-    for line, row in enumerate(rows):
-        for column, (title, mesh, values) in enumerate(row):
-            axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
-            facets, positions = mesh.facets, mesh.points.numpy()
-            means = np.add.reduceat(values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
-            colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
-            polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
-            axes.add_collection3d(
-                Poly3DCollection(polygons, facecolors=colours.to_rgba(means), edgecolors=(0, 0, 0, 0.2), linewidths=0.2)
-            )
-            low, high = positions.min(axis=0), positions.max(axis=0)
-            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
-            axes.set_box_aspect(high - low)
-            figure.colorbar(colours, ax=axes, shrink=0.7)
-    save_figure(figure, path, dots_per_inch=110)

@@ -3,6 +3,8 @@
 storage              datasets in folders, written and read
 manifest             the file that lists the cases of a dataset
 vtkhdf               one case in one file
+content              what a dataset holds: equation, unknowns, kind of targets
+moments              targets at one time, at several, in the steady state
 shards               many cases in one file
 packing              from files of single cases to shards
 case_reader          cases one by one, checked against their hashes

@@ -37,7 +37,6 @@ from pennpde.datasets.storage import (
 )
 from pennpde.files import remove_leftovers
 
-ATTEMPTS = 3
 _LOG_LINES = 40
 
 
@@ -124,7 +123,7 @@ def generate(
             tasks = recipe.tasks(missing)
             try:
                 with _pool(recipe, workers, scheduler, len(tasks), watch) as pool:
-                    _run(tasks, pool, ledger, watch)
+                    _run(recipe, tasks, pool, ledger, watch)
             finally:
                 # What stopped us is more interesting than that the manifest could not be written either.
                 with suppress(OSError):
@@ -162,7 +161,7 @@ def _in_turn(splits: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted(places, key=lambda name: places[name])
 
 
-def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: _Watch) -> None:
+def _run(recipe: Recipe, tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: _Watch) -> None:
     attempts: Counter[tuple[str, ...]] = Counter()
     for task in tasks:
         pool.submit(task)
@@ -171,7 +170,7 @@ def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: 
             if outcome.stops_all:
                 raise GenerationError(outcome.error)
             attempts[task] += 1
-            if attempts[task] < ATTEMPTS and not outcome.hopeless:
+            if attempts[task] < recipe.most_attempts and not outcome.hopeless:
                 pool.submit(task)
                 continue
             ledger.give_up(task, outcome, attempts[task])
@@ -180,6 +179,25 @@ def _run(tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: 
             for product in outcome:
                 ledger.add(product)
             watch.over(task)
+
+
+def outcomes(
+    recipe: Recipe,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    on_progress: Callable[[Status], None] | None = None,
+) -> Iterator[tuple[tuple[str, ...], Outcome]]:
+    """What comes of all tasks of a recipe, each tried once, as they are done; nothing is written."""
+    names = [name for split in recipe.splits().values() for name in split]
+    tasks = recipe.tasks(names)
+    watch = _Watch(Status(len(names)), on_progress)
+    with _pool(recipe, workers, scheduler, len(tasks), watch) as pool:
+        for task in tasks:
+            pool.submit(task)
+        for task, outcome in pool.outcomes():
+            watch.over(task, isinstance(outcome, Failure))
+            yield task, outcome
 
 
 # The folder
@@ -196,7 +214,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         except OSError:
             lock.seek(0)
             raise DatasetError(
-                f"Another `penn generate` writes into {folder} (process {lock.read().strip() or 'unknown'}); wait for "
+                f"Another process writes into {folder} (number {lock.read().strip() or 'unknown'}); wait for "
                 "it or choose another folder."
             ) from None
         lock.truncate(0)

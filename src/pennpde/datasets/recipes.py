@@ -57,6 +57,8 @@ class Recipe(ABC):
     """How a dataset is generated. Recipes are sent to other machines, so they contain only numbers and names."""
 
     dataset: ClassVar[str]
+    most_attempts: ClassVar[int] = 3
+    """After which a case is given up: a solver may fail for reasons that pass."""
     packed: ClassVar[bool] = True
     """Whether cases go into shards at the end; in a shard all have the same times."""
 

@@ -20,6 +20,7 @@ from typing import Any
 from pennpde.case import Case
 from pennpde.datasets import vtkhdf
 from pennpde.datasets.case_reader import CaseReader
+from pennpde.datasets.content import states_content
 from pennpde.datasets.manifest import (
     MANIFEST,
     DatasetError,
@@ -29,6 +30,8 @@ from pennpde.datasets.manifest import (
     read_manifest,
     write_manifest,
 )
+from pennpde.datasets.moments import at_moment, steady_state
+from pennpde.datasets.moments import moments as moments_of
 from pennpde.datasets.packing import SHARD_BYTES, pack
 from pennpde.files import write_atomically
 
@@ -61,17 +64,28 @@ def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -
     Args:
         folder: of the dataset.
         split: such as "train"; all cases by default.
-        frames: whether the targets of a dataset that `penn generate flow --frames` made keep all times of the run.
-            Otherwise they are at the last time only, which is what networks predict.
+        frames: whether targets stay as they are stored. Otherwise those of a dataset with frames (`penn generate flow
+            --frames`, or runs collected at several times) are at the last time only, and a steady state that is the
+            only target becomes that of the unknowns: what networks predict.
     """
-    cases = (case_file.case for case_file in read_files(folder, split))
-    if frames or not read_manifest(folder).has_frames:
-        return list(cases)
-    return [_at_the_end(case) for case in cases]
+    files = read_files(folder, split)
+    if frames:
+        return [case_file.case for case_file in files]
+    manifest = read_manifest(folder)
+    return [_as_predicted(case_file, manifest) for case_file in files]
 
 
-def _at_the_end(case: Case) -> Case:
-    return replace(case, targets={name: frames[..., -1].clone() for name, frames in case.targets.items()})
+def _as_predicted(file: vtkhdf.CaseFile, manifest: Manifest) -> Case:
+    moments = moments_of(file)
+    if not moments:
+        return steady_state(file) or file.case
+    if not manifest.has_frames:
+        return file.case
+    last = at_moment(file, len(moments) - 1)
+    # All generated flows end at the same time, which their networks know: no parameter.
+    parameters = last.parameters if states_content(manifest) else file.case.parameters
+    targets = {name: values.clone() for name, values in last.targets.items()}
+    return replace(last, targets=targets, parameters=parameters)
 
 
 def read_files(folder: Path | str, split: str | None = None) -> Iterator[vtkhdf.CaseFile]:

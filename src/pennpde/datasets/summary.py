@@ -10,7 +10,7 @@ from typing import Any
 
 from pennpde.datasets.manifest import Manifest
 
-_TOLD_ELSEWHERE = {"points", "cells", "parameters", "fingerprints"}
+_TOLD_ELSEWHERE = {"points", "cells", "parameters", "fingerprints", "source", "state", "flux", "ranges"}
 """What is measured on the cases themselves, and what differs from case to case by its nature."""
 _MOST_WORDS = 30
 

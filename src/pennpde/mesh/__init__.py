@@ -20,6 +20,7 @@ plane          plane meshes from three-dimensional files, and the way back: extr
 outline        the boundary of a plane mesh as closed curves with corners; the same at another spacing
 triangulation  Delaunay triangles, finding points in them
 interpolation  from the points of one mesh to those of another
+cell_values    values of cells at the points
 splitting      each cell into four
 remesh         triangles of another spacing for the same domain
 """

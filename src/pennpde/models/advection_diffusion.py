@@ -55,6 +55,7 @@ class AdvectionDiffusion(Equation):
         laplacian_damping: See `Operators.composed`.
         forcing: A source that does not depend on T. It breaks the linearity; only ablations that keep boundary values
             out of the solver need it, where nothing else would ever change T = 0.
+        reference: Length, speed and temperature of the training data that count as one for the network.
     """
 
     unknowns: ClassVar = {"T": SCALAR}
@@ -73,8 +74,10 @@ class AdvectionDiffusion(Equation):
         upwind: float = 0.05,
         laplacian_damping: float = 0.25,
         forcing: bool = False,
+        reference: tuple[float, float, float] = (1.0, 1.0, 1.0),
     ):
         super().__init__()
+        self.reference = reference
         self.upwind, self.forcing, self.laplacian_damping = upwind, forcing, laplacian_damping
         shares = scale * torch.linspace(1 - spread, 1 + spread, width)
         self.advection = nn.Parameter(_near_identity(width) * shares)
@@ -118,13 +121,28 @@ class AdvectionDiffusion(Equation):
         return complete_transport(case)
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
-        return transport_units(case, length, speed)
+        own_length, own_speed, _ = self.reference
+        return transport_units(case, own_length if length is None else length, own_speed if speed is None else speed)
+
+    def training_units(self, case: Case) -> Units:
+        # The network is linear in T, so that one unit of it may be anything. That of prediction, the prescribed
+        # temperature, would give a case at a tenth of the temperature the same weight in the loss.
+        length, speed, temperature = self.reference
+        return transport_units(case, length, speed, temperature)
 
 
-def transport_units(case: Case, length: float | None = None, speed: float | None = None) -> Units:
+def transport_units(
+    case: Case, length: float | None = None, speed: float | None = None, temperature: float | None = None
+) -> Units:
     """Units of a transported temperature: zero at the start, one where it is prescribed; lengths and speeds as given.
 
     Unlike a flow it has no length and speed of its own to choose: by default the case's numbers are taken as they are.
+
+    Args:
+        case: In the user's units.
+        length: What counts as one.
+        speed: Likewise.
+        temperature: The temperature above that of the start that counts as one; by default what is prescribed.
     """
     condition = case.dirichlet["T"]
     free = case.initial["T"][~condition.mask]
@@ -133,7 +151,7 @@ def transport_units(case: Case, length: float | None = None, speed: float | None
     one = float(above[above.abs().argmax()]) if len(above) else 0.0
     length, speed = 1.0 if length is None else length, 1.0 if speed is None else speed
     scales = {
-        "T": Scale(one or 1.0, level),
+        "T": Scale((one or 1.0) if temperature is None else temperature, level),
         "velocity": Scale(speed),
         "diffusivity": Scale(length * speed),
         "inlet_distance": Scale(length),
@@ -157,15 +175,26 @@ def advection_diffusion_network(
     hidden: int = 64,
     solver: Literal["barzilai_borwein", "explicit"] = "barzilai_borwein",
     laplacian_damping: float = 0.25,
+    reference_length: float = 1.0,
+    reference_speed: float = 1.0,
+    reference_temperature: float = 1.0,
     **switches,
 ) -> PENN:
-    """The network for T at `steps` times; `switches` are PENN's, for the ablations."""
+    """The network for T at `steps` times; `switches` are PENN's, for the ablations.
+
+    The references are the length, speed and temperature that count as one: those of the data that it is trained on.
+    """
+    reference = (reference_length, reference_speed, reference_temperature)
     forcing = switches.get("dirichlet_in_solver") == "none"
     if solver == "explicit":
         # Explicit steps of the whole rate are unstable: D dt / h^2 = 25 on the paper's mesh. Training starts slower.
-        equation = AdvectionDiffusion(width, hidden, scale=0.1, laplacian_damping=laplacian_damping, forcing=forcing)
+        equation = AdvectionDiffusion(
+            width, hidden, scale=0.1, laplacian_damping=laplacian_damping, forcing=forcing, reference=reference
+        )
         return PENN(equation, width, ExplicitSteps(iterations), steps=steps, time_step=time_step, **switches)
-    equation = AdvectionDiffusion(width, hidden, laplacian_damping=laplacian_damping, forcing=forcing)
+    equation = AdvectionDiffusion(
+        width, hidden, laplacian_damping=laplacian_damping, forcing=forcing, reference=reference
+    )
     return PENN(equation, width, BarzilaiBorwein(iterations), steps=steps, time_step=time_step, **switches)
 
 

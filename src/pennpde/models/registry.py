@@ -11,6 +11,7 @@ Commands accept the file or module that does so as `--plugin`; it is the only us
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from importlib import import_module, util
 from pathlib import Path
@@ -82,6 +83,10 @@ def builder(name: str) -> Builder:
 def build(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     """Make a network; an argument that it does not take is refused with those that it takes."""
     function = builder(name)
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f"The arguments of the network {name!r} are {arguments!r}; they must be a table by name.")
+    for argument, value in arguments.items():
+        _check(name, function, argument, value)
     try:
         return function(**arguments)
     except TypeError as error:
@@ -89,3 +94,25 @@ def build(name: str, arguments: Mapping[str, Any]) -> nn.Module:
             raise
         known = [parameter.name for parameter in inspect.signature(function).parameters.values()]
         raise ValueError(f"The network {name!r} takes {', '.join(known)}: {error}.") from error
+
+
+_AT_LEAST_ONE = ("width", "hidden", "iterations", "steps", "rounds")
+_MOST = {"width": 4096, "hidden": 4096}
+"""Matrices have the square of a width: beyond this a network does not fit into memory."""
+_LARGEST = 100_000
+
+
+def _check(name: str, function: Builder, argument: str, value: Any) -> None:
+    """Refuse numbers that no network can be made of, as a TOML file or a configuration may hold them."""
+    parameter = inspect.signature(function).parameters.get(argument)
+    kind = "" if parameter is None else str(getattr(parameter.annotation, "__name__", parameter.annotation))
+    least, most = int(argument in _AT_LEAST_ONE), _MOST.get(argument, _LARGEST)
+    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
+        raise ValueError(
+            f"The network {name!r} cannot be made with {argument} = {value!r}: it must be a whole number from {least} "
+            f"to {most}."
+        )
+    if kind == "float" and (isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)):
+        raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be a number.")
+    if kind == "bool" and not isinstance(value, bool):
+        raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be true or false.")

@@ -18,7 +18,7 @@ from pennpde.case import Case, Condition, Dirichlet
 from pennpde.network.decoders import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.network.equation import EncodedCase, Equation
 from pennpde.network.layers import Encoder
-from pennpde.network.predictor import Prediction, Predictor
+from pennpde.network.predictor import STEADY, Prediction, Predictor
 from pennpde.network.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
@@ -44,6 +44,8 @@ class PENN(Predictor):
         dirichlet_after_decoding: Set the physical values once more at the end.
         boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
         neumann_weight: Strength of Neumann conditions in the operators; 0 leaves them out.
+        moment: When the output of a network with one step holds, where it learned another moment than `time_step`
+            after the start; "steady": the steady state.
     """
 
     compiled_methods: ClassVar = ("iterate",)
@@ -63,8 +65,13 @@ class PENN(Predictor):
         dirichlet_after_decoding: bool = False,
         boundary_features: bool = False,
         neumann_weight: float = NEUMANN_WEIGHT,
+        moment: float | Literal["steady"] | None = None,
     ):
         super().__init__()
+        if moment is not None and steps != 1:
+            raise ValueError(f"moment is {moment!r}, but the network has {steps} steps; it is for networks with one.")
+        if isinstance(moment, str) and moment != "steady":
+            raise ValueError(f'moment is {moment!r}; it may be a time or "steady".')
         if boundary_features and decoder != "mlp":
             raise ValueError(
                 "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
@@ -78,6 +85,7 @@ class PENN(Predictor):
         self.solver = solver or BarzilaiBorwein(iterations=8)
         self.steps = steps
         self.time_step = time_step
+        self.moment = STEADY if moment == "steady" else moment
         self.decoder = decoder
         self.dirichlet_in_solver = dirichlet_in_solver
         self.dirichlet_after_decoding = dirichlet_after_decoding
@@ -110,6 +118,8 @@ class PENN(Predictor):
     @property
     def output_times(self) -> tuple[float, ...]:
         """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
+        if self.moment is not None:
+            return (float(self.moment),)
         return tuple((step + 1) * self.time_step for step in range(self.steps))
 
     def adapted(self, case: Case) -> Case:

@@ -53,6 +53,10 @@ class Physics:
         """
         return None
 
+    def training_units(self, case: Case) -> Units | None:
+        """The units in which training and evaluation see a case: by default those of prediction."""
+        return self.units(case)
+
     def describe(self, case: Case) -> dict[str, float]:  # noqa: ARG002
         """Characteristic numbers of a case in the network's units; their range in training is recorded."""
         return {}

@@ -4,6 +4,7 @@ body                the mesh of a case, whole or decomposed, with its patches
 conditions          the conditions of a field, patch by patch
 new_cases           cases of our own: written, run in a folder of their own
 cases               mesh and conditions become a case
+point_values        fields of a finished run at the points
 restarts            predicted fields become a time folder from which solvers go on
 flux                fluxes through faces that leave nothing in any cell
 problems            the case of an equation, with all that it needs

@@ -51,17 +51,22 @@ class Body:
     pieces: tuple[Piece, ...]
 
     @staticmethod
-    def read(folder: Path) -> Body:
+    def read(folder: Path, *, in_pieces: bool = False) -> Body:
+        """Read the mesh of a case.
+
+        Args:
+            folder: Of the case.
+            in_pieces: Whether the pieces of a decomposed case are put together although it has its undivided mesh.
+                Fields that only the pieces have need that.
+        """
         # A decomposed case keeps its undivided mesh as a rule; then its pieces are not needed.
-        whole = (folder / "constant" / "polyMesh").is_dir()
-        numbered = sorted(
-            (int(match[1]), path) for path in folder.iterdir() if (match := re.fullmatch(r"processor(\d+)", path.name))
-        )
+        numbered = pieces_of(folder)
+        whole = (folder / "constant" / "polyMesh").is_dir() and not (in_pieces and numbered)
         if not whole and not numbered:
             raise FileNotFoundError(
                 f"{folder} has no constant/polyMesh; make the mesh first, for example with blockMesh."
             )
-        parts = [folder] if whole else [path for _, path in numbered]
+        parts = [folder] if whole else numbered
         meshes = [PolyMesh.read(part) for part in parts]
         _refuse_cut_pairs(folder, meshes)
         positions = np.concatenate([mesh.points for mesh in meshes])
@@ -86,10 +91,23 @@ class Body:
         return Body(folder, mesh, pieces)
 
     @property
+    def is_plane(self) -> bool:
+        """Whether it is one cell thick between `empty` patches."""
+        return any(each.type == "empty" and each.count for part in self.pieces for each in part.mesh.patches.values())
+
+    @property
     def patches(self) -> dict[str, FacePatch]:
         """All patches that have faces somewhere, but for those between processors."""
         found = [patch for piece in self.pieces for patch in piece.mesh.patches.values()]
         return {patch.name: patch for patch in found if patch.count and patch.type not in BETWEEN_PROCESSORS}
+
+
+def pieces_of(folder: Path) -> list[Path]:
+    """The folders of the processors of a decomposed case, in their order; none where it is not decomposed."""
+    numbered = [
+        (int(match[1]), path) for path in folder.iterdir() if (match := re.fullmatch(r"processor(\d+)", path.name))
+    ]
+    return [path for _, path in sorted(numbered)]
 
 
 def _joined(positions: Float[np.ndarray, "all 3"]) -> tuple[Int64[np.ndarray, " all"], Int64[np.ndarray, " kept"]]:

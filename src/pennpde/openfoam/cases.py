@@ -12,7 +12,7 @@ import torch
 
 from pennpde.case import Case, Remark
 from pennpde.network.hooks import FoamName
-from pennpde.openfoam.body import Body, UnsupportedConditionError, plane_of
+from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import (
     FoamFormatError,
@@ -30,6 +30,7 @@ def read_case(
     fields: Mapping[str, FoamName],
     parameters: Mapping[str, str] | None = None,
     time: float | None = None,
+    body: Body | None = None,
 ) -> Case:
     """Read the mesh, the patches, the conditions and the initial fields of an OpenFOAM case.
 
@@ -45,6 +46,7 @@ def read_case(
         parameters: by our name, the entry of `constant/transportProperties`, or else a field that is the same
             everywhere, as `Equation.foam_parameters` has them. What the case does not give is left out.
         time: whose folder holds conditions and initial fields; the earliest where left out.
+        body: the mesh of the case, where it was read before.
 
     Returns:
         a case without targets. What a network wants besides is added by `Equation.complete`.
@@ -54,9 +56,9 @@ def read_case(
         raise FileNotFoundError(
             f"{folder} is not a folder; an OpenFOAM case is one, with constant/ and a time such as 0/."
         )
-    body = Body.read(folder)
-    plane = any(patch.type == "empty" and patch.count for piece in body.pieces for patch in piece.mesh.patches.values())
-    mesh = plane_of(body, folder) if plane else body.mesh
+    body = body or Body.read(folder)
+    mesh = plane_of(body, folder) if body.is_plane else body.mesh
+    plane = body.is_plane
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
@@ -93,7 +95,9 @@ def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str
         if theirs in properties:
             found[ours] = properties[theirs]
             continue
-        written = [time / theirs for time in time_folders(folder) if is_field(time / theirs)]
+        # The fields of a case that is decomposed may be with the processors only; one that is uniform is so in all.
+        places = [folder, *pieces_of(folder)[:1]]
+        written = [time / theirs for place in places for time in time_folders(place) if is_field(time / theirs)]
         if written:
             internal = read_field(written[0], folder).internal
             if not isinstance(internal, Uniform):

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.evaluation.floors import start
 from pennpde.paper import plane_flow_floors
 
 Identity = Callable[[Case], tuple[str, tuple[float, ...]]]
@@ -31,15 +32,6 @@ Identity = Callable[[Case], tuple[str, tuple[float, ...]]]
 
 Places = Callable[[Case, Case], np.ndarray]
 """places(wanted, known): where the points of a case lie in another case of its family."""
-
-
-def start(case: Case) -> dict[str, Tensor]:
-    """The fields at the start with the prescribed values in place, at every output time."""
-    found = {}
-    for name, target in case.targets.items():
-        values = case.dirichlet[name].apply(case.initial[name])
-        found[name] = values[..., None].expand_as(target) if target.ndim > values.ndim else values
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
 from pennpde.network import STEADY, Physics, Predictor
+from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.evidence import Evidence, gather
 from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
@@ -292,17 +293,6 @@ def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
 
 
 def _check(model: Predictor, case: Case) -> None:
-    if case.initial.keys() != model.equation.unknowns.keys():
-        raise ValueError(
-            f"The network solves for {', '.join(sorted(model.equation.unknowns))}, but the unknowns of the case are "
-            f"{', '.join(sorted(case.initial))}. Choose another network, or give just these."
-        )
-    for name, rank in model.equation.unknowns.items():
-        if case.initial[name].ndim - 1 != rank:
-            kinds = ("a scalar", "a vector", "a tensor")
-            raise ValueError(
-                f"{name} is {kinds[case.initial[name].ndim - 1]} in the case, but {kinds[rank]} for the network. Its "
-                "initial field decides: a number is a scalar, a list of numbers a vector, a list of lists a tensor."
-            )
+    check_unknowns(model, case)
     if len(case.sizes) > 1:
         raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")

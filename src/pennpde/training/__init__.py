@@ -9,6 +9,7 @@ stack       cases filled up to one shape, as tensors on the device
 losses      what a training makes small
 optimizers  Adam and SOAP on one flat gradient
 steps       one step of them; on a GPU captured as a graph
+threads     how many threads of a CPU a training takes
 processes   several processes under torchrun or accelerate
 state       everything that a continued training needs, in one file without pickle
 log         CSV, TensorBoard, progress bar

@@ -18,16 +18,19 @@ from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.case import Case
+from pennpde.evaluation.measuring import with_threads
 from pennpde.metrics import COMPONENTS, rank_of
+from pennpde.network.inputs import seen_by
 from pennpde.training import state as states
 from pennpde.training.batches import Stacked, check_cases, disagreement, prepared
-from pennpde.training.log import Journal, log
+from pennpde.training.log import Journal, Shown, duration, log
 from pennpde.training.losses import Loss, scaled_squared_error, standard_deviations
 from pennpde.training.order import Order
 from pennpde.training.processes import Processes
 from pennpde.training.schedule import Course
 from pennpde.training.settings import MAY_CHANGE, Settings
 from pennpde.training.steps import Steps
+from pennpde.training.threads import threads_for, threads_of_before
 
 _SAVE_EVERY = 60.0
 """Seconds between two states on disk, tests aside."""
@@ -46,7 +49,7 @@ class TrainingResult:
     """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss."""
     best_step: int
     best_errors: Mapping[str, float]
-    """The mean squared error of each target on the validation cases then, in physical units, as in the paper."""
+    """The mean squared error of each target on the validation cases then, in the network's units."""
     steps: int
     epochs: float
     seconds: float
@@ -82,9 +85,15 @@ def fit(
     loss: Loss | None = None,
     progress: bool = True,
     on_improvement: Callable[[nn.Module, Course], None] | None = None,
+    as_seen: bool = False,
+    judge_start: bool = False,
+    threads: int | None = None,
     **changes: Any,
 ) -> TrainingResult:
     """Train a network that maps a case to fields, and leave its best weights in it.
+
+    Cases are completed and brought to the network's units as in prediction: the same data in SI units, millimetres or
+    dimensionless give the same network.
 
     ::
 
@@ -103,14 +112,22 @@ def fit(
         loss: loss(model, case, weights) in place of the scaled squared error.
         progress: Whether a progress bar may be shown; only on a terminal.
         on_improvement: Called with the network and the course of the training after each new best validation error.
+        as_seen: Whether the cases are complete and in the network's units already (`network.inputs.seen_by`).
+        judge_start: Whether the weights that the network begins with may be the best: for trained ones.
+        threads: On a CPU; None: as many as a batch is worth and the machine has idle. A continued training takes as
+            many as before.
         **changes: Settings by name, in place of those in `settings`.
     """
     begun = time.monotonic()
     settings = (settings or Settings()).with_changes(changes)
-    adapted = getattr(model, "adapted", lambda case: case)
-    train, validation = [adapted(case) for case in train], [adapted(case) for case in validation]
     if not train:
         raise ValueError("fit needs at least one training case; got none.")
+    adapted = getattr(model, "adapted", lambda case: case)
+
+    def ready(case: Case) -> Case:
+        return adapted(case if as_seen else seen_by(model, case).case)
+
+    train, validation = [ready(case) for case in train], [ready(case) for case in validation]
     check_cases(train, "training", train[0])
     check_cases(validation, "validation", train[0])
     folder = Path(folder) if folder is not None else None
@@ -120,10 +137,17 @@ def fit(
     processes = Processes(device)
     if settings.batch_size > len(train):
         settings = replace(settings, batch_size=len(train))
-    with _determinism(settings), _own_random_numbers(settings.seed):
+    if getattr(model, "takes_times", False):
+        # Every case has its own time, and so its own steps.
+        settings = replace(settings, batch_size=processes.count, stacked=False)
+    if threads is None:
+        threads = threads_of_before(folder) if resume and folder else None
+    if threads is None:
+        threads = threads_for(train, settings.batch_size // processes.count, processes.device)
+    with _determinism(settings), _own_random_numbers(settings.seed), with_threads(threads):
         model.to(processes.device)
         run = _Run(model, train, validation, settings, processes, folder, resume, loss)
-        run.loop(begun, pause_after, progress, on_improvement)
+        run.loop(begun, pause_after, progress, on_improvement, judge_start)
         return run.end()
 
 
@@ -201,12 +225,17 @@ class _Run:
         pause_after: float | None,
         progress: bool,
         on_improvement: Callable[[nn.Module, Course], None] | None,
+        judge_start: bool,
     ) -> None:
         main = self.processes.is_main
         journal = Journal(self.folder if main else None, self.targets, self.step, progress and main)
         self.tell(f"training {_size(self.model):,} parameters on {len(self.train)} cases: {self.steps.description}")
         saved = time.monotonic()
         with journal, _signals(self.folder is not None) as asked_to_stop:
+            if self.step == 0 and self.folder and main:
+                self.save()  # a full disk is found now, and a training that is killed before the first test goes on
+            if self.step == 0 and judge_start and self.validation:
+                self._test(journal, on_improvement)
             while self.ended is None and self._fraction(self.step) < 1:
                 clock = time.monotonic()
                 count, is_check, is_test = self._stretch_from(self.step)
@@ -276,6 +305,8 @@ class _Run:
             "scales": self.scales,
             "dataset": self.dataset,
             "processes": self.processes.count,
+            "threads": torch.get_num_threads(),
+            "frozen": _frozen(self.model),
         }
         random = {"cpu": torch.get_rng_state()}
         if self.processes.device.type == "cuda":
@@ -357,8 +388,9 @@ class _Run:
             f"step {self.step}",
             f"epoch {self._epoch():.1f}",
             f"{self.seconds:.0f} s",
+            *([f"{duration(left)} left"] if (left := self._seconds_left()) is not None else []),
             f"rate {self.rate:.1e}",
-            f"loss {loss:.3e}",
+            *([f"loss {loss:.3e}"] if math.isfinite(loss) else []),
             f"validation {value:.3e}",
             *(f"{name} {error:.3e}" for name, error in errors.items()),
             verdict,
@@ -406,9 +438,13 @@ class _Run:
         return {**row, "loss": self.course.loss, **more}
 
     def _show(self, journal: Journal) -> None:
+        per_second = self.taken / self.time_of_steps if self.time_of_steps else None
+        shown = Shown(self._fraction(self.step), self.course.loss, self.course.best, self.rate, per_second)
+        journal.show(shown, self._seconds_left())
+
+    def _seconds_left(self) -> float | None:
         fraction = self._fraction(self.step)
-        left = None if fraction == 0 else self.seconds * (1 / fraction - 1)
-        journal.show(fraction, self.course.loss, self.course.best, left)
+        return None if fraction == 0 else max(0.0, self.seconds * (1 / fraction - 1))
 
     def _check_resumable(self, found: states.State) -> None:
         before, now = dict(found.plain["settings"]), asdict(self.settings)
@@ -421,6 +457,8 @@ class _Run:
         weights = {name: tuple(tensor.shape) for name, tensor in self.model.state_dict().items()}
         if weights != {name: tuple(tensor.shape) for name, tensor in found.part("weights").items()}:
             different.append("the network has other weights")
+        if found.plain.get("frozen", []) != _frozen(self.model):
+            different.append("other layers are frozen")
         if found.plain["dataset"] != self.dataset:
             different.append("the cases are others")
         if different:
@@ -432,6 +470,10 @@ class _Run:
 
 def _size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _frozen(model: nn.Module) -> list[str]:
+    return sorted(name for name, parameter in model.named_parameters() if not parameter.requires_grad)
 
 
 @contextmanager

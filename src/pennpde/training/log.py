@@ -6,7 +6,10 @@ import csv
 import logging
 import math
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +19,25 @@ log = logging.getLogger("pennpde.training")
 
 FILE = "log.csv"
 COLUMNS = ("step", "epoch", "seconds", "learning_rate", "loss", "validation")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a progress bar shows of a training.
+
+    Attributes:
+        fraction: Of the budget that is used up.
+        loss: Mean of the last steps.
+        error: The lowest validation error, None before the first.
+        rate: The learning rate.
+        per_second: Steps.
+    """
+
+    fraction: float
+    loss: float
+    error: float | None
+    rate: float
+    per_second: float | None
 
 
 class Journal:
@@ -37,21 +59,25 @@ class Journal:
         self._task: Any = None
         if self._path:
             kept = _rows_until(self._path, begin)
-            with self._path.open("w", newline="") as file:
+            with _named(self._path), self._path.open("w", newline="") as file:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
                 writer.writeheader()
                 writer.writerows(kept)
         if folder and find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
+            with self._board_may_fail():
+                self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
         if progress and sys.stderr.isatty() and find_spec("rich"):
             self._bar = _bar()
-            self._task = self._bar.add_task("training", total=1.0, loss=math.nan, error=math.nan, left="")
+            self._task = self._bar.add_task(
+                "training", total=1.0, loss=math.nan, error=math.nan, rate=math.nan, speed="", left=""
+            )
 
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
+        self._hook, threading.excepthook = threading.excepthook, self._quiet_hook
         return self
 
     def __exit__(
@@ -60,32 +86,67 @@ class Journal:
         if self._bar:
             self._bar.stop()
         if self._board:
-            self._board.close()
+            with self._board_may_fail():
+                self._board.close()
+        threading.excepthook = self._hook
 
-    def show(self, fraction: float, loss: float, error: float | None, seconds_left: float | None) -> None:
+    def show(self, shown: Shown, seconds_left: float | None) -> None:
         """Move the progress bar."""
         if self._bar:
-            left = "" if seconds_left is None else f"{_duration(seconds_left)} left"
-            error = math.nan if error is None else error
-            self._bar.update(self._task, completed=min(1.0, fraction), loss=loss, error=error, left=left)
+            self._bar.update(
+                self._task,
+                completed=min(1.0, shown.fraction),
+                loss=shown.loss,
+                error=math.nan if shown.error is None else shown.error,
+                rate=shown.rate,
+                speed="" if shown.per_second is None else f"{shown.per_second:.3g} steps/s",
+                left="" if seconds_left is None else f"{duration(seconds_left)} left",
+            )
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Add a record; what it lacks stays empty."""
         self.rows.append(dict(row))
         if self._path:
-            with self._path.open("a", newline="") as file:
+            with _named(self._path), self._path.open("a", newline="") as file:
                 writer = csv.DictWriter(file, self.columns, restval="")
                 writer.writerow(
                     {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
                 )
         if self._board:
-            for name, value in row.items():
-                if isinstance(value, float) and name not in ("epoch", "seconds"):
-                    self._board.add_scalar(name, value, row["step"])
-            self._board.flush()
+            with self._board_may_fail():
+                for name, value in row.items():
+                    if isinstance(value, float) and name not in ("epoch", "seconds"):
+                        self._board.add_scalar(name, value, row["step"])
+                self._board.flush()
 
     def tell(self, message: str) -> None:
         log.info(message)
+
+    @contextmanager
+    def _board_may_fail(self) -> Iterator[None]:
+        """A training does not need TensorBoard's files: where they cannot be written, it goes on without them."""
+        try:
+            yield
+        except OSError as error:
+            log.warning(f"TensorBoard's files are no longer written: {error.strerror or error}")
+            self._board = None
+
+    def _quiet_hook(self, failed: threading.ExceptHookArgs) -> None:
+        # TensorBoard writes in a thread of its own, which raises a second time what `_board_may_fail` has told.
+        if not isinstance(failed.exc_value, OSError):
+            self._hook(failed)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the system says about a file that cannot be written does not name it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue (--resume).",
+        ) from error
 
 
 def read(folder: Path) -> list[dict[str, str]]:
@@ -107,7 +168,8 @@ def _bar() -> Any:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]:.3e}  validation {task.fields[error]:.3e}"),
+        TextColumn("loss {task.fields[loss]:.3e}  validation {task.fields[error]:.3e}  rate {task.fields[rate]:.1e}"),
+        TextColumn("{task.fields[speed]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
         console=Console(file=sys.stderr),
@@ -115,7 +177,8 @@ def _bar() -> Any:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as on a clock."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pennpde.datasets import storage
+from pennpde.datasets import moments, storage
 from pennpde.datasets.generate import generate
 from pennpde.datasets.plane_flow import cases, flows, meshes, quality, truth
 from pennpde.datasets.plane_flow.conditions import Inlet, Outlet, Wall
@@ -92,13 +92,13 @@ def test_a_case_at_a_moment_between_two_and_in_its_steady_state(poiseuille):
     mesh = meshes.network_mesh(poiseuille, MeshPlan("triangles", 12.0, 0.5, 1))
     case = cases.case_with_truth(poiseuille, mesh, known_truth(poiseuille), "channel_0000.a")
     file = storage.vtkhdf.CaseFile(case, (3.0, 4.0), {})
-    later = cases.at_moment(file, 1)
+    later = moments.at_moment(file, 1)
     assert float(later.parameters["time"]) == 4.0
     assert later.targets["u"].shape == mesh.points.shape
-    step = cases.between_moments(file, 0, 1)
+    step = moments.between_moments(file, 0, 1)
     assert float(step.parameters["time"]) == 1.0
     assert torch.equal(step.initial["u"], case.targets["u"][..., 0])
-    steady = cases.steady_state(file)
+    steady = moments.steady_state(file)
     assert steady is not None
     assert torch.equal(steady.targets["p"], case.targets[cases.STEADY_PRESSURE])
 

@@ -19,7 +19,6 @@ from pennpde.datasets.plane_flow.conditions import Wall
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.start import point_areas
 from pennpde.datasets.plane_flow.truth import Truth
-from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
 from pennpde.mesh.triangulation import interpolation
 from pennpde.models.potential_flow import potential_flow
@@ -126,35 +125,6 @@ def _at(matrix: Any, velocity: np.ndarray, pressure: np.ndarray, case: Case) -> 
         rounded = torch.from_numpy(np.round(there / step) * step)
         found[name] = case.dirichlet[name].apply(rounded)
     return found
-
-
-# What networks are trained on
-
-
-def at_moment(file: CaseFile, number: int) -> Case:
-    """The case at one of its moments: targets u and p, and the parameter `time`."""
-    case = file.case
-    targets = {name: case.targets[name][..., number] for name in ("u", "p")}
-    return replace(case, targets=targets, parameters=_with_time(case, file.times[number]))
-
-
-def between_moments(file: CaseFile, first: int, second: int) -> Case:
-    """The step from one moment to a later one: it starts from the truth, and its time is the difference."""
-    case = at_moment(file, second)
-    initial = {name: file.case.targets[name][..., first] for name in ("u", "p")}
-    return replace(case, initial=initial, parameters=_with_time(case, file.times[second] - file.times[first]))
-
-
-def steady_state(file: CaseFile) -> Case | None:
-    """The case with its steady state as target; None where it has none."""
-    case = file.case
-    if STEADY_VELOCITY not in case.targets:
-        return None
-    return replace(case, targets={"u": case.targets[STEADY_VELOCITY], "p": case.targets[STEADY_PRESSURE]})
-
-
-def _with_time(case: Case, time: float) -> dict[str, Tensor]:
-    return {**case.parameters, "time": torch.tensor(time, dtype=torch.float64)}
 
 
 # Hashes

@@ -192,8 +192,9 @@ def _started(case: Case) -> Case:
 
 
 def _at_rest(case: Case) -> Case:
-    velocity = case.initial["u"]
-    return replace(case, initial={**case.initial, "u": case.dirichlet["u"].apply(torch.zeros_like(velocity))})
+    """The case with nothing in motion; the pressure of a flow that is not known is not known either."""
+    nothing = {name: torch.zeros_like(values) for name, values in case.initial.items()}
+    return replace(case, initial={name: case.dirichlet[name].apply(values) for name, values in nothing.items()})
 
 
 def _until_steady(

@@ -6,34 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from problems import heated_plate, polynomial, rectangle
+from evaluated_flows import flow_case, off_by
+from problems import heated_plate, polynomial
+from small_ducts import duct, flow_in_units
 from torch import nn
 
-from pennpde.case import Case
 from pennpde.evaluation import evaluate
 from pennpde.models.advection_diffusion import advection_diffusion_network
+from pennpde.models.flow import flow_network
 
 CASES = [heated_plate(diffusivity=0.1 * k, cells=(4, 4), targets=True) for k in (1, 2, 3)]
-
-
-def flow_case(name: str, cells=(4, 4)) -> Case:
-    mesh = rectangle(cells)
-    x, y = mesh.points.T
-    return Case(
-        mesh,
-        initial={"u": (1.0, 0.0), "p": 0.0},
-        dirichlet={"u": {"inlet": (1.0, 0.0), "side": 0.0}, "p": {"outlet": 0.0}},
-        neumann={"u": {"outlet": 0.0}, "p": {"inlet": 0.0, "side": 0.0}},
-        targets={"u": torch.stack([y, x], dim=1), "p": x * y},
-        name=name,
-    )
-
-
-def off_by(u: float, p: float):
-    def model(case):
-        return {"u": case.targets["u"] + u, "p": case.targets["p"] + p}
-
-    return model
 
 
 def test_a_velocity_in_the_plane_is_averaged_over_three_components():
@@ -143,6 +125,39 @@ def test_a_record_is_timed_and_says_on_what(monkeypatch):
     assert torch.get_num_threads() == before
     assert plain["types"] == {}
     assert all(case.cached_operators is None for case in CASES), "a test set must not fill the memory"
+
+
+@pytest.mark.parametrize(("length", "speed", "pressure"), [(1e-3, 0.2, 0.0), (40.0, 7.0, 3.0)])
+def test_the_same_flow_in_other_units_has_the_same_relative_errors_and_squared_errors_in_its_own(
+    length, speed, pressure
+):
+    torch.manual_seed(0)
+    model = flow_network(width=4, iterations=2, pressure_iterations=2).double()
+    cases = [duct(1), duct(4)]
+    plain, scaled = (
+        evaluate(model, given) for given in (cases, [flow_in_units(case, length, speed, pressure) for case in cases])
+    )
+    for one, other in zip(plain.records, scaled.records, strict=True):
+        assert one.relative == pytest.approx(other.relative, rel=1e-8)
+    factors = {"u": speed**2, "p": speed**4}
+    for what, along in (("domain", 1.0), ("neumann", length**2)):
+        for name, factor in factors.items():
+            expected, found = (each.pooled()[what][name] for each in (plain, scaled))
+            assert found["mse"] == pytest.approx(expected["mse"] * factor / along, rel=1e-8)
+            assert found["standard_error"] == pytest.approx(expected["standard_error"] * factor / along, rel=1e-8)
+    assert scaled.pooled()["dirichlet"]["u"]["mse"] == 0.0
+
+
+def test_kept_fields_are_in_the_units_of_the_case():
+    torch.manual_seed(0)
+    model = flow_network(width=4, iterations=2, pressure_iterations=2).double()
+    kept = {}
+    case = flow_in_units(duct(1), 1e-3, 0.2, 5.0)
+    evaluate(model, [case], keep=lambda given, fields: kept.update({given.name: (given, fields)}))
+    given, fields = kept["duct_1"]
+    assert given is case
+    held = case.dirichlet["p"].mask
+    torch.testing.assert_close(fields["p"][held], case.dirichlet["p"].values[held])
 
 
 def test_what_cannot_be_compared_is_named():

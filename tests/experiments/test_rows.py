@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from commands import store
+from evaluated_flows import flow_case
 from paths import ROOT
 from problems import heated_plate, polynomial
-from test_evaluation import flow_case
 from typer.testing import CliRunner
 
 from pennpde import checkpoints, experiments

@@ -1,8 +1,10 @@
 """Evaluation of a network on a test set: one timed record per case, and pooled errors.
 
-Errors are those of the paper's tables (`metrics`): physical units, pooled over all points of all cases, vectors over
-three components, with the standard error of the mean. Time is that of the forward call only, as in the paper; what has
-to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed separately.
+Errors are those of the paper's tables (`metrics`): in the units of the data, pooled over all points of all cases,
+vectors over three components, with the standard error of the mean. Relative errors do not depend on units: they are
+taken in the network's units, with the pressure of the outlet as zero. Time is that of the forward call only, as in the
+paper; what has to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed
+separately.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from pennpde.metrics import (
     neumann_squared_error,
     relative_l2,
 )
+from pennpde.network.inputs import Seen, seen_by
 from pennpde.operators import Operators
 
 Model = Callable[[Case], Mapping[str, Tensor]]
@@ -170,8 +173,8 @@ def evaluate(
 
         cases = moved(cases, seed=seed)
     records = []
-    with _threads(threads), torch.no_grad():
-        _warm_up(model, replace(cases[0]).to(wanted, place))
+    with with_threads(threads), torch.no_grad():
+        _warm_up(model, seen_by(model, replace(cases[0])).case.to(wanted, place))
         for case in watch(cases) if watch else cases:
             record, fields = _measure(model, cast(Case, case), wanted, place, repeats)
             records.append(record)
@@ -182,7 +185,7 @@ def evaluate(
     return Evaluation(
         tuple(records),
         threads=used,
-        device=_name(place),
+        device=device_name(place),
         precision=str(wanted).removeprefix("torch."),
         transformed=transformed,
         parameters=parameters,
@@ -194,35 +197,44 @@ def _measure(
     model: Model, case: Case, dtype: torch.dtype, device: torch.device, repeats: int
 ) -> tuple[CaseRecord, dict[str, Tensor]]:
     begin = time.perf_counter()
-    prepared = replace(case)  # a copy: the operators of a whole test set would fill the memory
+    seen = seen_by(model, replace(case))  # a copy: the operators of a whole test set would fill the memory
+    prepared = seen.case
     if adapted := getattr(model, "adapted", None):
         prepared = adapted(prepared)
     prepared = prepared.to(dtype, device)
     _ = prepared.operators
     if prepare := getattr(model, "prepare", None):
         prepare(prepared)  # graphs of its own
-    _wait(device)
+    wait_for(device)
     preparation = time.perf_counter() - begin
     seconds, fields = [], {}
     for _ in range(repeats):
         begin = time.perf_counter()
         fields = model(prepared)
-        _wait(device)
+        wait_for(device)
         seconds.append(time.perf_counter() - begin)
     # Compared in double precision on the CPU: float32 cannot tell 1e-4 from a standard error below it.
     found = {name: values.detach().double().cpu() for name, values in fields.items()}
-    judged = case.over(getattr(model, "output_times", ()))
+    compared = seen.case
+    judged = compared.over(getattr(model, "output_times", ()))
     record = CaseRecord(
         name=case.name,
         points=case.number_of_points,
         seconds=min(seconds),
         preparation=preparation,
-        domain=domain_errors(found, case),
-        dirichlet=_dirichlet_errors(found, judged, dtype),
-        neumann=_neumann_errors(found, judged),
-        relative={name: float(relative_l2(found[name], target.double())) for name, target in case.targets.items()},
+        domain=_in_units(seen, domain_errors(found, compared)),
+        dirichlet=_in_units(seen, _dirichlet_errors(found, judged, dtype)),
+        neumann=_in_units(seen, _neumann_errors(found, judged), seen.length),
+        relative={name: float(relative_l2(found[name], target.double())) for name, target in compared.targets.items()},
     )
-    return record, found
+    return record, seen.physical(found)
+
+
+def _in_units(seen: Seen, errors: Mapping[str, Estimate], length: float = 1.0) -> Mapping[str, Estimate]:
+    """Squared errors in the units of the data; of derivatives, with the length that counts as one."""
+    if seen.units is None:
+        return errors
+    return {name: estimate.times((seen.scale(name) / length) ** 2) for name, estimate in errors.items()}
 
 
 def _dirichlet_errors(fields: Mapping[str, Tensor], case: Case, dtype: torch.dtype) -> dict[str, Estimate]:
@@ -256,15 +268,17 @@ def _neumann_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estim
 def _warm_up(model: Model, case: Case) -> None:
     """The first call pays for memory and kernels, which none of the test cases should be charged with."""
     model(case)
-    _wait(case.device)
+    wait_for(case.device)
 
 
-def _wait(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Until a GPU has done what it was asked to do."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def _name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
+    """The name of a GPU or processor, for records."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return platform.processor() or platform.machine()
@@ -275,7 +289,8 @@ def _plain(estimate: Estimate) -> dict[str, Any]:
 
 
 @contextmanager
-def _threads(number: int | None) -> Iterator[None]:
+def with_threads(number: int | None) -> Iterator[None]:
+    """PyTorch with this many threads, and as before afterwards; None: its default."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:

@@ -1,0 +1,231 @@
+"""The training of an experiment: its best network is kept in a folder, with all that is known about it."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pennpde import __version__, checkpoints
+from pennpde.case import Case
+from pennpde.evaluation.measuring import with_threads
+from pennpde.experiments.data import Cases, Examples, examples, seen_cases
+from pennpde.experiments.rows import Experiment, LossName
+from pennpde.experiments.starts import Start, freeze
+from pennpde.files import write_json
+from pennpde.network import Predictor
+from pennpde.network.inputs import check_unknowns
+from pennpde.prediction import ranges
+from pennpde.prediction.certificate import behaviour_range
+from pennpde.training import TrainingResult, fit
+from pennpde.training.losses import Loss
+from pennpde.training.schedule import Course
+from pennpde.training.threads import threads_for, threads_of_before
+
+RECORD = "training.json"
+KIND = "training"
+log = logging.getLogger("pennpde.experiments")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a run came to."""
+
+    result: TrainingResult
+    folder: Path
+    record: Mapping[str, Any]
+    """What `training.json` in the folder says."""
+
+
+def run(
+    experiment: Experiment,
+    data: str | Path | Cases,
+    out: str | Path,
+    *,
+    also: str | Path | None = None,
+    start: Start | None = None,
+    frozen: Sequence[str] = (),
+    resume: bool = False,
+    pause_after: float | None = None,
+    device: torch.device | str | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+    changes: Mapping[str, Any] | None = None,
+) -> Trained:
+    """Train an experiment and keep its best network in a folder, from which it can be loaded while training goes on.
+
+    Args:
+        experiment: The row, or what `defaults.for_dataset` makes of a dataset.
+        data: Folder of the dataset, or its cases by split ("train", "validation"). Of cases with several times a
+            network learns those that it predicts; the loss "pushforward" learns from all.
+        out: Where network, state, log and record go.
+        also: Folder of a dataset whose training cases are added, such as the same flows on other meshes.
+        start: A trained network whose weights to begin with.
+        frozen: Patterns of names of parameters that keep their values.
+        resume: Continue what the folder holds; where it holds nothing, begin.
+        pause_after: Minutes, reading of the data included, after which this call saves its state and returns.
+        device: Where to train.
+        threads: On a CPU; None: see `fit`.
+        progress: Whether a progress bar may be shown.
+        changes: Settings of the training in place of the experiment's.
+    """
+    begun = time.monotonic()
+    out = Path(out)
+    training = experiment.training.with_changes(dict(changes or {}))
+    experiment = replace(experiment, training=training)
+    model = experiment.build()
+    if start is not None:
+        start.fill(model)
+    kept = freeze(model, frozen)
+    read = examples(experiment, model, data, also)
+    check_unknowns(model, read.train[0])
+    if threads is None and resume:
+        threads = threads_of_before(out)
+    if threads is None:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        threads = threads_for(read.train, training.batch_size, place)
+    with with_threads(threads):
+        told, result, validation = _trained(
+            experiment, read, out, model, start, kept, begun, resume, pause_after, device, threads, progress
+        )
+    record = {**_record(experiment, result, read.facts), "threads": threads, **told.origin}
+    if result.is_main:
+        checkpoints.save(result.model, out, told.finished(result, record, validation))
+        write_json(out / RECORD, record)
+    return Trained(result, out, record)
+
+
+def _trained(
+    experiment: Experiment,
+    read: Examples,
+    out: Path,
+    model: nn.Module,
+    start: Start | None,
+    kept: Sequence[str],
+    begun: float,
+    resume: bool,
+    pause_after: float | None,
+    device: torch.device | str | None,
+    threads: int,
+    progress: bool,
+) -> tuple[_Told, TrainingResult, list[Case]]:
+    train, validation = (seen_cases(model, read.splits[split]) for split in ("train", "validation"))
+    spanned = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
+    # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
+    with torch.no_grad():
+        model(train[0])
+    if prepare := getattr(model, "prepare", None):
+        for case in (*train, *validation):  # now, as the time of steps and tests is budgeted
+            prepare(case)
+    if not validation:
+        log.info("there are no validation cases: the training loss decides which weights are the best")
+
+    origin = {} if start is None else {"from": start.to_plain()}
+    told = _Told(experiment, read.facts, spanned, origin | ({"frozen": list(kept)} if kept else {}))
+
+    def keep(best_model: nn.Module, course: Course) -> None:
+        checkpoints.save(best_model, out, told.config(course, {"finished": False}))
+
+    if pause_after is not None:
+        pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
+    result = fit(
+        model,
+        train,
+        validation,
+        experiment.training,
+        folder=out,
+        resume=resume,
+        pause_after=pause_after,
+        device=device,
+        loss=_loss(experiment.loss),
+        progress=progress,
+        on_improvement=keep,
+        as_seen=True,
+        judge_start=start is not None,
+        threads=threads,
+    )
+    return told, result, validation
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the network's configuration says besides its weights."""
+
+    experiment: Experiment
+    dataset: Mapping[str, Any]
+    spanned: ranges.Ranges
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """The network that it began with, and which layers were frozen."""
+
+    def config(self, best: Course, more: Mapping[str, Any]) -> checkpoints.Config:
+        experiment, training = self.experiment, self.experiment.training
+        return checkpoints.Config(
+            network=experiment.network,
+            arguments=dict(experiment.arguments),
+            row=experiment.row,
+            title=experiment.title,
+            paper=experiment.paper,
+            dataset=self.dataset,
+            seed=training.seed,
+            training={"settings": asdict(training), "best_step": best.best_step, **self.origin, **more},
+            metrics={"validation": dict(best.best_errors)},
+            training_range=self.spanned,
+        )
+
+    def finished(
+        self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
+    ) -> checkpoints.Config:
+        final = Course(best=result.best, best_step=result.best_step, best_errors=result.best_errors)
+        about = {
+            name: record[name] for name in ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
+        }
+        config = replace(self.config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
+        if isinstance(result.model, Predictor):
+            behaviour = behaviour_range(result.model, validation)
+            config = replace(config, training_range={**self.spanned, **behaviour})
+        return config
+
+
+def _loss(name: LossName) -> Loss | None:
+    if name == "squared error":
+        return None  # the one that `fit` takes by itself
+    from pennpde.paper.baselines.mp_pde import pushforward
+
+    return pushforward
+
+
+def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    device = next(result.model.parameters()).device
+    return {
+        "kind": KIND,
+        "version": __version__,
+        "row": experiment.row,
+        "title": experiment.title,
+        "paper": experiment.paper,
+        "dataset": dict(dataset),
+        "network": experiment.network,
+        "arguments": dict(experiment.arguments),
+        "loss": experiment.loss,
+        "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
+        "settings": asdict(experiment.training),
+        "scales": dict(result.scales),
+        "ended": result.ended,
+        "steps": result.steps,
+        "epochs": result.epochs,
+        "minutes": result.seconds / 60,
+        "milliseconds_per_step": result.milliseconds_per_step,
+        "restarts": result.restarts,
+        "rollbacks": result.rollbacks,
+        "best_step": result.best_step,
+        "best": result.best,
+        "validation": dict(result.best_errors),
+        "how": result.description,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+    }

@@ -1,0 +1,202 @@
+"""Runs in VTK files and series."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from finished_runs import PROBLEM, grid_at, pressure, square, velocity
+
+from pennpde.datasets import storage
+from pennpde.datasets.content import content_of
+from pennpde.datasets.moments import moments
+from pennpde.datasets.runs.collect import NothingCollectedError, collect_runs
+
+TIMES = (0.0, 0.5, 1.0)
+
+
+def run_folder(tmp_path: Path, problem: str = PROBLEM) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "case.toml").write_text(problem)
+    return folder
+
+
+def as_pvd(folder: Path, mesh, in_cells: bool) -> Path:
+    rows = []
+    for place, time in enumerate(TIMES):
+        grid_at(mesh, time, in_cells).save(folder / f"flow_{place}.vtu")
+        rows.append(f'<DataSet timestep="{time}" part="0" file="flow_{place}.vtu"/>')
+    path = folder / "flow.pvd"
+    path.write_text(f'<VTKFile type="Collection"><Collection>{"".join(rows)}</Collection></VTKFile>')
+    return path
+
+
+def as_series(folder: Path, mesh, in_cells: bool) -> Path:
+    rows = []
+    for place, time in enumerate(TIMES):
+        grid_at(mesh, time, in_cells).save(folder / f"flow_{place}.vtk")
+        rows.append({"name": f"flow_{place}.vtk", "time": time})
+    path = folder / "flow.vtk.series"
+    path.write_text(json.dumps({"file-series-version": "1.0", "files": rows}))
+    return path
+
+
+def as_vtkhdf(folder: Path, mesh, in_cells: bool) -> Path:
+    """As VTK writes series itself: its writer is not in all versions, so a case file of ours, which has the format."""
+    from pennpde.case import Case
+    from pennpde.datasets.vtkhdf import pack
+
+    assert not in_cells
+    places = mesh.points.numpy()
+    targets = {
+        "U": np.stack([velocity(places, time) for time in TIMES[1:]], axis=-1),
+        "p": np.stack([pressure(places, time) for time in TIMES[1:]], axis=-1),
+    }
+    case = Case(mesh, initial={"U": [0.0, 0.0], "p": 0.0}, targets=targets)
+    path = folder / "flow.vtkhdf"
+    path.write_bytes(pack(case, TIMES[1:]))
+    return path
+
+
+def check(case, in_cells: bool) -> None:
+    places = case.mesh.points.numpy()
+    # The walls rest though the field does not: from cells, that is felt as far as the next point.
+    near = 0.3 if in_cells else 1e-6
+    inside = ((places > near) & (places < 1 - near)).all(axis=1)
+    assert inside.sum() > 8
+    np.testing.assert_allclose(case.targets["u"][inside][..., -1], velocity(places[inside]), atol=1e-6)
+    np.testing.assert_allclose(case.targets["p"][inside][..., -1], pressure(places[inside]), atol=1e-6)
+    held = case.dirichlet["u"].mask
+    assert torch.equal(case.targets["u"][held][..., -1], case.dirichlet["u"].values[held])
+
+
+@pytest.mark.parametrize("triangles", [False, True])
+@pytest.mark.parametrize(
+    ("write", "in_cells"),
+    [
+        (as_pvd, True),
+        (as_vtkhdf, False),
+        pytest.param(as_pvd, False, marks=pytest.mark.slow),
+        pytest.param(as_series, False, marks=pytest.mark.slow),
+        pytest.param(as_series, True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_series_of_any_format_gives_the_fields_of_the_run(tmp_path, write, in_cells, triangles):
+    folder = run_folder(tmp_path)
+    write(folder, square(8, triangles), in_cells)
+    made = collect_runs([folder], tmp_path / "set", time="0.5:1:0.5")
+    file = storage.read_file(tmp_path / "set", made.collected[0])
+    assert moments(file) == (0.5, 1.0)
+    check(file.case, in_cells)
+    assert float(file.case.parameters["viscosity"]) == 0.01
+    assert content_of(storage.read_manifest(tmp_path / "set")).network == "flow"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk", ".vtkhdf"])
+def test_a_single_file_has_the_time_that_it_states_or_that_is_given(tmp_path, suffix):
+    folder = run_folder(tmp_path)
+    grid = grid_at(square(), 1.0)
+    grid.save(folder / f"flow{suffix}")
+    paths = [folder / f"flow{suffix}"]
+    with pytest.raises(NothingCollectedError, match="does not say at which time"):
+        collect_runs(paths, tmp_path / "set")
+    collect_runs(paths, tmp_path / "set", time="3")
+    assert float(storage.read(tmp_path / "set")[0].parameters["time"]) == 3.0
+    collect_runs(paths, tmp_path / "steady", time="steady")
+    assert "steady_u" in storage.read(tmp_path / "steady")[0].targets
+    grid.field_data["TimeValue"] = [1.5]
+    grid.save(folder / f"flow{suffix}")
+    collect_runs(paths, tmp_path / "stated")
+    assert float(storage.read(tmp_path / "stated")[0].parameters["time"]) == 1.5
+
+
+def test_a_converted_plane_case_one_cell_thick_becomes_plane(tmp_path):
+    folder = run_folder(tmp_path)
+    grid = square().extruded(0.1).to_pyvista()
+    places = np.asarray(grid.points)
+    grid.point_data["U"] = np.concatenate([velocity(places), np.zeros((len(places), 1))], axis=1)
+    grid.point_data["p"] = pressure(places)
+    grid.save(folder / "flow.vtu")
+    collect_runs([folder], tmp_path / "set", time="1")
+    case = storage.read(tmp_path / "set")[0]
+    assert case.space == 2
+    assert case.targets["u"].shape == case.mesh.points.shape
+
+
+def test_the_start_is_what_the_series_has_at_time_zero_unless_the_problem_file_says_it(tmp_path):
+    folder = run_folder(tmp_path)
+    mesh = square()
+    inside = np.setdiff1d(np.arange(mesh.number_of_points), mesh.boundary_points)
+    path = as_pvd(folder, mesh, False)
+    grid_at(mesh, 0.25).save(folder / "flow_0.vtu")
+    collect_runs([path], tmp_path / "set")
+    start = storage.read(tmp_path / "set")[0].initial["u"]
+    np.testing.assert_allclose(start[inside], velocity(mesh.points.numpy(), 0.25)[inside], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_problem_files_are_found_next_to_the_file_or_given_for_all(tmp_path):
+    grid_at(square(), 1.0).save(tmp_path / "a.vtu")
+    (tmp_path / "problem.toml").write_text(PROBLEM)
+    with pytest.raises(NothingCollectedError, match=r"no problem file: a.toml or case.toml"):
+        collect_runs([tmp_path / "a.vtu"], tmp_path / "set", time="1")
+    assert collect_runs([tmp_path / "a.vtu"], tmp_path / "set", time="1", problem=tmp_path / "problem.toml").collected
+    (tmp_path / "a.toml").write_text(PROBLEM.replace("0.01", "0.05"))
+    collect_runs([tmp_path / "a.vtu"], tmp_path / "own", time="1", problem=tmp_path / "problem.toml")
+    assert float(storage.read(tmp_path / "own")[0].parameters["viscosity"]) == 0.05
+
+
+@pytest.mark.slow
+def test_fields_may_have_other_names(tmp_path):
+    folder = run_folder(tmp_path)
+    grid = grid_at(square(), 1.0)
+    grid.rename_array("U", "speed")
+    grid.save(folder / "flow.vtu")
+    with pytest.raises(
+        NothingCollectedError, match=r"no field u; it has p, speed\. Say which it is with --fields u=NAME"
+    ):
+        collect_runs([folder], tmp_path / "set", time="1")
+    assert collect_runs([folder], tmp_path / "set", time="1", fields=["u=speed", "p"]).collected
+
+
+def test_an_equation_of_your_own_is_collected_without_a_network(tmp_path):
+    folder = run_folder(tmp_path, '[patches]\nall = "rest"\n[dirichlet.c]\nall = 1.0\n[parameters]\nrate = 2.0\n')
+    grid = square().to_pyvista()
+    grid.point_data["c"] = np.linspace(0.0, 1.0, grid.n_points)
+    grid.save(folder / "grown.vtu")
+    collect_runs([folder], tmp_path / "set", time="1")
+    content = content_of(storage.read_manifest(tmp_path / "set"))
+    assert (content.network, dict(content.unknowns), content.parameters) == (None, {"c": 0}, ("rate", "time"))
+
+
+WRONG = {
+    "a damaged list": (lambda folder: (folder / "flow.pvd").write_text("<VTKFile>"), "no list of files and times"),
+    "no list": (lambda folder: (folder / "flow.pvd").write_text("<VTKFile/>"), "lists no files"),
+    "a missing file": (lambda folder: (folder / "flow_1.vtu").unlink(), "lists flow_1.vtu, which does not exist"),
+    "a damaged file": (lambda folder: (folder / "flow_2.vtu").write_text("nothing"), "flow_2.vtu is damaged"),
+    "another mesh": (lambda folder: grid_at(square(4), 1.0).save(folder / "flow_2.vtu"), "meshes must not move"),
+    "no patches": (
+        lambda folder: (folder / "case.toml").write_text("[initial]\nu = [0.0, 0.0]\np = 0.0\n"),
+        "its mesh has no patches",
+    ),
+    "a wrong problem": (lambda folder: (folder / "case.toml").write_text("[walls]\n"), "case.toml has the sections"),
+    "a scalar velocity": (
+        lambda folder: (folder / "case.toml").write_text(PROBLEM.replace("[0.5, 0.0]", "0.5")),
+        "shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, what):
+    folder = run_folder(tmp_path)
+    as_pvd(folder, square(), False)
+    change, message = WRONG[what]
+    change(folder)
+    with pytest.raises(NothingCollectedError, match=message) as caught:
+        collect_runs([folder / "flow.pvd"], tmp_path / "set")
+    assert len(str(caught.value).splitlines()) == 2
+    assert not (tmp_path / "set").exists()

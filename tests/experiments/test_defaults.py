@@ -1,0 +1,130 @@
+"""What follows from a dataset: network, scales and settings, and weights to begin with."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+from problems import heated_plate, plate_in_units
+from small_ducts import SPLITS, duct, store_ducts
+
+from pennpde.case.units import Scale, Units
+from pennpde.datasets import storage
+from pennpde.experiments import Start, for_dataset
+from pennpde.experiments.defaults import MINUTES
+
+
+def store_plates(folder, length=1.0, speed=1.0, kelvin=False, end=1.0):
+    warm = Units(1.0, 1.0, {"T": Scale(1 / 50, -293 / 50)} if kelvin else {})
+    cases = [heated_plate(diffusivity=0.1 * k, cells=(3, 3), targets=True) for k in range(1, 4)]
+    cases = [warm.dimensionless(plate_in_units(case, length, speed)) for case in cases]
+    times = [0.25 * end, 0.5 * end, 0.75 * end, end]
+    storage.write(folder, cases, dataset="advection-diffusion", times=times)
+    return folder
+
+
+def test_a_flow_dataset_is_for_the_flow_network_of_the_shipped_architecture(tmp_path):
+    experiment = for_dataset(store_ducts(tmp_path / "data"))
+    assert experiment.network == "flow"
+    assert dict(experiment.arguments) == dict(Start.of("flow").config.arguments)
+    assert experiment.training.minutes == MINUTES
+    assert experiment.training.scales is None, "they follow from the training cases"
+
+
+def test_a_dataset_that_does_not_state_its_content_is_known_by_its_unknowns(tmp_path):
+    assert for_dataset(store_ducts(tmp_path / "data", kind="runs")).network == "flow"
+
+
+def test_a_given_budget_and_other_settings_are_always_taken(tmp_path):
+    data = store_ducts(tmp_path / "data")
+    training = for_dataset(data, changes={"steps": 7, "learning_rate": 0.5, "seed": 3}).training
+    assert (training.steps, training.minutes, training.learning_rate, training.seed) == (7, None, 0.5, 3)
+
+
+def test_training_from_a_network_is_gentler_and_keeps_its_architecture(tmp_path):
+    data = store_ducts(tmp_path / "data")
+    fresh, tuned = for_dataset(data), for_dataset(data, start=Start.of("flow"))
+    assert tuned.training.learning_rate < fresh.training.learning_rate
+    assert tuned.arguments == fresh.arguments
+
+
+@pytest.mark.parametrize(("length", "speed"), [(1.0, 1.0), (1e-3, 0.2)])
+def test_targets_at_another_time_are_what_the_network_says_it_predicts(tmp_path, length, speed):
+    cases = [duct(number) for number in range(3)]
+    storage.write(tmp_path / "late", cases, dataset="flow", times=[10.0])
+    assert for_dataset(tmp_path / "late").arguments["moment"] == 10.0
+    assert for_dataset(tmp_path / "late", start=Start.of("flow")).build().output_times == (10.0,)
+    data = store_ducts(tmp_path / "same", length, speed)
+    assert "moment" not in for_dataset(data).arguments
+
+
+def test_a_network_of_steady_states_says_so(tmp_path):
+    cases = [replace(duct(k), targets={f"steady_{n}": v for n, v in duct(k).targets.items()}) for k in range(3)]
+    storage.write(tmp_path / "data", cases, dataset="flow")
+    experiment = for_dataset(tmp_path / "data")
+    assert experiment.arguments["moment"] == "steady"
+    assert experiment.build().output_times == (float("inf"),)
+
+
+def test_times_that_differ_from_case_to_case_are_told(tmp_path, caplog):
+    for number, time in enumerate((3.0, 5.0)):
+        case = duct(number)
+        if number == 0:
+            storage.write(tmp_path / "data", [case], dataset="flow", times=[time])
+        else:
+            storage.append(tmp_path / "data", [case], times=[time])
+    with caplog.at_level(logging.WARNING, logger="pennpde"):
+        assert for_dataset(tmp_path / "data").arguments["moment"] == 4.0
+    assert "3 to 5 in units of L/U" in caplog.text
+
+
+def test_a_temperature_takes_length_speed_and_range_of_the_data_for_one(tmp_path):
+    plain = for_dataset(store_plates(tmp_path / "plain")).arguments
+    assert "reference_length" not in plain, "the unit square is one already"
+    scaled = for_dataset(store_plates(tmp_path / "si", 0.02, 0.5, kelvin=True, end=0.04)).arguments
+    assert scaled["reference_length"] == pytest.approx(0.02)
+    assert scaled["reference_speed"] == pytest.approx(0.5)
+    assert scaled["reference_temperature"] == pytest.approx(
+        0.7 * 50, rel=1e-6
+    )  # targets are stored in single precision
+
+
+def test_a_dataset_without_training_cases_or_of_an_unknown_kind_is_refused_in_words(tmp_path):
+    empty = store_ducts(tmp_path / "empty", test=["duct_0", "duct_1"])
+    with pytest.raises(ValueError, match=r"no training cases: .* Its splits are test \(2 cases\)"):
+        for_dataset(empty)
+    storage.write(tmp_path / "odd", [replace(duct(0), parameters={})], dataset="weather")
+    with pytest.raises(ValueError, match=r"of the kind 'weather', for which no network is known.*flow.*--from"):
+        for_dataset(tmp_path / "odd")
+
+
+def test_weights_are_taken_over_and_frozen_ones_stay(tmp_path):
+    from pennpde.experiments.starts import freeze
+
+    start = Start.of("flow")
+    model = for_dataset(store_ducts(tmp_path / "data"), start=start).build()
+    start.fill(model)
+    assert all(
+        torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), start.model.parameters(), strict=True)
+    )
+    frozen = freeze(model, ["encoders", "equation.geometry.*"])
+    assert all(name.startswith(("encoders.", "equation.geometry.")) for name in frozen)
+    assert [n for n, p in model.named_parameters() if not p.requires_grad] == sorted(
+        frozen, key=list(dict(model.named_parameters())).index
+    )
+    with pytest.raises(ValueError, match=r"--freeze decoder matches no parameter; the network has .*encoders"):
+        freeze(model, ["decoder"])
+    with pytest.raises(ValueError, match="leaves nothing to train"):
+        freeze(model, ["*"])
+
+
+def test_a_dataset_of_another_equation_is_refused(tmp_path):
+    from pennpde.experiments import run
+
+    start, data = Start.of("advection-diffusion"), store_ducts(tmp_path / "data")
+    with pytest.raises(ValueError, match="solves for T, but the unknowns of the case are p, u"):
+        run(for_dataset(data, start=start), data, tmp_path / "out", start=start, device="cpu")
+
+
+def test_splits_of_the_small_dataset_do_not_overlap():
+    assert len({name for names in SPLITS.values() for name in names}) == 6

@@ -1,0 +1,310 @@
+"""The general flow network: exact solutions, conditions, equivariance, units, time, and what is learned."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from meshes import arrays
+from torch.testing import assert_close
+
+import pennpde as penn
+from pennpde.case import Case
+from pennpde.mesh import Mesh
+from pennpde.models.stepping.network import SteppingFlow, stepping_flow
+from pennpde.models.stepping.scheme import advance, begin
+from pennpde.testing import assert_equivariant
+
+
+def network(**arguments) -> SteppingFlow:
+    made = stepping_flow(**arguments).double().eval()
+    with torch.no_grad():
+        # A correction that does something: laws must hold whatever is learned.
+        for parameter in made.stress.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
+
+
+def square(kind: str = "mixed_plane", cells_along: int = 8, jitter: float = 0.15) -> Mesh:
+    points, cells = arrays(kind, cells_along, jitter=jitter)
+    return Mesh.from_arrays(points, cells).with_patches(
+        {
+            "left": lambda x: np.isclose(x[:, 0], 0.0),
+            "right": lambda x: np.isclose(x[:, 0], 1.0),
+            "bottom": lambda x: np.isclose(x[:, 1], 0.0),
+            "top": lambda x: np.isclose(x[:, 1], 1.0),
+        }
+    )
+
+
+def duct(mesh: Mesh, viscosity: float = 0.05, profile: str = "parabolic", **changes) -> Case:
+    y = mesh.points[:, 1]
+    inlet = torch.stack([6 * y * (1 - y) if profile == "parabolic" else torch.ones_like(y), 0 * y], dim=1)
+    given = {
+        "initial": {"u": (0.0, 0.0), "p": 0.0},
+        "dirichlet": {"u": {"left": inlet, "bottom": 0.0, "top": 0.0}, "p": {"right": 0.0}},
+        "neumann": {"u": {"right": 0.0}, "p": {"left": 0.0, "bottom": 0.0, "top": 0.0}},
+        "parameters": {"viscosity": viscosity},
+    }
+    return Case(mesh, **(given | changes))
+
+
+def cavity(mesh: Mesh, viscosity: float = 0.02) -> Case:
+    corner = np.zeros(mesh.number_of_points, bool)
+    corner[int(mesh.points.square().sum(dim=1).argmin())] = True
+    return Case(
+        mesh.with_patches({"corner": corner}),
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"top": (1.0, 0.0), "left": 0.0, "right": 0.0, "bottom": 0.0}, "p": {"corner": 0.0}},
+        parameters={"viscosity": viscosity},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["triangle", "quad", "mixed_plane"])
+def test_the_parabola_between_plates_is_steady(kind):
+    """Poiseuille's flow, u = 6 y (1 - y), p = 12 nu (1 - x), within the scheme's second order."""
+    case = duct(square(kind, 12, jitter=0.1))
+    found = penn.predict(stepping_flow(splits=1).double(), case, times=[penn.STEADY])
+    x, y = case.mesh.points.T
+    exact = 6 * y * (1 - y)
+    # A correction of zero; 24 cells across after the split. The corner of a jittered mesh is what is left.
+    assert float((found.fields["u"][:, 0] - exact).abs().max()) < 0.03
+    assert float(found.fields["u"][:, 1].abs().max()) < 0.03
+    assert float((found.fields["p"] - 0.6 * (1 - x)).abs().mean()) < 0.02
+    assert found.certificate.converged
+
+
+def test_the_error_falls_with_the_square_of_the_spacing():
+    errors = []
+    for cells_along in (6, 12):
+        case = duct(square("quad", cells_along, jitter=0.0), viscosity=0.05)
+        found = penn.predict(stepping_flow(splits=0).double(), case, times=[penn.STEADY])
+        y = case.mesh.points[:, 1]
+        errors.append(float((found.fields["u"][:, 0] - 6 * y * (1 - y)).square().mean().sqrt()))
+    assert math.log2(errors[0] / errors[1]) > 1.7
+
+
+@pytest.mark.parametrize("make", [duct, cavity])
+def test_fluxes_conserve_mass_in_every_cell(make):
+    model = network(splits=0)
+    problem = model.problem(make(square()))
+    state = begin(problem)
+    for _ in range(3):
+        state = advance(problem, state, torch.full_like(problem.viscosity, 0.1), model.stress).detached()
+        left = problem.cells.collected(state.fluxes) + problem.inflow
+        # Open cells and the cell of a prescribed pressure take up the rest; in closed domains the rest is zero.
+        assert float((left * problem.pressure_free).abs().max()) < 1e-12
+
+
+def test_prescribed_values_are_exact_bit_for_bit():
+    case = duct(square(), profile="uniform")
+    fields = penn.predict(network(), case, times=[0.3, 1.0]).fields
+    for name in ("u", "p"):
+        condition = case.dirichlet[name]
+        for place in range(2):
+            assert torch.equal(fields[name][..., place][condition.mask], condition.values[condition.mask])
+
+
+@pytest.mark.parametrize("splits", [0, 1])
+def test_the_flow_turns_with_its_mesh(splits):
+    model = network(splits=splits)
+    assert_equivariant(lambda case: model.solve(case, [0.5]).fields, duct(square(cells_along=5)), tolerance=1e-9)
+
+
+def test_units_do_not_matter():
+    case = duct(square(cells_along=5))
+    model = network()
+    plain = penn.predict(model, case, times=[0.5, 1.0])
+    length, speed = 0.02, 3.0
+    mesh = case.mesh.with_points(case.mesh.points * length)
+    velocity = case.dirichlet["u"]
+    other = Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={
+            "u": penn.Dirichlet(velocity.mask, velocity.values * speed),
+            "p": penn.Dirichlet(case.dirichlet["p"].mask, case.dirichlet["p"].values + 7.0),
+        },
+        neumann={"u": {"right": 0.0}, "p": 0.0},
+        parameters={"viscosity": 0.05 * length * speed},
+    )
+    found = penn.predict(model, other, times=[0.5 * length / speed, length / speed])
+    assert_close(found.fields["u"] / speed, plain.fields["u"], rtol=1e-6, atol=1e-6)
+    assert_close((found.fields["p"] - 7.0) / speed**2, plain.fields["p"], rtol=1e-6, atol=1e-6)
+    assert found.numbers["Reynolds number"] == pytest.approx(plain.numbers["Reynolds number"])
+
+
+def test_times_on_the_way_do_not_change_where_a_flow_goes_by_more_than_the_steps_do():
+    case = duct(square(cells_along=6), profile="uniform")
+    model = network(splits=0)
+    with torch.no_grad():
+        direct = model.solve(case, [2.0]).fields["u"]
+        through = model.solve(case, [0.7, 2.0]).fields["u"][..., -1]
+    # Steps of up to a quarter, of second order, while the flow settles.
+    assert float((direct - through).abs().max()) < 5e-3
+
+
+def test_a_flow_goes_on_from_a_given_state():
+    """Half of the way, and then the rest from there."""
+    mesh = square(cells_along=10)
+    model = network(splits=0)
+    case = duct(mesh, viscosity=0.02, profile="uniform")
+    with torch.no_grad():
+        half, whole = (model.solve(case, [time]).fields for time in (0.5, 1.0))
+        rest = model.solve(duct(mesh, viscosity=0.02, profile="uniform", initial=half), [0.5]).fields
+    assert float((rest["u"] - whole["u"]).norm() / whole["u"].norm()) < 0.03
+
+
+def test_a_slip_wall_slips_and_lets_nothing_through():
+    mesh = square()
+    case = Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"left": (1.0, 0.0), "bottom": 0.0}, "p": {"right": 0.0}},
+        neumann={"u": {"right": 0.0}, "p": {"left": 0.0, "bottom": 0.0}},
+        slip={"u": "top"},
+        parameters={"viscosity": 0.05},
+    )
+    velocity = network().solve(case, [1.0]).fields["u"][mesh.patch("top").points]
+    assert float(velocity[:, 1].abs().max()) < 1e-12
+    assert float(velocity[1:-1, 0].min()) > 0.5
+
+
+def test_a_periodic_channel_is_driven_by_the_jump_of_its_pressure():
+    """Poiseuille's u = 6 y (1 - y) needs a pressure that falls by 12 nu over a length of one."""
+    mesh = square("quad", 10, jitter=0.0)
+    case = Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"bottom": 0.0, "top": 0.0}},
+        periodic={"u": {"left": "right"}, "p": {"left": penn.Across("right", jump=-12.0 * 0.1)}},
+        neumann={"p": {"bottom": 0.0, "top": 0.0}},
+        parameters={"viscosity": 0.1},
+    )
+    fields = penn.predict(stepping_flow(splits=0).double(), case, times=[penn.STEADY]).fields
+    y = mesh.points[:, 1]
+    assert float((fields["u"][:, 0] - 6 * y * (1 - y)).abs().max()) < 0.03  # 10 cells, second order
+    assert_close(fields["u"][mesh.patch("left").points], fields["u"][mesh.patch("right").points])
+
+
+def test_conditions_may_change_with_time():
+    mesh = square(cells_along=6)
+    walls = {"bottom": 0.0, "top": 0.0}
+    case = duct(mesh, dirichlet={"u": {"left": lambda time: (1.0 + time, 0.0), **walls}, "p": {"right": 0.0}})
+    model = network(splits=0)
+    fields = penn.predict(model, case, times=[0.5, 1.0], length=1.0, speed=1.0).fields["u"]
+    place = mesh.patch("left").points[2]
+    assert fields[place, 0].tolist() == [1.5, 2.0]
+    # What flows in flows out: half as much more at the later time.
+    right = mesh.patch("right").points
+    assert float(fields[right, 0, 1].mean() / fields[right, 0, 0].mean()) == pytest.approx(2.0 / 1.5, rel=0.1)
+
+
+def test_polygons_are_solved_on_quads():
+    honeycomb = Mesh.from_arrays(*_polygons()).with_patches(
+        {"left": lambda x: np.isclose(x[:, 0], 0.0), "right": lambda x: np.isclose(x[:, 0], 2.0)}
+    )
+    rest = np.setdiff1d(honeycomb.boundary_points, honeycomb.patch("left").points)
+    wall = np.zeros(honeycomb.number_of_points, bool)
+    wall[np.setdiff1d(rest, honeycomb.patch("right").points)] = True
+    mesh = honeycomb.with_patches({"wall": wall | (np.isin(honeycomb.points[:, 1].numpy(), (0.0, 1.0)))})
+    case = Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"left": (1.0, 0.0), "wall": 0.0}, "p": {"right": 0.0}},
+        neumann={"u": {"right": 0.0}, "p": {"left": 0.0, "wall": 0.0}},
+        parameters={"viscosity": 0.1},
+    )
+    fields = network(splits=1).solve(case, [1.0]).fields
+    assert bool(torch.isfinite(fields["u"]).all())
+    assert float(fields["u"][:, 0].max()) > 1.0
+
+
+def _polygons() -> tuple[np.ndarray, dict[str, list[list[int]]]]:
+    """A box of two by one with two hexagons: points in three rows, the middle ones of which are corners of both."""
+    points = np.array([[x, y] for y in (0.0, 0.5, 1.0) for x in (0.0, 1.0, 2.0)])
+    return points, {"polygon": [[0, 1, 4, 7, 6, 3], [1, 2, 5, 8, 7, 4]]}
+
+
+def test_training_lowers_the_error_of_a_step_and_gradients_are_right():
+    """The derivative of the loss agrees with its finite difference."""
+    model = network(splits=0)
+    problem = model.problem(duct(square(cells_along=5), viscosity=0.01))
+
+    def loss() -> torch.Tensor:
+        state = begin(problem)
+        for _ in range(3):
+            state = advance(problem, state, torch.full_like(problem.viscosity, 0.1), model.stress, tolerance=1e-12)
+        return state.velocity.square().sum() + state.pressure.square().sum()
+
+    weight = model.stress.coefficients.layers[-1].bias
+    (gradient,) = torch.autograd.grad(loss(), weight)
+    for place in range(3):
+        with torch.no_grad():
+            values = []
+            for change in (1e-5, -1e-5):
+                weight[place] += change
+                values.append(float(loss()))
+                weight[place] -= change
+        assert float(gradient[place]) == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4, abs=1e-7)
+
+
+def test_an_untrained_network_is_the_plain_scheme():
+    case = duct(square(cells_along=5))
+    plain = stepping_flow(corrected=False).double().solve(case, [0.5]).fields
+    fresh = stepping_flow().double().solve(case, [0.5]).fields
+    assert_close(fresh, plain, rtol=0, atol=0)
+
+
+def test_a_batch_gives_what_its_flows_give_one_by_one():
+    from pennpde.models.stepping.problem import Problem
+
+    model = network(splits=0)
+    parts = [model.problem(duct(square("quad", 5))), model.problem(cavity(square("triangle", 6)))]
+    both = Problem.side_by_side(parts)
+    lengths = torch.tensor([0.1, 0.05], dtype=torch.float64)
+
+    def steps(problem, length):
+        state = begin(problem)
+        for _ in range(2):
+            state = advance(problem, state, length, model.stress, tolerance=1e-12)
+        return state
+
+    together = steps(both, lengths)
+    alone = [steps(part, lengths[place : place + 1]) for place, part in enumerate(parts)]
+    assert_close(together.velocity, torch.cat([each.velocity for each in alone]), rtol=1e-8, atol=1e-9)
+    assert_close(together.pressure, torch.cat([each.pressure for each in alone]), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_a_lid_driven_cavity_stays_bounded_for_many_long_steps():
+    from pennpde.models.stepping.march import Pace, march
+
+    model = network(splits=0)
+    problem = model.problem(cavity(square("triangle", 10), viscosity=1 / 3000))
+    (moment,) = march(problem, begin(problem), [40.0], model.stress, pace=Pace(courant=5.0))
+    assert float(moment.state.velocity.norm(dim=1).max()) <= 1.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parameters": {"viscosity": 0.0}}, "viscosity"),
+        (
+            {"dirichlet": {"u": {"left": (1.0, 0.0), "bottom": 0.0, "top": 0.0}}},
+            "neither the velocity nor the pressure",
+        ),
+        ({"neumann": {"u": {"right": (1.0, 0.0)}, "p": 0.0}}, "normal derivative of u other than zero"),
+    ],
+)
+def test_a_case_without_a_solution_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        penn.predict(network(), duct(square(), **change), times=[1.0])
+
+
+def test_nothing_that_drives_a_flow_is_an_error():
+    mesh = square()
+    case = duct(mesh, dirichlet={"u": {"left": 0.0, "bottom": 0.0, "top": 0.0}, "p": {"right": 0.0}})
+    with pytest.raises(ValueError, match="Nothing drives this flow"):
+        penn.predict(network(), case, times=[1.0])

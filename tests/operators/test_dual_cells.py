@@ -1,0 +1,141 @@
+"""Dual cells: what they are exact on and conserve; the two solvers on top of them and their derivatives."""
+
+import numpy as np
+import pytest
+import torch
+from meshes import arrays
+from torch.testing import assert_close
+
+from pennpde.mesh import Mesh
+from pennpde.mesh.splitting import PlaneCells
+from pennpde.operators import krylov
+from pennpde.operators.dual_cells import DualCells
+from pennpde.operators.poisson import Multigrid, poisson, stiffness_of
+
+PLANE = ("triangle", "quad", "mixed_plane")
+
+
+def plane_cells(kind: str, cells_along: int = 6) -> PlaneCells:
+    points, cells = arrays(kind, cells_along, jitter=0.2)
+    found = PlaneCells.of(Mesh.from_arrays(points, cells))
+    assert found is not None
+    return found
+
+
+def cells_of(kind: str, cells_along: int = 6) -> DualCells:
+    plane = plane_cells(kind, cells_along)
+    return DualCells.of(plane.points, (plane.triangles, plane.quads))
+
+
+@pytest.mark.parametrize("kind", PLANE)
+def test_the_gradient_of_a_linear_vector_field_is_exact(kind):
+    plane, cells = plane_cells(kind), cells_of(kind)
+    slope = torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64)
+    field = torch.from_numpy(plane.points) @ slope
+    assert_close(cells.slope(field), slope.expand(len(field), 2, 2), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", PLANE)
+def test_faces_of_an_interior_cell_close(kind):
+    """A uniform flow brings as much into a dual cell as it takes out."""
+    plane, cells = plane_cells(kind), cells_of(kind)
+    inside = np.setdiff1d(np.arange(len(plane.points)), plane.facets)
+    assert_close(
+        cells.collected(cells.faces)[inside], torch.zeros(len(inside), 2, dtype=torch.float64), atol=1e-12, rtol=0
+    )
+
+
+@pytest.mark.parametrize("kind", PLANE)
+def test_the_matrix_is_its_formula(kind):
+    cells = cells_of(kind)
+    generator = torch.Generator().manual_seed(1)
+    diagonal, field = (torch.rand(cells.number_of_points, generator=generator, dtype=torch.float64) for _ in range(2))
+    symmetric, skew = (torch.rand(len(cells.first), generator=generator, dtype=torch.float64) for _ in range(2))
+    along = cells.difference(field)
+    expected = diagonal * field
+    expected = expected.index_add(0, cells.first, (skew - symmetric) * along)
+    expected = expected.index_add(0, cells.second, (-skew - symmetric) * -along)
+    matrix = cells.matrix(diagonal, symmetric, skew)
+    assert_close(matrix @ field[:, None], expected[:, None])
+    assert_close(matrix.transposed @ field[:, None], torch.from_numpy(matrix.to_scipy().T @ field.numpy())[:, None])
+
+
+@pytest.mark.parametrize("kind", PLANE)
+def test_splitting_keeps_area_points_and_boundary(kind):
+    plane = plane_cells(kind)
+    split = plane.split()
+    whole, parts = (DualCells.of(each.points, (each.triangles, each.quads)) for each in (plane, split))
+    assert_close(parts.areas.sum(), whole.areas.sum())
+    assert (split.points[: len(plane.points)] == plane.points).all()
+    assert len(split.facets) == 2 * len(plane.facets)
+    middle = split.facets[0::2, 1]
+    assert np.allclose(split.points[middle], plane.points[plane.facets].mean(axis=1))
+
+
+def test_neighbours_that_meet_twice_around_a_period_are_one():
+    """A channel that is periodic in x: the gradient of sin 2πx does not see the seam."""
+    points, cells = arrays("quad", 16)
+    mesh = Mesh.from_arrays(points, cells)
+    positions = mesh.points.numpy()
+    partner = np.arange(len(positions))
+    for place in np.flatnonzero(np.isclose(positions[:, 0], 1.0)):
+        partner[place] = np.flatnonzero(np.isclose(positions, [0.0, positions[place, 1]]).all(axis=1))[0]
+    stands, places = np.unique(partner, return_inverse=True)
+    plane = PlaneCells.of(mesh)
+    assert plane is not None
+    closed = DualCells.of(plane.points, (plane.triangles, plane.quads), places)
+    x = torch.from_numpy(positions[stands, 0])
+    found = closed.slope(torch.sin(2 * torch.pi * x))[:, 0]
+    # Of second order with 16 cells, and alike at all points with the same x, seam or not.
+    assert float((found - 2 * torch.pi * torch.cos(2 * torch.pi * x)).abs().max()) < 0.2
+    assert_close(found[x == 0.0], found[(x - 0.5).abs() < 1e-9].neg(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("factorise", [True, False])
+def test_the_pressure_equation_is_solved_and_its_derivative_is_a_solution(factorise):
+    cells = cells_of("mixed_plane", 20)
+    held = np.zeros(cells.number_of_points, bool)
+    held[:3] = True
+    solver = poisson(cells, held, factorise=factorise, cycles=14)
+    assert isinstance(solver, Multigrid) is not factorise
+    right = torch.randn(cells.number_of_points, dtype=torch.float64, requires_grad=True)
+    found = solver.solve(right, torch.zeros_like(right))
+    left = torch.from_numpy(stiffness_of(cells) @ found.detach().numpy()) - right
+    # Fourteen cycles of multigrid leave about a millionth.
+    assert float(left.detach()[3:].norm()) < (1e-10 if factorise else 1e-4) * float(right.detach().norm())
+    assert (found[:3] == 0).all()
+    weights = torch.randn(len(right), dtype=torch.float64)
+    (derivative,) = torch.autograd.grad(found @ weights, right)
+    assert_close(derivative, solver.solve(weights, torch.zeros_like(weights)), rtol=1e-6, atol=1e-6)
+
+
+def test_equations_that_are_not_symmetric_are_solved_with_derivatives():
+    cells = cells_of("triangle", 3)
+    generator = torch.Generator().manual_seed(2)
+    free = torch.ones(cells.number_of_points, 1, dtype=torch.float64)
+    free[:2] = 0.0
+
+    def solution(symmetric, skew, right, guess):
+        matrix = cells.matrix(torch.ones_like(cells.areas), symmetric, skew)
+        return krylov.solve(cells, matrix, right, guess, lambda values: values * free, tolerance=1e-13, most=200)
+
+    edges, points = len(cells.first), cells.number_of_points
+    inputs = [
+        torch.rand(shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in ((edges,), (edges,), (points, 2), (points, 2))
+    ]
+    found = solution(*inputs).detach()
+    assert_close(found[:2], inputs[3].detach()[:2])
+    matrix = cells.matrix(torch.ones_like(cells.areas), inputs[0].detach(), inputs[1].detach())
+    assert_close((matrix @ found)[2:], inputs[2].detach()[2:], rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(solution, inputs, atol=1e-5)
+
+
+def test_a_batch_is_its_meshes_side_by_side():
+    parts = [cells_of("triangle", 4), cells_of("quad", 5)]
+    both = DualCells.side_by_side(parts)
+    fields = [torch.randn(part.number_of_points, 2, dtype=torch.float64) for part in parts]
+    assert_close(
+        both.slope(torch.cat(fields)), torch.cat([part.slope(f) for part, f in zip(parts, fields, strict=True)])
+    )
+    assert_close(both.total(torch.cat(fields)), torch.stack([field.sum() for field in fields]))
