@@ -8,5 +8,6 @@ stepping/            any plane laminar flow, by steps from any state
 plane_flow           what is known about plane flows: units, checks, names
 potential_flow       the flow that a prediction starts from
 inlet                width and speed of an inlet, as units
+flow_clues           what tells the error of a predicted flow without the truth
 mass                 divergence and flux of a predicted velocity
 """

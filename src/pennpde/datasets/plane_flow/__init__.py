@@ -17,5 +17,6 @@ cases         the problem with its solution on these meshes
 recipe        what `penn generate plane-flow` makes
 finished      flows computed before, in archives
 quality       how accurate the truth is: half the spacing, half the step
+trials        one change at a time on the step of `penn demo`
 twins         how far flows are from each other
 """
