@@ -167,9 +167,9 @@ def from_potential(bench: Bench, *_: Any) -> dict[str, Any]:
     flux[: len(mesh.neighbour)] = stored.values(len(mesh.neighbour))
     for name, patch in mesh.patches.items():
         value = stored.boundary[name].get("value")
-        if isinstance(value, openfoam.NonUniform):
+        if patch.type != "empty" and isinstance(value, openfoam.NonUniform):
             flux[patch.faces] = value.values
-        elif isinstance(value, openfoam.Uniform) and patch.type != "empty":
+        elif patch.type != "empty" and isinstance(value, openfoam.Uniform):
             flux[patch.faces] = value.value
     bench.put(mesh.cell_velocity(flux), None)
     return {"seconds": seconds}

@@ -9,6 +9,7 @@ The picture of the dataset needs `data/flow`, or another dataset of flows given 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import subprocess
 import sys
@@ -85,6 +86,16 @@ def compare(page: Any) -> None:
     settle(page)
 
 
+def shrink(content: bytes, path: Path) -> None:
+    """Write a picture; where it takes too much space, with 256 colours."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(content)).convert("RGB")
+    picture.save(path, optimize=True)
+    if path.stat().st_size >= LARGEST:
+        picture.quantize(256, method=Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+
+
 @dataclass(frozen=True)
 class Picture:
     """One picture: the network, the size of the window, and what is done before it is taken."""
@@ -97,11 +108,11 @@ class Picture:
 
 
 PICTURES = (
-    Picture("viewer", "flow", (1400, 900)),
+    Picture("viewer", "flow", (1280, 800)),
     Picture("viewer_dark", "flow", (400, 800), "dark"),
-    Picture("viewer_dataset", "flow", (1400, 900), act=show_dataset),
-    Picture("viewer_mesh", "flow", (1400, 900), act=upload),
-    Picture("viewer_compare", "general-flow", (1400, 900), act=compare),
+    Picture("viewer_dataset", "flow", (1280, 800), act=show_dataset),
+    Picture("viewer_mesh", "flow", (1280, 800), act=upload),
+    Picture("viewer_compare", "general-flow", (1280, 800), act=compare),
 )
 
 
@@ -124,7 +135,7 @@ def take(pictures: Sequence[Picture], options: Sequence[str]) -> None:
             settle(page)
             picture.act(page)
             path = IMAGES / f"{picture.name}.png"
-            page.screenshot(path=path)
+            shrink(page.screenshot(), path)
             size = path.stat().st_size
             print(f"{path.name}: {size / 1000:.0f} kB{'' if size < LARGEST else ', TOO LARGE'}")
             context.close()

@@ -13,6 +13,7 @@ Row = tuple[int, list[int]]
 
 GMSH = {3: 1, 5: 2, 9: 3, 10: 4, 12: 5, 13: 6, 14: 7, 21: 8, 22: 9, 24: 11, 23: 16}
 UNIVERSAL = {3: 11, 5: 91, 9: 94, 10: 111, 12: 115, 13: 112, 14: 101}
+_CGNS_KINDS = {"int32": "I4", "float32": "R4", "float64": "R8", "int8": "C1"}
 CGNS = {3: 3, 5: 5, 9: 7, 10: 10, 12: 17, 13: 14, 14: 12}
 
 
@@ -173,7 +174,10 @@ def write_cgns(
 
     def node(parent: h5py.Group, name: str, label: str, values: np.ndarray | None = None) -> h5py.Group:
         made = parent.create_group(name)
-        made.attrs["label"] = np.bytes_(label)
+        kind = "MT" if values is None else _CGNS_KINDS[values.dtype.name]
+        for attribute, text, size in (("name", name, 33), ("label", label, 33), ("type", kind, 3)):
+            made.attrs.create(attribute, np.bytes_(text), dtype=f"S{size}")
+        made.attrs["flags"] = np.array([1], np.int32)
         if values is not None:
             made[" data"] = values
         return made
@@ -182,6 +186,12 @@ def write_cgns(
         return np.frombuffer(text.encode(), np.int8)
 
     with h5py.File(path, "w") as file:
+        for attribute, text, size in (("name", "HDF5 MotherNode", 33), ("label", "Root Node of HDF5 File", 33)):
+            file.attrs.create(attribute, np.bytes_(text), dtype=f"S{size}")
+        file.attrs.create("type", np.bytes_("MT"), dtype="S3")
+        file[" format"] = letters("IEEE_LITTLE_32\0")
+        file[" hdf5version"] = letters("HDF5 Version 1.8.17".ljust(33, "\0"))
+        node(file, "CGNSLibraryVersion", "CGNSLibraryVersion_t", np.array([3.4], np.float32))
         base = node(file, "Base", "CGNSBase_t", np.array([dimension, dimension], np.int32))
         zone = node(base, "Zone", "Zone_t", np.array([[len(points)], [len(cells)], [0]], np.int32))
         node(zone, "ZoneType", "ZoneType_t", letters("Unstructured"))

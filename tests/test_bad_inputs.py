@@ -5,7 +5,9 @@ A row is what is wrong, how to make it so, and words that the message must have.
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 import os
 import pickle
 import re
@@ -19,7 +21,9 @@ import numpy as np
 import pytest
 from commands import penn
 from foam_cases import write_dictionary
+from safetensors.torch import load_file, save_file
 from sound_folder import CASE
+from torch import Tensor
 
 from pennpde.mesh import Mesh
 
@@ -36,6 +40,33 @@ def settings(path: Path, **values: object) -> None:
 
 def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def arguments(path: Path, **values: object) -> None:
+    """Other arguments of the network in a configuration."""
+    settings(path, arguments=json.loads(path.read_text())["arguments"] | values)
+
+
+def foldered(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def weights(folder: Path, change: Callable[[Tensor], Tensor]) -> None:
+    tensors = {name: change(tensor) for name, tensor in load_file(folder / WEIGHTS).items()}
+    save_file(tensors, folder / WEIGHTS)
+    settings(folder / CONFIG, weights_sha256="")
+
+
+def mesh_with(folder: Path, name: str, value: float) -> None:
+    """The mesh with an array that is zero but for one value."""
+    import pyvista
+
+    grid = pyvista.read(folder / "duct.vtu")
+    assert isinstance(grid, pyvista.UnstructuredGrid)
+    grid.point_data[name] = np.zeros(grid.n_points)
+    grid.point_data[name][3] = value
+    grid.save(folder / "duct.vtu")
 
 
 def mesh_of(folder: Path, dataset: Callable[[], object], name: str = "duct.vtu") -> None:
@@ -175,6 +206,12 @@ TABLE = [
     Wrong("a pipe to describe", "duct.vtu is not a regular file", "info duct.vtu", lambda f: fifo(f / "duct.vtu")),
     Wrong("a pipe as a case file", "duct.toml is not a regular file", PREDICT, lambda f: fifo(f / "duct.toml")),
     Wrong(
+        "a pipe in an OpenFOAM case",
+        "points is not a regular file",
+        FOAM,
+        lambda f: fifo(f / "channel/constant/polyMesh/points"),
+    ),
+    Wrong(
         "a mesh of 10^15 points", "duct.vtu is damaged: it announces 1,000,000,000,000,000 points", PREDICT, announcing
     ),
     Wrong(
@@ -293,6 +330,36 @@ TABLE = [
         PREDICT,
         lambda f: (f / "duct.toml").write_text(CASE + "[initial]\nc = 1\n"),
     ),
+    Wrong("a viscosity of almost nothing", "too small", PREDICT, lambda f: text(f / "duct.toml", "1e-3", "1e-320")),
+    Wrong("a velocity that is infinite", "finite number", PREDICT, lambda f: text(f / "duct.toml", "[1.0,", "[inf,")),
+    Wrong("a velocity that is no number", "finite number", PREDICT, lambda f: text(f / "duct.toml", "[1.0,", "[nan,")),
+    Wrong(
+        "a start that is no number",
+        "finite number",
+        PREDICT,
+        lambda f: (f / "duct.toml").write_text(CASE + "[initial]\nu = [nan, 0.0]\np = 0.0\n"),
+    ),
+    Wrong(
+        "a start from an array with a hole",
+        "holds a value that is not finite",
+        PREDICT,
+        lambda f: (
+            mesh_with(f, "start", math.nan),
+            (f / "duct.toml").write_text(CASE + '[initial]\np = "start"\nu = [0.0, 0.0]\n'),
+        ),
+    ),
+    Wrong(
+        "a case file of two million bytes",
+        "too many for a case file",
+        PREDICT,
+        lambda f: (f / "duct.toml").write_text("#" * 2_000_000),
+    ),
+    Wrong(
+        "a case file nested without end",
+        "cannot be read",
+        PREDICT,
+        lambda f: (f / "duct.toml").write_text("a = " + "[" * 10**5),
+    ),
     # Networks
     Wrong("a network that does not exist", "no network 'flwo'", PREDICT.replace("--model own", "--model flwo")),
     Wrong("a folder without network", "holds no network", PREDICT.replace("--model own", "--model channel")),
@@ -326,7 +393,31 @@ TABLE = [
         "unknowns of the case are p, u",
         PREDICT.replace("--model own", "--model heat"),
     ),
-    Wrong("a network that solves no problem", "no Predictor", PREDICT.replace("--model own", "--model gradient")),
+    Wrong("a network that solves no problem", "needs one", PREDICT.replace("--model own", "--model gradient")),
+    Wrong("fewer than no iterations", "iterations", PREDICT, lambda f: arguments(f / CONFIG, iterations=-1)),
+    Wrong("a billion iterations", "iterations", PREDICT, lambda f: arguments(f / CONFIG, iterations=10**9)),
+    Wrong("half an iteration", "iterations", PREDICT, lambda f: arguments(f / CONFIG, iterations=2.5)),
+    Wrong("no channels", "width = 0", PREDICT, lambda f: arguments(f / CONFIG, width=0)),
+    Wrong("fewer than no channels", "cannot be made", PREDICT, lambda f: arguments(f / CONFIG, width=-4)),
+    Wrong("channels in words", "cannot be made", PREDICT, lambda f: arguments(f / CONFIG, width="wide")),
+    Wrong("arguments that nobody knows", "cannot be made", PREDICT, lambda f: arguments(f / CONFIG, depth=3)),
+    Wrong("a configuration that is a pipe", "config.json is a pipe", PREDICT, lambda f: fifo(f / CONFIG)),
+    Wrong("weights that are a pipe", "model.safetensors is a pipe", PREDICT, lambda f: fifo(f / WEIGHTS)),
+    Wrong("a configuration that is a folder", "config.json is a folder", PREDICT, lambda f: foldered(f / CONFIG)),
+    Wrong("weights that are a folder", "model.safetensors is a folder", PREDICT, lambda f: foldered(f / WEIGHTS)),
+    Wrong(
+        "a configuration of eleven million bytes",
+        "at most 10,000,000 are read",
+        PREDICT,
+        lambda f: (f / CONFIG).write_text(" " * 11_000_000),
+    ),
+    Wrong(
+        "a configuration without end", "config.json is damaged", PREDICT, lambda f: (f / CONFIG).write_text("[" * 10**5)
+    ),
+    Wrong(
+        "weights that are whole numbers", "torch.int64 instead of", PREDICT, lambda f: weights(f, lambda w: w.long())
+    ),
+    Wrong("weights that are no numbers", "not finite", PREDICT, lambda f: weights(f, lambda w: w * math.nan)),
     # OpenFOAM's cases
     Wrong(
         "an empty folder",
@@ -397,6 +488,103 @@ TABLE = [
         FOAM + " --write-time 1",
         lambda f: (f / "channel/constant/polyMesh").rename(f / "channel/processor0"),
     ),
+    Wrong("points that are a pipe", "points is a pipe", FOAM, lambda f: fifo(f / "channel/constant/polyMesh/points")),
+    Wrong("a field that is a pipe", "no field 'p'", FOAM, lambda f: fifo(f / "channel/0/p")),
+    Wrong(
+        "properties that are a pipe",
+        "gives no viscosity nu",
+        FOAM,
+        lambda f: fifo(f / "channel/constant/transportProperties"),
+    ),
+    Wrong(
+        "files that include twelve others, six deep",
+        "includes more than 200 others",
+        FOAM,
+        lambda f: (
+            (f / "channel/0/level6").write_text("a 1;"),
+            [(f / f"channel/0/level{depth}").write_text(f'#include "level{depth + 1}"\n' * 12) for depth in range(6)],
+            text(f / "channel/0/p", "\ndim", '\n#include "level0"\ndim'),
+        ),
+    ),
+    Wrong(
+        "macros that double sixty times",
+        "macros stand for more than",
+        FOAM,
+        lambda f: text(
+            f / "channel/0/p", "\ndim", "\na0 (1 1);" + "".join(f"a{k + 1} ($a{k} $a{k});" for k in range(60)) + "\ndim"
+        ),
+    ),
+    Wrong(
+        "dictionaries a hundred deep",
+        "nested more than 64 deep",
+        FOAM,
+        lambda f: text(f / "channel/0/p", "\ndim", "\na" + "{b" * 100 + "\ndim"),
+    ),
+    Wrong(
+        "a packed field of zeros without end",
+        "p.gz unpacks to more than",
+        FOAM,
+        lambda f: (
+            (f / "channel/0/p").unlink(),
+            (f / "channel/0/p.gz").write_bytes(gzip.compress(bytes(80_000_000), 1)),
+        ),
+    ),
+    Wrong(
+        "a packed field cut in two",
+        "cannot be unpacked",
+        FOAM,
+        lambda f: (
+            (f / "channel/0/p.gz").write_bytes(gzip.compress((f / "channel/0/p").read_bytes())[:-9]),
+            (f / "channel/0/p").unlink(),
+        ),
+    ),
+    Wrong(
+        "a velocity beyond all numbers",
+        "not finite",
+        FOAM,
+        lambda f: text(f / "channel/0/U", "uniform (1 0 0)", "uniform (1e400 0 0)"),
+    ),
+    Wrong(
+        "a start beyond all numbers",
+        "not finite",
+        FOAM,
+        lambda f: text(f / "channel/0/U", "internalField uniform (0 0 0)", "internalField uniform (1e400 0 0)"),
+    ),
+    Wrong(
+        "a fluid of almost no viscosity",
+        "too small",
+        FOAM,
+        lambda f: text(f / "channel/constant/transportProperties", "0.01", "1e-320"),
+    ),
+    Wrong(
+        "a viscosity in words",
+        "must be a number",
+        FOAM,
+        lambda f: text(f / "channel/constant/transportProperties", "0.01", "thick"),
+    ),
+    Wrong(
+        "a case of two fluids",
+        "several phases",
+        FOAM,
+        lambda f: write_dictionary(f / "channel/constant/transportProperties", {"phases": "(water air)"}),
+    ),
+    Wrong(
+        "a turbulent case where warnings are errors",
+        "simulationType RAS",
+        FOAM + " --strict",
+        lambda f: write_dictionary(f / "channel/constant/turbulenceProperties", {"simulationType": "RAS"}),
+    ),
+    Wrong(
+        "a body force where warnings are errors",
+        "fvOptions adds push (meanVelocityForce)",
+        FOAM + " --strict",
+        lambda f: write_dictionary(f / "channel/system/fvOptions", {"push": {"type": "meanVelocityForce"}}),
+    ),
+    Wrong(
+        "another time where warnings are errors",
+        "--write-time 99 is not the predicted time",
+        FOAM + " --write-time 99 --strict",
+    ),
     # Datasets and experiments
     Wrong("a dataset without manifest", "not a dataset: it has no manifest.json", "info own"),
     Wrong(
@@ -452,6 +640,36 @@ TABLE = [
         lambda f: text(f / "rows.toml", "steps = 2", "lerning_rate = 2"),
     ),
     Wrong("a row that is not there", "'pen'", "train rows.toml --row pen --data data --out out/run"),
+    # Datasets, records and pictures
+    Wrong(
+        "a manifest that is a pipe", "manifest.json is a pipe", "info data", lambda f: fifo(f / "data/manifest.json")
+    ),
+    Wrong(
+        "a manifest without end",
+        "manifest.json cannot be read",
+        "info data",
+        lambda f: (f / "data/manifest.json").write_text("[" * 10**5),
+    ),
+    Wrong(
+        "a case that is a pipe", "t0.4.vtkhdf is a pipe", "evaluate heat data", lambda f: fifo(f / "data/t0.4.vtkhdf")
+    ),
+    Wrong(
+        "an experiment that is a pipe",
+        "rows.toml is a pipe",
+        "train rows.toml --data data --out out/run",
+        lambda f: fifo(f / "rows.toml"),
+    ),
+    Wrong("a network on data of another equation", "unknowns", "evaluate own data"),
+    Wrong("a device that does not exist", "'gpu'", "evaluate heat data --device gpu", code=2),
+    Wrong("a device to train on that does not exist", "'gpu'", "train data --out out/run --device gpu", code=2),
+    Wrong("the same data twice", "once more", "train rows.toml --data data --also data --out out/run"),
+    Wrong("a case that a dataset does not have", "nothing", "generate gradient --out out/data --only nothing"),
+    Wrong("fewer than no workers", "--workers", "generate gradient --out out/data --workers=-1", code=2),
+    Wrong("records that are none", "rows.toml", "report rows.toml"),
+    Wrong("no records", "absent", "report absent"),
+    Wrong("a picture of nothing", "nothing to draw", "info --png out/a.png"),
+    Wrong("a picture in an unknown format", "gif", "info data --png out/a.xyz"),
+    Wrong("a case of a dataset that it lacks", "t9", "info data --case t9"),
     Wrong(
         "rows that are a list",
         "rows is [1, 2], which is no table; a row is a table [rows.NAME]",
@@ -552,7 +770,7 @@ def test_a_wrong_input_is_told_in_words_and_leaves_no_file(wrong, sound, tmp_pat
 
 
 def test_the_table_is_long_enough_and_no_row_is_there_twice():
-    assert len(TABLE) >= 40
+    assert len(TABLE) >= 150
     assert len({wrong.what for wrong in TABLE}) == len(TABLE)
 
 

@@ -93,3 +93,75 @@ def test_what_json_lacks_becomes_null_and_scalars_of_libraries_become_numbers(tm
         "none": None,
         "yes": True,
     }
+
+
+def test_parts_of_killed_writers_are_removed_by_the_next_one_and_those_of_running_ones_kept(tmp_path):
+    path = tmp_path / "flow.vtu"
+    names = {}
+
+    def show(key):
+        with files.replacing(path) as temporary:
+            names[key] = temporary.name
+            temporary.write_text(key)
+
+    show("here")
+    with forked(lambda: None) as process:  # its number is free again afterwards
+        os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    dead = tmp_path / names["here"].replace(f"-{os.getpid()}.", f"-{process}.")
+    running = tmp_path / names["here"].replace(f"-{os.getpid()}.", f"-{os.getppid()}.")
+    other = tmp_path / names["here"].replace("flow.vtu", "flow2.vtu").replace(f"-{os.getpid()}.", f"-{process}.")
+    for part in (dead, running, other):
+        part.write_text("half")
+    show("again")
+    assert sorted(tmp_path.iterdir()) == sorted([path, running, other])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg", ".html"])
+def test_half_a_picture_or_page_does_not_replace_the_old_one(tmp_path, suffix):
+    path = tmp_path / f"flow{suffix}"
+    path.write_text("before")
+
+    def write() -> None:
+        with files.replacing(path) as temporary:
+            temporary.write_text("the first half")
+
+    with pytest.raises(OSError, match="could not be written completely"):
+        write()
+    assert path.read_text() == "before"
+
+
+def test_a_folder_appears_when_it_is_complete_and_the_old_one_is_kept_until_then(tmp_path):
+    path = tmp_path / "4"
+
+    def fill(text: str, fail: bool) -> None:
+        with files.replacing_folder(path) as temporary:
+            (temporary / "U").write_text(text)
+            if fail:
+                raise OSError("could not be written")
+
+    with pytest.raises(OSError, match="could not be written"):
+        fill("first", fail=True)
+    assert list(tmp_path.iterdir()) == []
+    fill("first", fail=False)
+    with pytest.raises(OSError, match="could not be written"):
+        fill("second", fail=True)
+    assert (path / "U").read_text() == "first"
+    fill("second", fail=False)
+    assert (path / "U").read_text() == "second"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_regular_files_of_a_sensible_size_are_read(tmp_path):
+    (tmp_path / "file").write_text("content")
+    assert files.read_regular(tmp_path / "file", 7) == b"content"
+    with pytest.raises(OSError, match="has 7 bytes; at most 6"):
+        files.read_regular(tmp_path / "file", 6)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe is a pipe, not a file"):
+        files.read_regular(tmp_path / "pipe")
+    with pytest.raises(OSError, match="is a folder, not a file"):
+        files.read_regular(tmp_path)
+    with pytest.raises(OSError, match="is a device or a socket, not a file"):
+        files.read_regular("/dev/zero")
+    with pytest.raises(FileNotFoundError):
+        files.read_regular(tmp_path / "nothing")

@@ -57,6 +57,18 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 PREDICT = "predict duct.vtu --case duct.toml --model own"
+SERIES = "predict duct.vtu --case warm.toml --model heat"
+WARM = """
+[patches]
+inlet = "x == 0"
+[dirichlet.T]
+inlet = 1.0
+[neumann]
+T = 0.0
+[parameters]
+velocity = [0.6, 0.0]
+diffusivity = 0.3
+"""
 WRITTEN = {
     "fields in .vtu": (f"{PREDICT} --out out/flow.vtu", "out/flow.vtu"),
     "fields in .vtk": (f"{PREDICT} --out out/flow.vtk", "out/flow.vtk"),
@@ -68,6 +80,10 @@ WRITTEN = {
     "a picture of a dataset": ("info data --png out/data.png", "out/data.png"),
     "a case of a dataset": ("info data --case t0.2 --out out/case.vtkhdf", "out/case.vtkhdf"),
     "pictures of an evaluation": ("evaluate heat data --pictures out", "out/smallest_error_t0.4.png"),
+    "several times in .vtkhdf": (f"{SERIES} --out out/series.vtkhdf", "out/series.vtkhdf"),
+    "several times in .pvd": (f"{SERIES} --out out/series.pvd", "out/series.pvd"),
+    "an animation": (f"{SERIES} --animation out/series.gif", "out/series.gif"),
+    "a packed network": ("pack own --out out/own.zip --licence CC-BY-4.0", "out/own.zip"),
     "the demo": ("demo --operators --out out", "out/operators.vtu"),
 }
 QUICK = ("fields in .vtkhdf", "a picture in .png")
@@ -79,6 +95,7 @@ QUICK = ("fields in .vtkhdf", "a picture in .png")
 def test_a_disk_that_fills_leaves_the_old_file_and_says_so(what, sound, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(sound, tmp_path / "here"))
     Path("out").mkdir()
+    Path("warm.toml").write_text(WARM)
     arguments, name = WRITTEN[what]
     first = penn(*arguments.split())
     assert first.exit_code == 0, first.output

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pennpde import __version__, checkpoints, packed
-from pennpde.checkpoints import CONFIG, WEIGHTS, Config
+from pennpde.checkpoints import CONFIG, EXPECTED_ERROR, WEIGHTS, CheckpointError, Config
 from pennpde.files import write_atomically
 
 CARD, LICENCE = "README.md", "LICENSE"
-TAKEN_ALONG = ("expected_error.json", "report.json")
+TAKEN_ALONG = (EXPECTED_ERROR, "report.json")
 MOST_PICTURES, LARGEST_PICTURE = 20, 4 * 2**20
 _PNG = b"\x89PNG\r\n\x1a\n"
 _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{1,60}")
@@ -72,6 +72,10 @@ def pack(
     assert config is not None
     out = Path(f"{folder.name}{packed.SUFFIX}") if out is None else Path(out)
     content = {name: (folder / name).read_bytes() for name in (WEIGHTS, CONFIG)}
+    if hashlib.sha256(content[WEIGHTS]).hexdigest() != json.loads(content[CONFIG]).get("weights_sha256"):
+        raise CheckpointError(
+            f"{folder} was left halfway by an interrupted save; save the network again, then pack it."
+        )
     content |= {name: (folder / name).read_bytes() for name in TAKEN_ALONG if (folder / name).is_file()}
     drawn = _pictures(folder, pictures)
     content |= {f"pictures/{name}": picture for name, picture in drawn.items()}
@@ -237,10 +241,10 @@ def _card(
         "## Training range",
         _range(config),
     ]
-    if "expected_error.json" in content:
+    if EXPECTED_ERROR in content:
         parts += [
             "## Expected errors",
-            "`expected_error.json` holds the errors of this network on cases with known truth, so that a prediction "
+            f"`{EXPECTED_ERROR}` holds the errors of this network on cases with known truth, so that a prediction "
             "comes with the error to expect.",
         ]
     if pictures:

@@ -1,5 +1,7 @@
 """The formats of mesh generators: the same mesh is read from all of them, and damaged files are refused in words."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -110,7 +112,7 @@ def test_an_announced_size_beyond_the_file_is_refused_before_it_is_allocated(nam
         ("blank.msh", b"\n \n", "is empty: it holds no mesh"),
         ("junk.msh", bytes(range(256)) * 9, r"is not a Gmsh file: it does not begin with \$MeshFormat"),
         ("fluent.msh", b'(0 "GAMBIT to Fluent File")\n', "is a mesh of Fluent"),
-        ("old.msh", b"$MeshFormat\n4.0 0 8\n$EndMeshFormat\n", "format 4.0, and 2.2 and 4.1 are read"),
+        ("old.msh", b"$MeshFormat\n4.0 0 8\n$EndMeshFormat\n", "Gmsh's format 4.0; 2.2 and 4.1 are read"),
         ("bare.msh", b"$MeshFormat\n4.1 0 8\n$EndMeshFormat\n", r"no section \$Nodes"),
         ("empty.su2", b"", "it has no NDIME and no NPOIN and no NELEM"),
         ("junk.su2", b"\xff\xfe\x00", "is not text"),
@@ -121,7 +123,7 @@ def test_an_announced_size_beyond_the_file_is_refused_before_it_is_allocated(nam
         ("empty.cgns", b"", "not a CGNS file"),
         ("old.cgns", b"@(#)ADF Database Version A02011>", "convert it with adf2hdf"),
         ("empty.vtu", b"", "damaged"),
-        ("junk.inp", b"\x00\x01", "no cells"),
+        ("junk.inp", b"\x00\x01", "no cells|no mesh file that meshio reads"),
         ("junk.med", b"\x00\x01", "damaged"),
     ],
 )
@@ -237,3 +239,129 @@ def test_quadratic_cells_of_gmsh_and_of_universal_files_become_linear(tmp_path):
     lines += ["    -1", "    -1", "  2467", "1 0 0 0 0 0 0 1", "floor", "8 1 0 0", "    -1", ""]
     (tmp_path / "mesh.unv").write_text("\n".join(lines))
     same(Mesh.read(tmp_path / "mesh.unv"), mesh)
+
+
+def test_an_entity_of_two_physical_groups_is_in_both_patches(tmp_path):
+    """Format 4.1 lists the groups of each entity; format 2.2 lists an element once for each group."""
+    mesh = named("triangle")
+    path = write_as("gmsh 4.1 text", tmp_path, mesh)
+    names = '$PhysicalNames\n5\n1 9 "openings"\n'
+    text = path.read_text().replace("$PhysicalNames\n4\n", names)
+    # The entities 1 and 2 are inlet and outlet; entity 1 has the negative number of its group.
+    for group, physical in ((1, "-1"), (2, "2")):
+        old = f"{group}\n0.0 1.0 2.0 3.0 4.0 5.0\n1\n{physical}\n"
+        assert old in text
+        text = text.replace(old, f"{group}\n0.0 1.0 2.0 3.0 4.0 5.0\n2\n{physical} 9\n")
+    path.write_text(text)
+    patches = Mesh.read(path).patches
+    assert set(patches) == {"inlet", "outlet", "the wall", "openings"}
+    both = np.concatenate([patches["inlet"].facets, patches["outlet"].facets])
+    np.testing.assert_array_equal(patches["openings"].facets, np.sort(both))
+
+
+def test_a_part_of_a_gmsh_mesh_without_group_does_not_move_the_others(tmp_path):
+    mesh = named("triangle")
+    path = write_as("gmsh 4.1 text", tmp_path, mesh)
+    old = "2\n0.0 1.0 2.0 3.0 4.0 5.0\n1\n2\n"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, "2\n0.0 1.0 2.0 3.0 4.0 5.0\n0\n\n"))
+    read = Mesh.read(path)
+    assert set(read.patches) == {"inlet", "the wall"}
+    for name, patch in read.patches.items():
+        np.testing.assert_array_equal(patch.facets, mesh.patch(name).facets)
+
+
+def test_sections_of_su2_that_say_nothing_about_the_mesh_are_passed_over(tmp_path):
+    path = write_as("su2", tmp_path, named("quad"))
+    path.write_text(path.read_text() + "FFD_NBOX= 1\nFFD_CORNER_POINTS= 2\n0.0 0.0 0.0\n1.0 1.0 0.0\n")
+    same(Mesh.read(path), named("quad"))
+
+
+ABAQUS = """*HEADING
+square
+*NODE
+1, 0, 0, 0
+2, 1, 0, 0
+3, 1, 1, 0
+4, 0, 1, 0
+*ELEMENT, type=T3D2, ELSET=Lines
+1, 4, 1
+2, 1, 2
+*ELEMENT, type=CPS3, ELSET=Surface
+3, 1, 2, 3
+4, 1, 3, 4
+*ELSET, ELSET=inlet
+1
+*NSET, NSET=right
+2, 3
+*NSET, NSET=all
+1, 2, 3, 4
+"""
+
+
+def test_sets_of_an_abaqus_file_become_patches(tmp_path, capsys):
+    (tmp_path / "square.inp").write_text(ABAQUS)
+    mesh = Mesh.read(tmp_path / "square.inp")
+    assert {name: patch.points.tolist() for name, patch in mesh.patches.items()} == {
+        "Lines": [0, 1, 3],
+        "inlet": [0, 3],
+        "right": [1, 2],
+    }
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("suffix", [".inp", ".med", ".bdf", ".mesh"])
+def test_what_meshio_writes_is_read(suffix, tmp_path):
+    import meshio
+
+    mesh = box("tetrahedron", 2)
+    cells = [("tetra", mesh.connectivity.reshape(-1, 4))]
+    meshio.Mesh(mesh.points.numpy(), cells).write(tmp_path / f"mesh{suffix}")
+    read = Mesh.read(tmp_path / f"mesh{suffix}")
+    np.testing.assert_allclose(read.points, mesh.points, atol=1e-6)
+    np.testing.assert_array_equal(read.connectivity, mesh.connectivity)
+
+
+def test_a_group_of_all_points_is_no_patch(tmp_path):
+    mesh = named("quad")
+    path = write_as("unv", tmp_path, mesh)
+    points = [f"7 {point} 0 0" for point in range(1, mesh.number_of_points + 1)]
+    group = ["    -1", "  2477", f"9 0 0 0 0 0 0 {len(points)}", "fluid", *points, "    -1"]
+    path.write_text(path.read_text() + "\n".join(group) + "\n")
+    same(Mesh.read(path), mesh)
+
+
+@pytest.mark.parametrize("kind", ["quad", "hexahedron"])
+def test_vtk_sees_the_same_in_a_cgns_file(kind, tmp_path):
+    """So the files of these tests are what CGNS's own library takes for one."""
+    import pyvista
+
+    mesh = named(kind)
+    zone = pyvista.CGNSReader(str(write_as("cgns", tmp_path, mesh))).read()[0][0]
+    block = zone if isinstance(zone, pyvista.UnstructuredGrid) else zone[0]
+    np.testing.assert_array_equal(block.points[:, : mesh.space], mesh.points)
+    np.testing.assert_array_equal(block.cell_connectivity, mesh.connectivity)
+
+
+FILES = Path(__file__).parent / "gmsh_files"
+
+
+@pytest.mark.parametrize("path", sorted(FILES.glob("duct*")), ids=lambda path: path.name)
+def test_what_gmsh_itself_writes_is_read(path):
+    """A duct around a cylinder, by Gmsh 4.8: its inlet runs backwards, and the centre of the circle is a point."""
+    mesh = Mesh.read(path)
+    assert {name: len(patch.facets) for name, patch in mesh.patches.items()} == {
+        "inlet": 1,
+        "outlet": 1,
+        "wall": 4,
+        "body": 4,
+    }
+    assert len(mesh.facets) == 10
+    np.testing.assert_allclose(mesh.cell_volumes.sum(), 2.0 - 0.5 * 0.4**2)  # a square is left of the circle
+    kinds = [note.split(":")[0] for note in mesh.notes]
+    assert ("brought to first order" in kinds) == ("second" in path.name)
+    assert ("left out" in kinds) == ("all" in path.name or "parted" in path.name)
+
+
+def test_the_files_of_gmsh_are_there():
+    assert len(list(FILES.glob("duct*"))) == 11

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from foam_cases import write_brick, write_conditions
+from foam_cases import write_brick, write_conditions, write_dictionary
 
 from pennpde import openfoam
 from pennpde.openfoam import FoamFormatError
@@ -37,3 +37,20 @@ def test_values_that_are_not_finite_are_not_written(tmp_path):
     with pytest.raises(ValueError, match="not finite"):
         openfoam.write_field(tmp_path / "p", np.array([1.0, np.nan]), openfoam.PRESSURE, {})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("control", "expected"),
+    [
+        ({"startFrom": "startTime", "startTime": 0.5}, 0.5),
+        ({"startFrom": "startTime", "startTime": 0.7}, 0.0),  # there is no such folder
+        ({"startFrom": "latestTime", "startTime": 0.5}, 0.0),  # the last one may be the end of a finished run
+        ({"startFrom": "firstTime"}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_a_case_starts_where_its_settings_say_if_there_is_such_a_time(tmp_path, control, expected):
+    for name in ("0", "0.5", "1"):
+        (tmp_path / name).mkdir()
+    write_dictionary(tmp_path / "system" / "controlDict", control)
+    assert openfoam.start_time(tmp_path) == expected

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -118,8 +119,10 @@ def served(folder: Path, *options: object) -> Iterator[str]:
         assert line.startswith("http://127.0.0.1:"), f"penn view said {line!r} and {log.read_text()!r}"
         yield line.split()[0]
         assert server.poll() is None, f"the server ended: {log.read_text()}"
+        folders = set(Path(tempfile.gettempdir()).glob("penn-view-*"))
         server.terminate()
-        server.wait(30)
+        assert server.wait(60) == 0
+        assert folders - set(Path(tempfile.gettempdir()).glob("penn-view-*")), "uploads stayed behind"
         server.stdout.close()
     assert "Traceback" not in log.read_text()
 

@@ -7,6 +7,7 @@ batching       several cases as one
 units          reference scales: a case in units in which a network sees it, and back
 companion      a case on another mesh of the same domain
 remarks        what the source of a case says and the case cannot hold
+moments        truth at several moments and in the steady state
 motion         random rigid motions of cases
 problem_files  a case from a TOML file
 selections     patches by expressions in a problem file

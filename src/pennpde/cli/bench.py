@@ -114,7 +114,9 @@ def lookup(
         errors = "  ".join(f"{name} {each['mse']:.3e}" for name, each in record["pooled"]["domain"].items())
         output.say(f"{record['title']:<34} {errors}")
         for when, group in record.get("times", {}).items():
-            shares = "  ".join(f"{name} {100 * group[name]['mean']:.1f} %" for name in ("u", "p"))
+            shares = "  ".join(
+                f"{name} {100 * share['mean']:.1f} %" for name, share in group.items() if isinstance(share, dict)
+            )
             output.say(f"  {when:<14} {group['cases']:4} cases   relative L2: {shares}")
     if out is not None:
         write_json(out, records)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.cli.devices import check_device
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,6 +66,7 @@ def run(
     from pennpde.datasets import storage
     from pennpde.datasets.relatives import second_test_set, unrelated_names
 
+    check_device(device)
     network = _network(model, getattr(torch, precision), device)
     manifest = storage.read_manifest(dataset)
     files = list(storage.read_files(dataset, split))

@@ -47,7 +47,9 @@ def run(
             metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.", show_default=False
         ),
     ],
-    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
+    model: Annotated[
+        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
+    ] = "flow",
     case: Annotated[
         Path | None,
         typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),
@@ -90,9 +92,9 @@ def run(
     write_time: Annotated[
         str | None,
         typer.Option(
-            metavar="T",
-            help="Write the state at the time T into the OpenFOAM case, as a time folder from which its solvers go on; "
-            "all: every predicted time. With --steady, T only names the folder.",
+            metavar="TIME",
+            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady it only names the folder.",
             show_default=False,
         ),
     ] = None,
@@ -162,7 +164,7 @@ def run(
     about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
     _check_usable(outcome, strict)
     if not force:
-        _refuse(outcome, about)
+        _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
     written = write_files(
@@ -211,12 +213,15 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         )
 
 
-def _refuse(outcome: "Outcome", about: Mapping[str, Any]) -> None:
+def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> None:
     """Refuse to write fields whose error is expected to be above 50 %."""
     from pennpde.prediction.expected_error import REFUSED
 
     expected = outcome.expected
     if expected.grade == REFUSED:
+        for warning in outcome.certificate.warnings:
+            if warning not in expected.warnings:  # those are the refusal itself
+                output.warn(warning)
         raise Refusal(
             "\n".join(
                 [

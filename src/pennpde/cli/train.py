@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.cli.devices import check_device
 
 if TYPE_CHECKING:
     from pennpde.experiments import Experiment, Start
@@ -110,6 +111,7 @@ def run(
 
     changes = _changes({"minutes": minutes, "epochs": epochs, "steps": steps}, rate, seed, deterministic)
     _check_out(out, data or source)
+    check_device(device)
     with _told(output):
         begin = None if start is None else Start.of(start)
         experiment, dataset = _experiment(source, data, row, begin, changes, device)

@@ -17,7 +17,9 @@ EXAMPLES = [
 
 def run(
     output: Output,
-    model: Annotated[str, typer.Option(help="Name of a shipped network, or folder of your own.")] = "flow",
+    model: Annotated[
+        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
+    ] = "flow",
     data: Annotated[
         Path | None,
         typer.Option(

@@ -16,6 +16,7 @@ recipes              what each dataset consists of
 fine_mesh            from the cells of a fine mesh to other points
 polynomial           gradients of polynomials
 advection_diffusion  heat on a square plate
+runs/                finished simulations of users: `penn collect`
 flow/                flow in ducts
 plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
 """

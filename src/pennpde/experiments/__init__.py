@@ -5,6 +5,7 @@ defaults  what follows from a dataset, without a file
 starts    trained weights to begin with, frozen layers
 data      the cases of a training, and which of their targets a network learns
 running   the training itself, and the network that it leaves
+__main__  `python -m pennpde.experiments`
 report    errors, learning curve and worst cases at the end
 
 `penn train` is the command for users. On machines that have torch, h5py and safetensors but not the dependencies of

@@ -30,6 +30,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
+from pennpde.files import read_regular
 from pennpde.models import registry
 from pennpde.training import Settings
 
@@ -80,7 +81,7 @@ def read(path: str | Path, changes: Mapping[str, Any] | None = None) -> dict[str
     """
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        content = tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML: {error}.") from error
     _refuse_unknown(content, {"common", "rows"}, str(path))

@@ -10,6 +10,7 @@ gmsh           .msh
 su2            .su2
 unv            .unv
 cgns           .cgns
+meshio_files   .inp, .med and others that only meshio reads
 reader_process  the same in a process of its own, which a damaged file may crash
 announced      counts in files, compared with the size of the file
 repair         what is mended in meshes of other programs
@@ -21,6 +22,7 @@ outline        the boundary of a plane mesh as closed curves with corners; the s
 triangulation  Delaunay triangles, finding points in them
 interpolation  from the points of one mesh to those of another
 cell_values    values of cells at the points
+series         fields at several times, as ParaView plays them
 splitting      each cell into four
 remesh         triangles of another spacing for the same domain
 """

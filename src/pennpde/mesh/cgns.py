@@ -78,7 +78,7 @@ class _Zone:
                 f"its zone {name!r} is not of type Unstructured. Save it as unstructured, or as .vtu."
             )
         points = _positions(zone)
-        sections = [_Section.read(section) for section in _children(zone, "Elements_t")]
+        sections = sorted(map(_Section.read, _children(zone, "Elements_t")), key=lambda section: section.first)
         if not sections:
             raise _OtherKindError(f"its zone {name!r} has no elements.")
         elements = Cells(

@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     import pyvista
 
 WRITABLE = (".vtu", ".vtk", ".vtkhdf")
-_OWN_READERS = {".msh": "gmsh", ".su2": "su2", ".unv": "unv", ".cgns": "cgns"}
+_READERS = {".msh": "gmsh", ".su2": "su2", ".unv": "unv", ".cgns": "cgns"}
+_READERS |= dict.fromkeys((".inp", ".med", ".bdf", ".nas", ".mesh"), "meshio_files")
 """Modules here, by suffix."""
 
 
 def read(path: str | Path) -> Contents:
-    """What a file says, by our own readers for formats of mesh generators, else by PyVista."""
+    """What a file says, by a reader of its own for formats of mesh generators, else by PyVista."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no mesh file {path}.")
     if not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}; give a mesh file.")
     suffix = path.suffix.lower()
-    if suffix in _OWN_READERS:
+    if suffix in _READERS:
         try:
-            return import_module(f"pennpde.mesh.{_OWN_READERS[suffix]}").read(path)
+            return import_module(f"pennpde.mesh.{_READERS[suffix]}").read(path)
         except MemoryError as error:
             raise ValueError(f"{path} does not fit into the memory: {error}") from None
     check_announced(path)

@@ -29,6 +29,7 @@ _TYPES = (
     | {6: (13, 6), 18: (26, 15), 13: (32, 18), 90: (73, 40), 91: (73, 75)}
     | {7: (14, 5), 19: (27, 13), 14: (74, 14), 118: (74, 30), 119: (74, 55)}
 )
+_VERSIONS = (b"2", b"2.0", b"2.1", b"2.2", b"4.1")
 _NAME = re.compile(rb'\s*(\d+)\s+(-?\d+)\s+"((?:[^"\\]|\\.)*)"')
 
 
@@ -43,6 +44,11 @@ def read(path: Path) -> Contents:
     start = content.find(b"$MeshFormat")
     if start < 0 or start > 100_000:
         raise ValueError(f"{path} is not a Gmsh file: it does not begin with $MeshFormat.")
+    if (version := re.match(rb"\$MeshFormat\s+(\d[\d.]*)", content[start:])) and version[1] not in _VERSIONS:
+        raise ValueError(
+            f"{path} is of Gmsh's format {version[1].decode()}; 2.2 and 4.1 are read. In Gmsh, set "
+            "Mesh.MshFileVersion = 4.1 and save again."
+        )
     try:
         return _parsed(content)
     except _DamagedError as error:
@@ -102,10 +108,6 @@ def _parsed(content: bytes) -> Contents:
     if binary and header[header.index(b"\n") + 1 :][:4] == b"\x00\x00\x00\x01":
         raise _DamagedError("it was written on a machine of the other byte order; save it as text.")
     major = version.partition(".")[0]
-    if version in ("4.0", "4") or major not in ("2", "4"):
-        raise _DamagedError(
-            f"it has format {version}, and 2.2 and 4.1 are read. In Gmsh: Mesh.MshFileVersion = 4.1, then save again."
-        )
     size_type = np.dtype("<u4" if words[2] == b"4" else "<u8")
 
     def numbers(name: str) -> _Numbers | None:

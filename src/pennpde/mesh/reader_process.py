@@ -1,4 +1,4 @@
-"""Mesh files, read in a process of their own, for the command and for the page.
+"""Mesh files, read in a process of their own by the command. The page has workers, which serve the same end.
 
 Libraries trust what a file says: a wrong count ends the process that reads it, or takes all of its memory. Whoever
 asked must outlive that. The process is told a path in a line of JSON and answers with an archive of arrays, behind the
@@ -25,6 +25,9 @@ import numpy as np
 from pennpde.mesh import files
 from pennpde.mesh.cells import Cells, Facets
 from pennpde.mesh.contents import Contents
+
+_ROOT = str(Path(__file__).parents[2])
+"""Where the package is found, which the process is told: not everybody who imports it has installed it."""
 
 
 class Reader:
@@ -76,7 +79,12 @@ class Reader:
             process.stdin.flush()
             return _received(process.stdout)
         except (EOFError, OSError):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5.0)
+            failed_to_start = process.returncode == 1  # an exception; what crashes has a signal's number
             self._end()
+            if failed_to_start:
+                raise RuntimeError(f"The process that reads mesh files ended: {sys.executable} -m {__name__}") from None
             if given_up.is_set():
                 raise ValueError(f"{path} was given up: it takes more than {self.patience:.0f} s to read.") from None
             raise ValueError(f"{path} is damaged so badly that reading it crashed.") from None
@@ -90,6 +98,7 @@ class Reader:
                 [sys.executable, "-m", __name__, str(self.most_memory or 0)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))},
                 stderr=subprocess.DEVNULL,  # VTK complains to the terminal, past Python
                 start_new_session=True,  # Ctrl+C is meant for whoever asked, who ends this one
             )

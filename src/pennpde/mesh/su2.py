@@ -10,8 +10,10 @@ import numpy as np
 from pennpde.mesh.cells import Cells, offsets_of
 from pennpde.mesh.contents import Contents, from_elements
 
-# SU2 numbers the types of elements as VTK does.
+# SU2 numbers the types of elements as VTK does. It has none of second order, but Gmsh writes them.
 _SIZES = {1: 1, 3: 2, 5: 3, 9: 4, 10: 4, 12: 8, 13: 6, 14: 5}
+_SIZES |= {21: 3, 22: 6, 23: 8, 24: 10, 25: 20, 26: 15, 27: 13}
+_OURS = ("NDIME", "NZONE", "NELEM", "NPOIN", "NMARK", "MARKER_TAG", "MARKER_ELEMS", "SEND_RECV")
 _Row = list[str]
 
 
@@ -44,7 +46,10 @@ class _Parser:
     def contents(self) -> Contents:
         dimension, points, cells = 0, None, None
         markers: dict[str, list[_Row]] = {}
+        key = ""
         for line in self.lines:
+            if key not in ("", *_OURS) and "=" not in line:
+                continue  # what follows a section of SU2 that says nothing about the mesh, such as FFD boxes
             key, value = self._setting(line)
             if key == "NDIME":
                 dimension = self._count(key, value)

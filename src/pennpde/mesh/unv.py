@@ -105,9 +105,9 @@ def _contents(text: str) -> Contents:
         raise _DamagedError(f"a group names {error}, which it does not have.") from None
     masks = {}
     for name, points in by_points.items():
-        if points and not len(members[name]):
-            masks[name] = np.zeros(len(positions), dtype=bool)
-            masks[name][points] = True
+        # A group of all points is the body and no part of its boundary.
+        if len(members[name]) == 0 and 0 < len(set(points)) < len(positions):
+            masks[name] = np.isin(np.arange(len(positions)), points)
     return from_elements(positions, cells, members, masks)
 
 

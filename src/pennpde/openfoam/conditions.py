@@ -83,6 +83,7 @@ class FieldReader:
         self.body, self.name = body, name
         self.paths = [first_field(piece.folder, name, time) for piece in body.pieces]
         self.fields = [read_field(path, body.folder) for path in self.paths]
+        self.start = float(self.paths[0].parent.name)
         shapes = {np.shape(field.internal.value) for field in self.fields if isinstance(field.internal, Uniform)}
         shapes |= {f.internal.values.shape[1:] for f in self.fields if isinstance(f.internal, NonUniform)}
         if len(shapes) != 1 or (shape := shapes.pop()) not in ((), (3,)):
@@ -211,7 +212,8 @@ class FieldReader:
             moment = number_of(time)
             if moment is None:
                 raise FoamFormatError(f"{what} has the time {shown(time)} in its table.")
-            table.append((moment, self._uniform(value, what)))
+            # Tables are in OpenFOAM's time; a case of ours starts at zero.
+            table.append((moment - self.start, self._uniform(value, what)))
         try:
             return Table(table, "error" if outside == "error" else "clamp")
         except ValueError as error:

@@ -7,6 +7,7 @@ libraries that parse all of the format are under the GPL.
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import reprlib
 import zlib
@@ -88,6 +89,8 @@ def read_dictionary(path: Path | str, root: Path | str | None = None) -> dict[st
 def content_of(path: Path) -> bytes:
     """The bytes of a file of a case, unpacked where only `NAME.gz` is there."""
     packed = path.with_name(path.name + ".gz")
+    if path.exists() and not path.is_file():
+        raise FoamFormatError(f"{path} is not a regular file; an OpenFOAM case must have it as one.")
     try:
         if path.is_file() or not packed.is_file():
             return read_regular(path)
@@ -226,9 +229,12 @@ class Parser:
         if first in "+-.0123456789" and "_" not in text:
             for convert in (int, float):
                 try:
-                    return convert(text)
+                    number = convert(text)
                 except ValueError:
                     continue
+                if math.isinf(number):
+                    raise self.error(f"the number {shown(text)} is beyond all that can be computed with: not finite.")
+                return number
         return text
 
     def _word(self, numeric: bool) -> str:
@@ -525,7 +531,12 @@ class Parser:
             )
         raw = self.content[self.position : end]
         self.position = end + 1
-        return np.frombuffer(raw, stored)
+        return self._finite(np.frombuffer(raw, stored), kind)
+
+    def _finite(self, numbers: np.ndarray, kind: str) -> np.ndarray:
+        if not np.isfinite(numbers).all():
+            raise self.error(f"a List<{kind}> holds a number that is not finite.")
+        return numbers
 
     def _text(self, kind: str, components: int) -> np.ndarray:
         closing = (re.compile(rb"()\)") if components == 1 else re.compile(rb"(\))\s*\)")).search(
@@ -543,8 +554,8 @@ class Parser:
             text = re.sub(rb"/\*.*?\*/|//[^\n]*", b" ", text, flags=re.DOTALL)
         words = text.translate(bytes.maketrans(b"()", b"  ")).split()
         try:
-            return np.array(words, np.bytes_).astype(np.int64 if kind == "label" else np.float64)
-        except ValueError:
+            return self._finite(np.array(words, np.bytes_).astype(np.int64 if kind == "label" else np.float64), kind)
+        except (ValueError, OverflowError):
             raise self.error(f"a List<{kind}> holds something that is not a number.") from None
 
 

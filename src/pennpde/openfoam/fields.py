@@ -17,6 +17,7 @@ from pennpde.openfoam.dictionaries import (
     NonUniform,
     Uniform,
     format_entry,
+    number_of,
     read_dictionary,
     shown,
 )
@@ -117,6 +118,18 @@ def time_folders(folder: Path | str) -> list[Path]:
 
 
 def start_time(folder: Path | str) -> float:
-    """The earliest time of a case, 0 where it has none."""
-    times = time_folders(folder)
-    return float(times[0].name) if times else 0.0
+    """When a case starts: at the `startTime` of its controlDict, where it says so and has such a folder with fields.
+
+    Otherwise at its earliest time: `latestTime` is the end of a run that is finished. 0 where it has no time at all.
+    """
+    times = [float(path.name) for path in time_folders(folder)]
+    try:
+        control = read_dictionary(Path(folder) / "system" / "controlDict", folder)
+    except (FoamFormatError, OSError):
+        control = {}
+    given = number_of(control.get("startTime"))
+    if given is not None and str(control.get("startFrom", "latestTime")) == "startTime":
+        near = [time for time in times if math.isclose(time, given, rel_tol=1e-6, abs_tol=1e-12)]
+        if near:
+            return near[0]
+    return times[0] if times else 0.0

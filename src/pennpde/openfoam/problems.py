@@ -9,6 +9,8 @@ import torch
 from pennpde.case import Case, Remark
 from pennpde.network import Physics
 from pennpde.openfoam.cases import read_case
+from pennpde.openfoam.conditions import is_field
+from pennpde.openfoam.fields import start_time, time_folders
 from pennpde.openfoam.pressure_reference import with_pressure_reference
 from pennpde.openfoam.unread import unread
 
@@ -21,7 +23,8 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
     Args:
         folder: Of the case.
         equation: Whose unknowns and parameters are read.
-        time: Whose folder holds conditions and initial fields; the earliest where left out.
+        time: Whose folder holds conditions and initial fields; by default that at which the case starts, see
+            `start_time`, if it has all fields.
     """
     folder = Path(folder)
     unnamed = sorted(equation.unknowns.keys() - equation.foam_fields.keys())
@@ -30,6 +33,7 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
             f"{type(equation).__name__} does not say how OpenFOAM names {', '.join(unnamed)}: give it `foam_fields`, "
             "or give a mesh file and a problem file instead of an OpenFOAM case."
         )
+    time = _start(folder, equation) if time is None else time
     case = read_case(folder, equation.foam_fields, equation.foam_parameters, time)
     for ours, theirs in equation.foam_parameters.items():
         if ours not in case.parameters:
@@ -61,3 +65,11 @@ def _about_start(case: Case, equation: Physics) -> list[Remark]:
             f"{equation.own_start}, which a uniform field stands for."
         )
     ]
+
+
+def _start(folder: Path, equation: Physics) -> float | None:
+    """The time at which a case starts, if its fields are there: others may lie in the folders of processors."""
+    start = start_time(folder) if folder.is_dir() else 0.0
+    found = [path for path in (time_folders(folder) if folder.is_dir() else []) if float(path.name) == start]
+    complete = found and all(is_field(found[0] / foam.name) for foam in equation.foam_fields.values())
+    return start if complete else None

@@ -16,9 +16,9 @@ from torch import Tensor
 from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
 from pennpde.network.hooks import FoamName
-from pennpde.openfoam.conditions import entry_of, first_field
+from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
-from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, write_field
+from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
 from pennpde.openfoam.flux import Openings, Projection, openings
 from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.operators import Operators
@@ -100,7 +100,7 @@ class TimeWriter:
         return target
 
     def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:
-        known = read_field(first_field(self.folder, foam.name, None), self.folder)
+        known = read_field(self._conditions_of(foam.name), self.folder)
         at_points = Samples.of(self.mesh, self.operators, unknown, values)
         in_cells = _spatial(at_points.at(self.corners, self._plane(self.cells.cell_centres)))
         if foam.has_flux:
@@ -114,6 +114,12 @@ class TimeWriter:
             write_field(folder / "phi", internal, FLUX, patches, time, "surfaceScalarField")
         dimensions = known.dimensions or Dimensions(foam.dimensions)
         write_field(folder / foam.name, in_cells, dimensions, self._boundary(known, foam.name, in_cells), time)
+
+    def _conditions_of(self, name: str) -> Path:
+        """The file with the conditions of a field: that of the start, or the earliest."""
+        start = start_time(self.folder)
+        found = [path for path in time_folders(self.folder) if float(path.name) == start and is_field(path / name)]
+        return found[0] / name if found else first_field(self.folder, name, None)
 
     def _projected(
         self, conditions: Mapping[str, Mapping[str, Any]], on_faces: np.ndarray, in_cells: np.ndarray

@@ -3,6 +3,7 @@
 tables           tables from records, next to the published values (numbers.json)
 flow             the flow network with the paper's equations as they are written
 lookup           floors without a network: the start, the nearest case, a quadratic fit
+plane_flow_floors  the same for plane flows
 budgets          how long a network was trained, in words
 machine          what was measured on
 released/        the authors' networks with their weights

@@ -7,12 +7,14 @@ sends a request as JSON, gets words, and fetches the picture behind them. Other 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import ipaddress
 import logging
 import re
 import secrets
 import shutil
+import signal
 import tempfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -94,8 +96,12 @@ class Page:
         self._loopback = True
 
     async def run(self, host: str, port: int, on_ready: Callable[[str], None]) -> None:
-        """Serve until cancelled. `on_ready` gets the address of the page."""
+        """Serve until cancelled or terminated. `on_ready` gets the address of the page."""
         self._loopback = _is_loopback(host)
+        terminated = asyncio.Event()
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # Windows, or not the main thread
+            # By default the process would end at once, and leave behind what was uploaded.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
         runner = web.AppRunner(self._application(), access_log=None)
         try:
             self._start = await self._pool.start()
@@ -103,7 +109,7 @@ class Page:
             await web.TCPSite(runner, host, port).start()
             name = f"[{host}]" if ":" in host else host
             on_ready(f"http://{name}:{runner.addresses[0][1]}/")
-            await asyncio.Event().wait()
+            await terminated.wait()
         finally:
             await runner.cleanup()
             await self._pool.close()

@@ -15,6 +15,8 @@ point_values  fields of cells at the points of the triangulation
 meshes        the meshes that networks see
 cases         the problem with its solution on these meshes
 recipe        what `penn generate plane-flow` makes
+cost          how long a flow takes to compute, about
+trials        one change at a time on the step of `penn demo`, with the truth
 finished      flows computed before, in archives
 quality       how accurate the truth is: half the spacing, half the step
 trials        one change at a time on the step of `penn demo`

@@ -1,4 +1,4 @@
-"""One time step of an incompressible flow on dual cells, in formulas of docs/theory.md ("Steps from any state").
+"""One time step of an incompressible flow on dual cells, in formulas of docs/general_flow.md.
 
 The momentum equation is implicit and of second order in time (BDF2), the pressure's equation is solved, and mass is
 conserved by the fluxes F through the faces to the precision of that solution. Before training, nothing else happens; a

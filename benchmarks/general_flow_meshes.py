@@ -1,0 +1,118 @@
+"""The general flow network on meshes of other fineness than the dataset's.
+
+Flows of the test set on triangles with a half to eight times as many points per inlet width as the first mesh of
+the dataset, on graded triangles, and on split quads. The prediction is interpolated to the dataset's points, where
+the truth is known, at the first and second moment. Flows that are in the results are not predicted again.
+
+    python benchmarks/general_flow_meshes.py [--finest 8]
+
+Writes `benchmarks/results/general_flow_meshes.json` and the table of `docs/general_flow.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import pennpde
+from pennpde.checkpoints import config_of
+from pennpde.datasets.plane_flow import finished, flows
+from pennpde.datasets.plane_flow.cases import case_on_mesh
+from pennpde.datasets.plane_flow.meshes import MeshPlan, network_mesh
+from pennpde.datasets.vtkhdf import unpack
+from pennpde.mesh.triangulation import interpolation
+from pennpde.paper.tables import markdown_table, within
+
+ROOT = Path(__file__).resolve().parent.parent
+ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
+OUTPUT = ROOT / "benchmarks" / "results" / "general_flow_meshes.json"
+PAGE = ROOT / "docs" / "general_flow.md"
+FLOWS = ("bend_2000", "chamber_2001", "step_2001")
+FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_OUTSIDE = 0.05
+
+
+def kinds(points_per_width: float, finest: float) -> dict[str, tuple[MeshPlan, float]]:
+    """By name, a plan and the share of its quads that are split."""
+    found = {
+        f"triangles, {factor:g} ×": (MeshPlan("triangles", factor * points_per_width, 1.0, 0), 0.0)
+        for factor in FACTORS
+        if factor <= finest
+    }
+    found["graded, 1 ×"] = (MeshPlan("graded", points_per_width, 0.4, 0), 0.0)
+    found["mixed, 1 ×"] = (MeshPlan("mixed", points_per_width, 1.0, 0), 0.0)
+    found["quads split at random, 1 ×"] = (MeshPlan("lattice", points_per_width, 1.0, 0), 1.0)
+    return found
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--finest", type=float, default=8.0)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    model = pennpde.load_pretrained("general-flow")
+    config = config_of(model)
+    assert config is not None
+    results: dict[str, Any] = {"weights": config.weights_sha256, "flows": {}}
+    if OUTPUT.exists():
+        kept = json.loads(OUTPUT.read_text())
+        results = kept if kept["weights"] == config.weights_sha256 else results
+    for name in FLOWS:
+        flow = flows.draw_flow(name, 0)
+        product = finished.products(ARCHIVES, flow)[f"{name}.a"]
+        file = unpack(product.content, name)
+        rows = results["flows"].setdefault(name, {"reynolds": flow.reynolds, "meshes": {}})["meshes"]
+        plans: dict[str, Any] = {"the dataset's": None} | kinds(product.facts["mesh"]["points_per_width"], given.finest)
+        for label, made in plans.items():
+            if label in rows:
+                continue
+            mesh = file.case.mesh if made is None else network_mesh(flow, made[0])
+            if made is not None and made[1]:
+                mesh = mesh.triangulated(made[1])
+            times = file.times[:2]
+            began = time.process_time()
+            case = replace(file.case, targets={}) if made is None else case_on_mesh(flow, mesh)
+            outcome = pennpde.predict(model, case, times=times)
+            seconds = time.process_time() - began
+            triangles = mesh.triangulated().connectivity.reshape(-1, 3)
+            matrix, _ = interpolation(mesh.points.numpy(), triangles, file.case.mesh.points.numpy(), _OUTSIDE)
+            errors = {}
+            for field in ("u", "p"):
+                truth = file.case.targets[field][..., :2].double().numpy()
+                values = outcome.fields[field].double().numpy()
+                moved = (matrix @ values.reshape(len(values), -1)).reshape(truth.shape)
+                inside = ~file.case.dirichlet["u"].mask.numpy()
+                share = np.linalg.norm((moved - truth)[inside]) / np.linalg.norm(truth[inside])
+                errors[field] = float(f"{share:.4g}")
+            rows[label] = {**errors, "points": mesh.number_of_points, "seconds": round(seconds, 2)}
+            OUTPUT.write_text(json.dumps(results, indent=1) + "\n")
+            print(name, label, rows[label], flush=True)
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(within(page, table(results) + "\n", "meshes", required=True), encoding="utf-8")
+
+
+def table(results: Mapping[str, Any]) -> str:
+    labels = list(dict.fromkeys(label for flow in results["flows"].values() for label in flow["meshes"]))
+    rows = []
+    for label in labels:
+        row = [label]
+        for flow in results["flows"].values():
+            found = flow["meshes"].get(label)
+            row.append(
+                "–" if found is None else f"{100 * found['u']:.1f}, {100 * found['p']:.1f} ({found['points']:,} points)"
+            )
+        rows.append(row)
+    heads = [f"{name}, Re {flow['reynolds']:.0f}: u, p in %" for name, flow in results["flows"].items()]
+    return markdown_table(("mesh", *heads), rows)
+
+
+if __name__ == "__main__":
+    main()
