@@ -12,6 +12,7 @@ kept in `runs/expected_error`, so the script can be stopped and started again. W
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("network", choices=list(SOURCES))
     parser.add_argument("--calibrate", action="store_true", help="write expected_error.json next to the weights")
     parser.add_argument("--limit", type=int, help="calibrate with the first cases only; writes no results")
+    parser.add_argument("--measured", action="store_true", help="only with cases that were measured before")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     network = load_pretrained(arguments.network)
@@ -121,8 +123,14 @@ def main() -> None:
         told = f"{len(outcome)} times" if not isinstance(outcome, Exception) else f"left out: {outcome}"
         print(f"{count} {known.case.name}: {told}", flush=True)
 
+    known_before = set()
+    if arguments.measured:
+        known_before = {json.loads(line)["case"] for line in cache.read_text().splitlines()}
+
     def chosen() -> Iterator[Known]:
         for number, known in enumerate(cases(arguments.network)):
+            if arguments.measured and known.case.name not in known_before:
+                continue
             if arguments.limit is not None and number >= arguments.limit:
                 return
             yield known
