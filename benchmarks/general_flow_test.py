@@ -117,7 +117,8 @@ def main() -> None:
     there = set(finished.names(ARCHIVES))
     chosen = [(split, name) for split in SPLITS for name in flows.splits()[split] if name in there]
     # By turns from each split, so that an interrupted run has some of all.
-    chosen.sort(key=lambda each: [name for split, name in chosen if split == each[0]].index(each[1]))
+    order = {name: [other for split_, other in chosen if split_ == split].index(name) for split, name in chosen}
+    chosen.sort(key=lambda each: order[each[1]])
     for split, name in chosen[: given.limit]:
         for case_name, product in finished.products(ARCHIVES, flows.draw_flow(name, 0)).items():
             if case_name in results["cases"]:

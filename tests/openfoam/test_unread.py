@@ -82,7 +82,7 @@ NAMED = {
     ),
     "another laminar model": (
         dictionary("constant/turbulenceProperties", "simulationType laminar; laminar { laminarModel Maxwell; }"),
-        "the laminar model is Maxwell",
+        "the fluid is viscoelastic (Maxwell)",
     ),
     "gravity": (dictionary("constant/g", "dimensions [0 1 -2 0 0 0 0]; value (0 -9.81 0);"), "gravity is (0 -9.81 0)"),
     "rotating zones": (

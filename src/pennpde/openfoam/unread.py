@@ -64,7 +64,11 @@ _KNOWN_FILES = frozenset(("transportProperties", "physicalProperties", "g", "dyn
 
 
 def unread(
-    folder: Path, fields: Mapping[str, FoamName], parameters: Iterable[str], solvers: Iterable[str] = ()
+    folder: Path,
+    fields: Mapping[str, FoamName],
+    parameters: Iterable[str],
+    solvers: Iterable[str] = (),
+    sources: Iterable[str] = (),
 ) -> tuple[Remark, ...]:
     """Everything of a case that changes its solution and that an equation with these fields does not know.
 
@@ -73,9 +77,10 @@ def unread(
         fields: By unknown, its field in OpenFOAM.
         parameters: Entries and fields that are read as parameters.
         solvers: OpenFOAM's programs that solve the same equation; none: not known, so none is questioned.
+        sources: Entries of `fvOptions` that are part of the case already.
     """
     found: list[Remark] = []
-    found += _sources(folder)
+    found += _sources(folder, set(sources))
     found += _turbulence(folder)
     found += _application(folder, tuple(solvers))
     found += _constant(folder)
@@ -106,14 +111,14 @@ def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> l
     return remarks
 
 
-def _sources(folder: Path) -> Iterator[Remark]:
+def _sources(folder: Path, known: set[str]) -> Iterator[Remark]:
     for place in ("system", "constant"):
         for name in _SOURCES:
             entries = yield from _entries(folder / place / name, folder)
             active = [
                 f"{key} ({each.get('type', 'of no type')})"
                 for key, each in entries.items()
-                if isinstance(each, Mapping) and key != "FoamFile" and _is_on(each.get("active"))
+                if isinstance(each, Mapping) and key not in {"FoamFile", *known} and _is_on(each.get("active"))
             ]
             if active:
                 yield Remark(
@@ -130,7 +135,12 @@ def _turbulence(folder: Path) -> Iterator[Remark]:
         settings = {**entries, **settings} if isinstance(settings, Mapping) else entries
         model = str(settings.get(f"{family}Model", settings.get("model", "")))
         if family == "laminar":
-            if model not in ("", "Stokes", "laminar"):
+            if model == "Maxwell":
+                yield Remark(
+                    f"constant/{name}: the fluid is viscoelastic (Maxwell). It is taken as a Newtonian fluid with the "
+                    "viscosity that it has at rest, nu + nuM."
+                )
+            elif model not in ("", "Stokes", "laminar"):
                 yield Remark(f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.")
         elif model != "laminar" and _is_on(settings.get("turbulence")):
             yield Remark(

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from finished_runs import SPEED, channel, pressure, velocity
+from commands import penn
+from finished_runs import SPEED, channel, no_picture, pressure, velocity
+from foam_cases import write_dictionary
 
 from pennpde.datasets import storage
 from pennpde.datasets.content import content_of
@@ -44,6 +46,23 @@ def out(tmp_path) -> Path:
 
 
 # What is collected
+
+
+def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
+    for name in ("run_0", "run_2"):
+        write_dictionary(runs / name / "system/fvOptions", {"push": {"type": "meanVelocityForce"}})
+    finished = penn("collect", *sorted(runs.iterdir()), "--out", out)
+    assert finished.exit_code == 0, finished.output
+    words = "no network knows this: system/fvOptions adds push (meanVelocityForce)"
+    assert f"warning: 2 runs: {words}" in finished.stderr
+    notes = {
+        name: facts.get("notes", [])
+        for name, facts in json.loads((out / report.JSON_FILE).read_text())["cases"].items()
+    }
+    assert [name for name, found in notes.items() if any(each.startswith(words) for each in found)] == [
+        "run_0",
+        "run_2",
+    ]
 
 
 def test_a_case_has_conditions_parameters_and_targets_of_its_run(runs, out):
@@ -222,7 +241,7 @@ def among_others(tmp_path_factory) -> tuple[Collection, Path]:
     for what, (make, _) in WRONG.items():
         make(folder / "runs" / what.replace(" ", "_"))
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(report, "_draw", lambda path, *_: path.write_bytes(b"no picture"))
+        context.setattr(report, "_draw", no_picture)
         return collect(folder / "runs", folder / "set"), folder / "set"
 
 
@@ -276,6 +295,33 @@ def test_a_steady_solver_that_converged_before_its_end_is_finished(tmp_path, out
         collect(tmp_path / "runs", out, time="steady")
     (run / "log.simpleFoam").write_text("SIMPLE solution converged in 113 iterations\n\nEnd\n")
     assert collect(tmp_path / "runs", out, time="steady").collected == ("run",)
+
+
+def test_a_run_of_a_steady_solver_is_no_moment(tmp_path, out):
+    run = channel(tmp_path / "runs" / "run")
+    control = run / "system" / "controlDict"
+    control.write_text(control.read_text().replace("icoFoam", "simpleFoam"))
+    with pytest.raises(NothingCollectedError, match="whose times are iterations; collect it with --time steady"):
+        collect(tmp_path / "runs", out)
+
+
+@pytest.mark.slow
+def test_what_the_equation_does_not_know_is_noted(runs, out):
+    write_dictionary(runs / "run_0" / "constant" / "turbulenceProperties", {"simulationType": "RAS"})
+    made = collect(runs, out)
+    assert "RAS" in made.report["cases"]["run_0"]["notes"][0]
+    assert "notes" not in made.report["cases"]["run_1"]
+
+
+@pytest.mark.slow
+def test_workers_of_dask_collect_the_same(runs, out, tmp_path):
+    collect(runs, out)
+    assert len(collect(runs, tmp_path / "other", workers=2).collected) == 3
+    one, other = (storage.read_manifest(folder) for folder in (out, tmp_path / "other"))
+    assert {name: entry.sha256 for name, entry in one.cases.items()} == {
+        name: entry.sha256 for name, entry in other.cases.items()
+    }
+    assert one.splits == other.splits
 
 
 def test_a_time_that_a_run_does_not_have_is_named(runs, out):

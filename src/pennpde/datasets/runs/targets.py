@@ -67,6 +67,8 @@ def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
             f"it is not finished: {end.reason}. Run it to its end, ask for a time that it has (--time), or take it as "
             "it is (--unfinished)"
         )
+    if source.counts_iterations() and plan.times.kind != "steady":
+        raise RunError("it is a run of a steady solver, whose times are iterations; collect it with --time steady")
     if list(known) == [math.inf]:
         if plan.times.kind == "one":  # the user knows what the file does not say
             return start, plan.times.listed
