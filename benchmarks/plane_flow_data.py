@@ -5,7 +5,8 @@
 
 Writes `benchmarks/results/plane_flow_data.json`, tables of `docs/plane_flow.md`, the distributions
 `docs/images/plane_flow_distributions.png`, and sheets with one flow of each family,
-`docs/images/plane_flow_families_1.png` to `_4.png`. `--pictures` draws only.
+`docs/images/plane_flow_families_1.png` to `_4.png`, where the dataset has flows of all families. `--pictures` draws
+only.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def failures_text(found: Mapping[str, Any]) -> str:
     """One or two sentences about what could not be computed."""
     lost, total = found["failed_flows"], found["flows"] + len(found["failed_flows"])
     names = ", ".join(f"`{name}`" for name in lost)
-    words = f"Of {total:,} flows {len(lost)} failed{f': {names}' if lost else ''}."
+    words = f"Of {total:,} flows {f'{len(lost)} failed: {names}' if lost else 'none failed'}."
     if again := found["at_half_the_courant_number"]:
         words += f" {len(again)} needed half the Courant number: {', '.join(f'`{name}`' for name in again)}."
     return words
@@ -369,7 +370,12 @@ def main() -> None:
         PAGE.write_text(page, encoding="utf-8")
         print(json.dumps({key: value for key, value in found.items() if key != "facts"}, indent=1))
     draw_distributions(manifest)
-    draw_families(given.folder, manifest)
+    if lacking := [
+        name for name in FAMILIES if name not in {flows.parse_name(flow)[0] for flow in first_cases(manifest)}
+    ]:
+        print(f"The sheets of the families stay as they are: there is no flow of {', '.join(lacking)}.")
+    else:
+        draw_families(given.folder, manifest)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,10 @@ class Cases:
             # The viscosity that the Maxwell fluid has at rest.
             changed(folder / "constant" / "turbulenceProperties", {"Maxwell;": "Stokes;"})
             set_entries(folder / "constant" / "transportProperties", {"nu": "0.00201"})
+            # A scheme that only Newtonian fluids need.
+            stress = "div((nuEff*dev2(T(grad(U))))) Gauss linear;"
+            path = folder / "system" / "fvSchemes"
+            path.write_text(re.sub(r"(divSchemes\s*\{)", rf"\1\n    {stress}", path.read_text()))
         without_functions(folder / "system" / "controlDict")
         self.run(folder, "blockMesh")
         return folder

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import penn
+from finished_runs import channel
 from forks import forked
 
 from pennpde import openfoam
@@ -153,6 +154,26 @@ def test_a_disk_that_fills_during_generation_leaves_whole_files_and_generation_g
     assert not list(Path("data").glob("*.vtkhdf"))
     assert not list(Path("data").glob(".*part*"))
     assert penn(*arguments).exit_code == 0
+    assert penn("info", "data").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_during_a_collection_leaves_whole_files_and_it_goes_on_later(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in range(3):
+        channel(tmp_path / f"runs/run_{place}", viscosity=0.01 * 1.5**place)
+    arguments = ["collect", *sorted(map(str, Path("runs").iterdir())), "--out", "data", "--workers", "0", "--json"]
+
+    def command() -> tuple[int, str]:
+        finished = penn(*arguments)
+        return finished.exit_code, finished.output
+
+    finished = on_a_full_disk(6_000, command)
+    assert finished.exit_code == 1, finished.output
+    assert "looks like a bug" not in finished.output
+    assert not list(Path("data").glob(".*part*"))
+    later = penn(*arguments)
+    assert later.exit_code == 0, later.output
     assert penn("info", "data").exit_code == 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from commands import penn
+from finished_runs import channel
 from forks import forked
 
 from pennpde import checkpoints, openfoam
@@ -24,7 +25,7 @@ from pennpde.datasets.manifest import DatasetError
 from pennpde.mesh import Mesh
 
 FEW = 3
-MANY = {"predict": 70, "write a time folder": 20, "train": 50, "generate": 60}
+MANY = {"predict": 60, "write a time folder": 20, "train": 40, "generate": 40, "collect": 40}
 NUMBERS = [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.deep)]
 
 
@@ -175,5 +176,42 @@ def test_a_generation_that_is_killed_goes_on_and_loses_no_case(tmp_path, monkeyp
     kills(MANY["generate"] if many else FEW, generate, check, begin_again)
     begin_again()
     generate()
+    assert storage.dataset_hash("data") == expected
+    assert parts(Path("data")) == []
+
+
+@pytest.mark.parametrize("many", NUMBERS)
+def test_a_collection_that_is_killed_goes_on_and_loses_no_run(tmp_path, monkeypatch, many):
+    monkeypatch.chdir(tmp_path)
+    for place in range(6):
+        channel(tmp_path / f"runs/run_{place}", viscosity=0.01 * 1.5**place)
+    arguments = ("collect", *sorted(map(str, Path("runs").iterdir())), "--workers", "0", "--quiet")
+    run(*arguments, "--out", "whole")
+    expected = storage.dataset_hash("whole")
+    complete: set[str] = set()
+
+    def collect() -> None:
+        run(*arguments, "--out", "data")
+
+    def begin_again() -> None:
+        nonlocal complete
+        if len(complete) == 6 or not complete:
+            shutil.rmtree("data", ignore_errors=True)
+            complete = set()
+
+    def check() -> None:
+        nonlocal complete
+        if not Path("data/manifest.json").exists():
+            assert not complete
+            return
+        found = set(storage.read_manifest("data").cases)
+        for name in found:
+            storage.read_file("data", name)
+        assert complete <= found
+        complete = found
+
+    kills(MANY["collect"] if many else FEW, collect, check, begin_again)
+    begin_again()
+    collect()
     assert storage.dataset_hash("data") == expected
     assert parts(Path("data")) == []

@@ -1,11 +1,11 @@
-"""Finished simulations as a user has them, in SI units: forty bends, and two smaller families. Needs OpenFOAM.
+"""Finished simulations as a user has them, in SI units: bends, and two smaller families. Needs OpenFOAM.
 
-    python examples/own_runs/make_runs.py bends --out runs/bends            # icoFoam, 40 runs of some seconds each
+    python examples/own_runs/make_runs.py bends --out runs/bends            # icoFoam, 54 runs of some seconds each
     python examples/own_runs/make_runs.py diffusers --out runs/diffusers    # simpleFoam, steady
     python examples/own_runs/make_runs.py plumes --out runs/plumes          # scalarTransportFoam
 
-    penn collect runs/bends/* --out data/bends
-    penn collect runs/diffusers/* --out data/diffusers --time steady
+    penn collect runs/bends/* --out data/bends --spacing 0.06L --test-share 0.15     # 41 to train, 5, 8 to test
+    penn collect runs/diffusers/* --out data/diffusers --spacing 0.06L --time steady
     penn collect runs/plumes/* --out data/plumes --time 0:4:1
 
 A run that is there is not run again. All numbers of a run are drawn from the seed and its number alone.
@@ -145,8 +145,8 @@ def plume(folder: Path, number: int, seed: int, cells: int) -> dict[str, float]:
 
 
 FAMILIES: dict[str, tuple[Callable[..., dict[str, float]], str, int, int]] = {
-    "bends": (bend, "icoFoam", 40, 16),
-    "diffusers": (diffuser, "simpleFoam", 24, 16),
+    "bends": (bend, "icoFoam", 54, 24),
+    "diffusers": (diffuser, "simpleFoam", 24, 24),
     "plumes": (plume, "scalarTransportFoam", 24, 24),
 }
 """By family: what writes a run, its solver, how many there are, cells across."""

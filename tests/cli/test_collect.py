@@ -4,7 +4,7 @@ import json
 
 import pytest
 from commands import penn, store
-from finished_runs import channel
+from finished_runs import channel, no_picture
 
 from pennpde.datasets.runs import report
 
@@ -20,7 +20,7 @@ def runs(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch):
-    monkeypatch.setattr(report, "_draw", lambda path, *_: path.write_bytes(b"no picture"))
+    monkeypatch.setattr(report, "_draw", no_picture)
 
 
 def test_a_dataset_comes_from_one_command_and_other_commands_read_it(runs, tmp_path):

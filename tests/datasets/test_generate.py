@@ -248,6 +248,22 @@ def test_a_start_that_is_killed_in_the_middle_of_writing_loses_nothing_complete(
     assert not list(folder.glob(".*.part"))
 
 
+def test_all_cases_of_a_long_task_are_in_the_manifest_before_the_next_begins(recipe, folder, monkeypatch):
+    monkeypatch.setattr(FakeRecipe, "tasks", lambda self, names: [tuple(names[:2]), tuple(names[2:])])
+    seen = []
+
+    def outcomes(pool):
+        for _ in range(2):
+            if (folder / storage.MANIFEST).exists():
+                seen.append(len(storage.read_manifest(folder).cases))
+            task = pool.waiting.popleft()
+            yield task, generate.attempt(recipe, task, lambda share: None)
+
+    monkeypatch.setattr(generate._ThisProcess, "outcomes", outcomes)
+    make(recipe, folder)
+    assert seen == [0, 2]
+
+
 def test_a_full_disk_stops_with_a_message_and_keeps_what_is_complete(recipe, folder, capfd):
     # The large case does not fit into what a file of this process may hold.
     recipe = replace(recipe, train=("good_0", "good_1"), test=("large_2",))

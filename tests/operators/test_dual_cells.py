@@ -17,9 +17,7 @@ PLANE = ("triangle", "quad", "mixed_plane")
 
 def plane_cells(kind: str, cells_along: int = 6) -> PlaneCells:
     points, cells = arrays(kind, cells_along, jitter=0.2)
-    found = PlaneCells.of(Mesh.from_arrays(points, cells))
-    assert found is not None
-    return found
+    return PlaneCells.of(Mesh.from_arrays(points, cells))
 
 
 def cells_of(kind: str, cells_along: int = 6) -> DualCells:
@@ -82,7 +80,6 @@ def test_neighbours_that_meet_twice_around_a_period_are_one():
         partner[place] = np.flatnonzero(np.isclose(positions, [0.0, positions[place, 1]]).all(axis=1))[0]
     stands, places = np.unique(partner, return_inverse=True)
     plane = PlaneCells.of(mesh)
-    assert plane is not None
     closed = DualCells.of(plane.points, (plane.triangles, plane.quads), places)
     x = torch.from_numpy(positions[stands, 0])
     found = closed.slope(torch.sin(2 * torch.pi * x))[:, 0]
@@ -139,3 +136,16 @@ def test_a_batch_is_its_meshes_side_by_side():
         both.slope(torch.cat(fields)), torch.cat([part.slope(f) for part, f in zip(parts, fields, strict=True)])
     )
     assert_close(both.total(torch.cat(fields)), torch.stack([field.sum() for field in fields]))
+
+
+def test_polygons_are_filled_by_triangles_around_their_centre_or_a_corner():
+    """A hexagon, and an L whose centroid does not see all of its edges well."""
+    points = [[0, 0], [2, 0], [2, 0.2], [0.2, 0.2], [0.2, 2], [0, 2], [1, -1], [2, -1]]
+    mesh = Mesh.from_arrays(np.array(points, float), {"polygon": [[0, 1, 2, 3, 4, 5], [6, 7, 1, 0]]})
+    cells = PlaneCells.of(mesh)
+    corners = cells.points[cells.triangles]
+    along, across = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    areas = 0.5 * (along[:, 0] * across[:, 1] - along[:, 1] * across[:, 0])
+    assert areas.min() > 0
+    assert areas.sum() + 1.5 == pytest.approx(float(mesh.cell_volumes.sum()))  # the other cell is a quad
+    assert len(cells.quads) == 1

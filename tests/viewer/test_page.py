@@ -19,7 +19,7 @@ from pennpde.viewer.server import MOST_BYTES
 
 pytestmark = pytest.mark.slow  # a browser takes seconds to start
 
-PATIENCE = 90_000
+PATIENCE = 240_000
 """Milliseconds: a machine may be busy."""
 START = {
     "panes": [
@@ -49,6 +49,7 @@ class Viewer:
 
     def __init__(self, context, address):
         self.page = context.new_page()
+        self.page.set_default_timeout(PATIENCE)
         self.address = address
         self.problems, self.hosts = [], set()
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
@@ -242,7 +243,7 @@ def test_nothing_is_cut_off_and_every_tab_can_be_reached_whatever_the_size(viewe
             assert box["x"] + box["width"] <= size[0]
         for source in ("dataset", "mesh", "template"):
             viewer.page.evaluate("window.scrollTo(0, 0)")
-            viewer.part(f"source-{source}").click(timeout=PATIENCE)  # fails where something else lies on top
+            viewer.part(f"source-{source}").click()  # fails where something else lies on top
             viewer.wait(f"pennPage.pane.source === {source!r}")
             tab = viewer.part(f"source-{source}").bounding_box()
             assert tab["y"] + tab["height"] <= picture["y"] or tab["x"] + tab["width"] <= picture["x"]

@@ -147,3 +147,9 @@ def test_whatever_a_file_holds_there_is_one_sentence_and_the_next_file_is_read(n
             await worker.close()
 
     asyncio.run(read_all())
+
+
+def test_noise_as_a_file_of_gmsh_is_told_without_words_of_a_codec(tmp_path):
+    (tmp_path / "junk.msh").write_bytes(b"\x80\x81\xff" * 99)
+    with pytest.raises(ValueError, match=r"^junk\.msh is not a Gmsh file: it does not begin with \$MeshFormat\.$"):
+        read_mesh(tmp_path / "junk.msh")

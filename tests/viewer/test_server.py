@@ -1,12 +1,17 @@
 """The server of the page over HTTP, without a browser."""
 
+import asyncio
 import http.client
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 from problems import rectangle
 
+from pennpde.viewer import server
 from pennpde.viewer.server import MOST_BYTES
 
 pytestmark = pytest.mark.slow  # starts the server
@@ -101,7 +106,7 @@ def test_an_upload_has_a_key_of_its_own_and_is_found_again_by_it(ask, tmp_path):
         assert (status, words["predicted"]) == (200, False)
         roles = ["wall" if role == "wall" else role for role in each["roles"]]
         status, words = view(ask, source="upload", name=each["key"], roles=roles)
-        assert (status, words["predicted"]) == (200, True)
+        assert (status, words["predicted"], words["file"]) == (200, True, "mine")
 
 
 def test_the_server_itself_refuses_too_much(address):
@@ -114,3 +119,34 @@ def test_the_server_itself_refuses_too_much(address):
     assert answer.status == 413
     assert "50 MB" in answer.read().decode()
     connection.close()
+
+
+def test_the_oldest_uploads_make_room_for_new_ones(network_folder, tmp_path, monkeypatch):
+    """In this process, with limits that two small meshes reach."""
+    monkeypatch.setattr(server, "MOST_STORED", 1)
+    rectangle((6, 3), (2.0, 1.0)).save(tmp_path / "mine.vtu")
+    content = (tmp_path / "mine.vtu").read_bytes()
+
+    async def run():
+        page = server.Page(str(network_folder), workers=1)
+        ready = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(page.run("127.0.0.1", 0, ready.set_result))
+        try:
+            await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+            folder = Path(page._folder.name)
+            async with aiohttp.ClientSession(base_url=ready.result()) as session:
+                keys = []
+                for _ in range(2):
+                    async with session.post("upload", params={"name": "mine.vtu"}, data=content) as answer:
+                        keys.append((await answer.json())["key"])
+                async with session.get(f"upload/{keys[0]}") as first, session.get(f"upload/{keys[1]}") as second:
+                    assert (first.status, second.status) == (410, 200)
+            assert {path.name for path in folder.iterdir()} == {keys[1]}
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        assert not folder.exists()
+
+    # In a thread of its own: the browser of other tests keeps an event loop running in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, run()).result()

@@ -4,7 +4,7 @@ import base64
 import gzip
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from pennpde.datasets.flow.cases import coarse_mesh, flow_through
 from pennpde.mesh import Mesh
 from pennpde.models import registry
 from pennpde.prediction import predict
+from pennpde.prediction.expected_error import Expected, ExpectedError
 from pennpde.viewer import wording, workbench
 from pennpde.viewer.requests import Moments, Request, Role
 from pennpde.viewer.subjects import FlowSubject
@@ -273,22 +274,11 @@ def test_the_network_says_how_it_was_trained(bench):
 def test_the_grade_and_the_doubts_of_a_prediction_are_shown(bench, monkeypatch):
     """With what a calibrated network says about itself."""
 
-    @dataclass(frozen=True)
-    class Expected:
-        errors: dict
-        local: dict
-        grade: str = "poor"
-        reasons: tuple[str, ...] = ("its Reynolds number",)
-        advice: str = "What would help: training."
-        unknown_because: str = ""
-
     def graded(model, case, ranges):
-        outcome = predict(model, case, ranges)
         doubt = torch.linspace(0, 1, case.number_of_points, dtype=torch.float64)
-        expected = Expected({"u": "30 % (90 % of such cases below 70 %)"}, {"u": doubt})
-        object.__setattr__(outcome, "expected", expected)
-        object.__setattr__(outcome, "expected_by_time", (expected,))
-        return outcome
+        errors = {"u": ExpectedError(0.3, 0.7), "p": ExpectedError(0.02, 0.05)}
+        expected = Expected(errors, reasons=("its Reynolds number",), local={"u": doubt})
+        return replace(predict(model, case, ranges), expected=expected, expected_by_time=(expected,))
 
     bench._outcomes.clear()
     monkeypatch.setattr(workbench, "predict", graded)
@@ -296,7 +286,7 @@ def test_the_grade_and_the_doubts_of_a_prediction_are_shown(bench, monkeypatch):
     bench._outcomes.clear()
     assert view.words["expected"]["grade"] == "poor"
     said = " ".join(view.words["expected"]["lines"])
-    for words in ("u: 30 %", "Reynolds number", "What would help"):
+    for words in ("u: 30 % (90 % of such cases below 70 %)", "p: 2 %", "Reynolds number", "What would help"):
         assert words in said
     assert view.words["fields"][-1] == "± u"
     assert record_of_view(view)["fields"]["± u"]["extent"] == [0.0, 1.0]

@@ -111,8 +111,9 @@ def lookup(
 
     records = measure(train_data, data, split)
     for record in records:
-        errors = "  ".join(f"{name} {each['mse']:.3e}" for name, each in record["pooled"]["domain"].items())
-        output.say(f"{record['title']:<34} {errors}")
+        pooled = record.get("pooled", {}).get("domain", {})
+        errors = "  ".join(f"{name} {each['mse']:.3e}" for name, each in pooled.items())
+        output.say(f"{record['title']:<34} {errors}".rstrip())
         for when, group in record.get("times", {}).items():
             shares = "  ".join(
                 f"{name} {100 * share['mean']:.1f} %" for name, share in group.items() if isinstance(share, dict)

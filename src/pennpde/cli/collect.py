@@ -1,5 +1,6 @@
 """`penn collect`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,6 +145,10 @@ def _tell(output: Output, collection: "Collection") -> None:
         if len(names) > _MOST_LINES:
             output.warn(f"... and {len(names) - _MOST_LINES} more {word}; {TEXT_FILE} names them")
     record = collection.report
+    noted = {name: facts["notes"][0] for name, facts in record["cases"].items() if facts.get("notes")}
+    for name, note in list(noted.items())[:1]:
+        more = f" (and {len(noted) - 1} more runs with notes, see {TEXT_FILE})" if len(noted) > 1 else ""
+        output.warn(f"{name}: {note}{more}")
     splits = ", ".join(f"{split} {len(names)}" for split, names in record["splits"].items())
     output.say(
         f"{collection.folder}: {len(collection.collected)} runs collected in {duration(collection.seconds)}, "
@@ -151,12 +156,27 @@ def _tell(output: Output, collection: "Collection") -> None:
         f"({splits})",
         f"Report: {collection.folder / TEXT_FILE}, pictures: {collection.folder / PICTURE_FILE}",
     )
+    for note, names in _not_known(record).items():
+        runs = f"{len(names)} runs" if len(names) > 1 else names[0]
+        output.warn(f"{runs}: {note}")
     nearest = record["splitting"].get("nearest")
     if nearest is not None and nearest < 1:
         output.warn(
             f"near twins had to be parted: {' and '.join(record['splitting']['closest'])} are in different splits. "
             "Errors on the test set are those between close neighbours"
         )
+
+
+def _not_known(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What some runs were computed with and no case can hold, with the names of the cases."""
+    from pennpde.datasets.runs.source import NOT_KNOWN
+
+    found: dict[str, list[str]] = {}
+    for name, facts in record["cases"].items():
+        for note in facts.get("notes", ()):
+            if note.startswith(NOT_KNOWN):
+                found.setdefault(note, []).append(name)
+    return found
 
 
 def _record(collection: "Collection") -> dict[str, Any]:

@@ -65,6 +65,7 @@ def run(
     from pennpde.case.moments import moments
     from pennpde.datasets import storage
     from pennpde.datasets.relatives import second_test_set, unrelated_names
+    from pennpde.network.inputs import check_unknowns
 
     check_device(device)
     network = _network(model, getattr(torch, precision), device)
@@ -80,6 +81,7 @@ def run(
     files = files[:limit]
     if not files:
         raise ValueError(f"Split {split!r} of {dataset} has no cases.")
+    check_unknowns(network, files[0].case)
     about = _about(network, model, dataset, split, second_test_set(manifest, unrelated=unrelated))
     fields = {}
     keep = (lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None

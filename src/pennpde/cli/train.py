@@ -195,9 +195,12 @@ def _changes(budgets: dict[str, Any], rate: float | None, seed: int | None, dete
 
 def _report(output: Output, folder: Path, dataset: Path) -> dict[str, Any]:
     from pennpde.experiments.report import write_report
+    from pennpde.prediction.calibration import FEWEST
 
     found = write_report(folder, dataset, watch=lambda items, what: output.progress(items, what, total=len(items)))
     output.say(*found.lines(), f"Report: {found.path}")
+    if sum(number for split, number in found.cases.items() if split != "train") >= FEWEST:
+        output.say(f"For predictions with an expected error: penn calibrate {folder} {dataset}")
     return found.to_plain()
 
 

@@ -1,4 +1,4 @@
-"""The datasets of the paper: what a case of each looks like, and how it is made.
+"""Datasets: what a case of each looks like, and how it is made, read and written.
 
 storage              datasets in folders, written and read
 manifest             the file that lists the cases of a dataset
@@ -18,5 +18,6 @@ polynomial           gradients of polynomials
 advection_diffusion  heat on a square plate
 runs/                finished simulations of users: `penn collect`
 flow/                flow in ducts
+runs/                finished simulations of users
 plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
 """

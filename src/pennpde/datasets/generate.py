@@ -178,6 +178,7 @@ def _run(recipe: Recipe, tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: 
         else:
             for product in outcome:
                 ledger.add(product)
+            ledger.task_over()
             watch.over(task)
 
 
@@ -228,7 +229,8 @@ class _Ledger:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
-        self.saved = 0.0
+        self.saved = self.last_task = 0.0
+        self.unsaved = False
 
     @staticmethod
     def open(folder: Path, recipe: Recipe, wanted: Sequence[str]) -> _Ledger:
@@ -270,8 +272,16 @@ class _Ledger:
     def add(self, product: Product) -> None:
         entry = store(self.folder, product.name, product.content, product.facts)
         self.manifest = self.manifest.with_case(product.name, entry)
+        self.unsaved = True
         if time.monotonic() - self.saved > 1.0:
             self.save()
+
+    def task_over(self) -> None:
+        """Save all cases of a task that took long: the next one may take as long, and be killed."""
+        now = time.monotonic()
+        if self.unsaved and now - self.last_task > 1.0:
+            self.save()
+        self.last_task = now
 
     def give_up(self, task: Sequence[str], failure: Failure, attempts: int) -> None:
         facts = {"attempts": attempts, "error": failure.error, "log": failure.log}
@@ -281,7 +291,7 @@ class _Ledger:
     def save(self) -> None:
         about = {"pennpde": __version__, "written": datetime.now(UTC).isoformat(timespec="seconds")}
         write_manifest(self.folder, replace(self.manifest, about=about))
-        self.saved = time.monotonic()
+        self.saved, self.unsaved = time.monotonic(), False
 
 
 # The work

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from torch import nn
 from pennpde import __version__, checkpoints
 from pennpde.case import Case
 from pennpde.evaluation.measuring import with_threads
-from pennpde.experiments.data import Cases, Examples, examples, seen_cases
+from pennpde.experiments.data import Cases, examples, seen_cases
 from pennpde.experiments.rows import Experiment, LossName
 from pennpde.experiments.starts import Start, freeze
 from pennpde.files import write_json
@@ -92,8 +93,30 @@ def run(
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         threads = threads_for(read.train, training.batch_size, place)
     with with_threads(threads):
-        told, result, validation = _trained(
-            experiment, read, out, model, start, kept, begun, resume, pause_after, device, threads, progress
+        train, validation = (seen_cases(model, read.splits[split]) for split in ("train", "validation"))
+        told = _Told(experiment, read.facts, _spanned(model, train), _origin(start, kept))
+        _prepare(model, train, validation)
+        if pause_after is not None:
+            pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
+
+        def keep(best_model: nn.Module, course: Course) -> None:
+            checkpoints.save(best_model, out, told.config(course, {"finished": False}))
+
+        result = fit(
+            model,
+            train,
+            validation,
+            training,
+            folder=out,
+            resume=resume,
+            pause_after=pause_after,
+            device=device,
+            loss=_loss(experiment.loss),
+            progress=progress,
+            on_improvement=keep,
+            as_seen=True,
+            judge_start=start is not None,
+            threads=threads,
         )
     record = {**_record(experiment, result, read.facts), "threads": threads, **told.origin}
     if result.is_main:
@@ -102,22 +125,18 @@ def run(
     return Trained(result, out, record)
 
 
-def _trained(
-    experiment: Experiment,
-    read: Examples,
-    out: Path,
-    model: nn.Module,
-    start: Start | None,
-    kept: Sequence[str],
-    begun: float,
-    resume: bool,
-    pause_after: float | None,
-    device: torch.device | str | None,
-    threads: int,
-    progress: bool,
-) -> tuple[_Told, TrainingResult, list[Case]]:
-    train, validation = (seen_cases(model, read.splits[split]) for split in ("train", "validation"))
-    spanned = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
+def _spanned(model: nn.Module, train: Sequence[Case]) -> ranges.Ranges:
+    found = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
+    # The time of a steady state is no number that a case could be compared with.
+    return {name: ends for name, ends in found.items() if all(map(math.isfinite, ends))}
+
+
+def _origin(start: Start | None, kept: Sequence[str]) -> dict[str, Any]:
+    begun_with = {} if start is None else {"from": start.to_plain()}
+    return begun_with | ({"frozen": list(kept)} if kept else {})
+
+
+def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]) -> None:
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
         model(train[0])
@@ -126,32 +145,6 @@ def _trained(
             prepare(case)
     if not validation:
         log.info("there are no validation cases: the training loss decides which weights are the best")
-
-    origin = {} if start is None else {"from": start.to_plain()}
-    told = _Told(experiment, read.facts, spanned, origin | ({"frozen": list(kept)} if kept else {}))
-
-    def keep(best_model: nn.Module, course: Course) -> None:
-        checkpoints.save(best_model, out, told.config(course, {"finished": False}))
-
-    if pause_after is not None:
-        pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
-    result = fit(
-        model,
-        train,
-        validation,
-        experiment.training,
-        folder=out,
-        resume=resume,
-        pause_after=pause_after,
-        device=device,
-        loss=_loss(experiment.loss),
-        progress=progress,
-        on_improvement=keep,
-        as_seen=True,
-        judge_start=start is not None,
-        threads=threads,
-    )
-    return told, result, validation
 
 
 @dataclass(frozen=True)

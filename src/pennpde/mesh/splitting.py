@@ -1,6 +1,7 @@
 """Plane cells split into smaller ones: the points of the mesh stay, midpoints of edges and centres of cells come after.
 
-Triangles become four triangles, quads four quads, polygons one quad per corner. Boundary facets become two each.
+Triangles become four triangles, quads four quads, boundary facets two each. Polygons become triangles around their
+centre, or, where they are not convex enough for that, around one of their corners.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.mesh.cells import offsets_of
 from pennpde.mesh.mesh import Mesh
+
+_THINNEST = 1e-4
+"""Of a triangle in a polygon, as a share of the polygon."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +34,17 @@ class PlaneCells:
     facets: Int64[np.ndarray, "facets 2"]
 
     @staticmethod
-    def of(mesh: Mesh) -> PlaneCells | None:
-        """The cells of a plane mesh; None where it has polygons, which `split_polygons` makes quads of."""
+    def of(mesh: Mesh) -> PlaneCells:
+        """The cells of a plane mesh. Centres of polygons come after the points of the mesh."""
         sizes = np.diff(mesh.offsets)
+        triangles, quads = (
+            mesh.connectivity[mesh.offsets[:-1][sizes == size, None] + np.arange(size)] for size in (3, 4)
+        )
+        points, facets = _positions(mesh), mesh.facets.connectivity.reshape(-1, 2)
         if (sizes > 4).any():
-            return None
-        groups = [mesh.connectivity[mesh.offsets[:-1][sizes == size, None] + np.arange(size)] for size in (3, 4)]
-        return PlaneCells(_positions(mesh), groups[0], groups[1], mesh.facets.connectivity.reshape(-1, 2))
+            centres, more = _polygons(mesh, points, np.flatnonzero(sizes > 4))
+            points, triangles = np.concatenate([points, centres]), np.concatenate([triangles, more])
+        return PlaneCells(points, triangles, quads, facets)
 
     def split(self) -> PlaneCells:
         """Each cell into four."""
@@ -59,26 +66,51 @@ class PlaneCells:
         )
 
 
-def split_polygons(mesh: Mesh) -> PlaneCells:
-    """Every cell of a plane mesh, whatever its number of corners, as quads between corner, middles and centre."""
-    sizes = np.diff(mesh.offsets)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    corner = mesh.connectivity
-    starts = offsets_of(sizes)[:-1]
-    place = np.arange(len(corner)) - starts[owner]
-    following = corner[starts[owner] + (place + 1) % sizes[owner]]
-    before = corner[starts[owner] + (place - 1) % sizes[owner]]
-    edges = _Edges.of([np.stack([corner, following], axis=1)], mesh.number_of_points)
-    points = _positions(mesh)
-    centres = np.stack([np.bincount(owner, points[corner, axis]) / sizes for axis in (0, 1)], axis=1)
-    middle_of_cell = edges.number + len(edges.ends) + owner
-    quads = np.stack([corner, edges.middle(corner, following), middle_of_cell, edges.middle(before, corner)], axis=1)
-    return PlaneCells(
-        np.concatenate([points, edges.middles(points), centres]),
-        np.zeros((0, 3), np.int64),
-        quads,
-        edges.halves(mesh.facets.connectivity.reshape(-1, 2)),
-    )
+def _polygons(mesh: Mesh, points: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of polygons, and triangles that fill them."""
+    sizes = np.diff(mesh.offsets)[chosen]
+    owner = np.repeat(np.arange(len(chosen)), sizes)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    place = np.arange(first[-1]) - first[owner]
+    start = mesh.offsets[chosen][owner]
+    one, other = (mesh.connectivity[start + (place + step) % sizes[owner]] for step in (0, 1))
+    # The centroid, from triangles to the first corner: close to all edges, whatever the corners' density.
+    base = points[mesh.connectivity[mesh.offsets[chosen]]][owner]
+    areas = _areas(base, points[one], points[other])
+    weighted = areas[:, None] * (base + points[one] + points[other]) / 3.0
+    whole = np.bincount(owner, areas)
+    centres = np.stack([np.bincount(owner, weighted[:, axis]) / whole for axis in (0, 1)], axis=1)
+    around = _areas(centres[owner], points[one], points[other])
+    sound = np.minimum.reduceat(around, first[:-1]) > _THINNEST * whole
+    number = np.cumsum(sound) - 1
+    kept = sound[owner]
+    fans = [np.stack([one[kept], other[kept], len(points) + number[owner[kept]]], axis=1)]
+    for polygon in np.flatnonzero(~sound):
+        fans.append(_fan(points, mesh.connectivity[mesh.offsets[chosen[polygon]] :][: sizes[polygon]]))
+    return centres[sound], np.concatenate(fans)
+
+
+def _fan(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Triangles around that corner of a polygon which makes the thickest ones."""
+    best, thickest = None, 0.0
+    for place in range(len(corners)):
+        turned = np.roll(corners, -place)
+        fan = np.stack([np.full(len(corners) - 2, turned[0]), turned[1:-1], turned[2:]], axis=1)
+        thinnest = float(_areas(*(points[fan[:, corner]] for corner in range(3))).min())
+        if thinnest > thickest:
+            best, thickest = fan, thinnest
+    if best is None:
+        where = points[corners].mean(axis=0)
+        raise ValueError(
+            f"The polygon of {len(corners)} corners at {where.round(6).tolist()} cannot be cut into triangles around "
+            "one point: it is not convex enough. Split it in the mesher, or use triangles or quads."
+        )
+    return best
+
+
+def _areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    along, across = b - a, c - a
+    return 0.5 * (along[:, 0] * across[:, 1] - along[:, 1] * across[:, 0])
 
 
 @dataclass(frozen=True, eq=False)

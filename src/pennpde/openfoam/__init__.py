@@ -6,6 +6,7 @@ new_cases           cases of our own: written, run in a folder of their own
 cases               mesh and conditions become a case
 point_values        fields of a finished run at the points
 restarts            predicted fields become a time folder from which solvers go on
+forces              a uniform force becomes a pressure that falls between periodic patches
 flux                fluxes through faces that leave nothing in any cell
 problems            the case of an equation, with all that it needs
 dictionaries        the syntax of OpenFOAM's files

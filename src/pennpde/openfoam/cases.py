@@ -137,4 +137,19 @@ def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
             if value is None:
                 raise FoamFormatError(f"{path}: {entry} must be a number, found {shown(entries[entry])}.")
             found[entry] = value
+    if "nu" in found:
+        found["nu"] += _viscosity_of_stress(folder)
     return found
+
+
+def _viscosity_of_stress(folder: Path) -> float:
+    """What a viscoelastic stress (Maxwell) adds to the viscosity of a fluid at rest."""
+    path = folder / "constant" / "turbulenceProperties"
+    try:
+        laminar = read_dictionary(path, folder).get("laminar", {}) if path.is_file() else {}
+    except FoamFormatError:
+        return 0.0
+    if not isinstance(laminar, Mapping) or str(laminar.get("laminarModel", laminar.get("model"))) != "Maxwell":
+        return 0.0
+    coefficients = laminar.get("MaxwellCoeffs", laminar)
+    return number_of(coefficients.get("nuM") if isinstance(coefficients, Mapping) else None) or 0.0

@@ -307,8 +307,11 @@ def _means(index: np.ndarray, values: np.ndarray, weights: np.ndarray, number: i
     total = np.bincount(index, weights, number)[:, None]
     flat = values.reshape(len(values), -1)
     # Deviations from one of the values: where all are the same, so is their mean, to the last bit.
+    # Values that are not finite are found by whoever gets them, and named there.
     origin = flat[:1]
-    sums = np.stack([np.bincount(index, weights * column, number) for column in (flat - origin).T], axis=1)
+    with np.errstate(invalid="ignore"):
+        flat = flat - origin
+    sums = np.stack([np.bincount(index, weights * column, number) for column in flat.T], axis=1)
     means = np.where(total > 0, origin + sums / np.where(total > 0, total, 1.0), 0.0)
     return means.reshape(number, *values.shape[1:])
 

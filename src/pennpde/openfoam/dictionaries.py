@@ -531,12 +531,7 @@ class Parser:
             )
         raw = self.content[self.position : end]
         self.position = end + 1
-        return self._finite(np.frombuffer(raw, stored), kind)
-
-    def _finite(self, numbers: np.ndarray, kind: str) -> np.ndarray:
-        if not np.isfinite(numbers).all():
-            raise self.error(f"a List<{kind}> holds a number that is not finite.")
-        return numbers
+        return np.frombuffer(raw, stored)
 
     def _text(self, kind: str, components: int) -> np.ndarray:
         closing = (re.compile(rb"()\)") if components == 1 else re.compile(rb"(\))\s*\)")).search(
@@ -554,7 +549,7 @@ class Parser:
             text = re.sub(rb"/\*.*?\*/|//[^\n]*", b" ", text, flags=re.DOTALL)
         words = text.translate(bytes.maketrans(b"()", b"  ")).split()
         try:
-            return self._finite(np.array(words, np.bytes_).astype(np.int64 if kind == "label" else np.float64), kind)
+            return np.array(words, np.bytes_).astype(np.int64 if kind == "label" else np.float64)
         except (ValueError, OverflowError):
             raise self.error(f"a List<{kind}> holds something that is not a number.") from None
 

@@ -11,6 +11,7 @@ from pennpde.network import Physics
 from pennpde.openfoam.cases import read_case
 from pennpde.openfoam.conditions import is_field
 from pennpde.openfoam.fields import start_time, time_folders
+from pennpde.openfoam.forces import with_force
 from pennpde.openfoam.pressure_reference import with_pressure_reference
 from pennpde.openfoam.unread import unread
 
@@ -41,11 +42,15 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
                 f"{folder} gives no {ours} {theirs}: constant/transportProperties has no such entry, and no time has "
                 "such a field."
             )
+    accelerated = [foam.name for foam in equation.foam_fields.values() if foam.has_flux]
+    forces: tuple[str, ...] = ()
     for name, foam in equation.foam_fields.items():
         if foam.has_reference:
+            if accelerated:
+                case, forces = with_force(case, folder, name, accelerated[0])
             case = with_pressure_reference(case, folder, name)
     known = equation.foam_parameters.values()
-    remarks = unread(folder, equation.foam_fields, known, equation.foam_solvers)
+    remarks = unread(folder, equation.foam_fields, known, equation.foam_solvers, forces)
     return case.remarked(*_about_start(case, equation), *remarks)
 
 

@@ -20,6 +20,7 @@ from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
 from pennpde.openfoam.flux import Openings, Projection, openings
+from pennpde.openfoam.forces import uniform_forces
 from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.operators import Operators
 
@@ -103,6 +104,10 @@ class TimeWriter:
         known = read_field(self._conditions_of(foam.name), self.folder)
         at_points = Samples.of(self.mesh, self.operators, unknown, values)
         in_cells = _spatial(at_points.at(self.corners, self._plane(self.cells.cell_centres)))
+        if foam.has_reference and any(patch.type == "cyclic" for patch in self.cells.patches.values()):
+            # Predicted is the pressure that includes a uniform force, see `forces`; OpenFOAM adds the force itself.
+            force = sum(uniform_forces(self.folder).values(), np.zeros(3))
+            in_cells = in_cells + (self.cells.cell_centres - self.cells.cell_centres.mean(axis=0)) @ force
         if foam.has_flux:
             conditions = {
                 patch.name: entry_of(known, patch, foam.name) for patch in self.cells.patches.values() if patch.count

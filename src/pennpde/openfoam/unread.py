@@ -6,6 +6,9 @@ the flow is named here, so that a prediction of another problem than the user's 
 
 from __future__ import annotations
 
+import gzip
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from pennpde.openfoam.fields import FoamField, time_folders
 _OFF = ("no", "false", "off", "n", "f", "none")
 _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
+_HEAD = 4000
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
 _FIELDS_OF_TURBULENCE = frozenset(
     (
@@ -64,7 +68,11 @@ _KNOWN_FILES = frozenset(("transportProperties", "physicalProperties", "g", "dyn
 
 
 def unread(
-    folder: Path, fields: Mapping[str, FoamName], parameters: Iterable[str], solvers: Iterable[str] = ()
+    folder: Path,
+    fields: Mapping[str, FoamName],
+    parameters: Iterable[str],
+    solvers: Iterable[str] = (),
+    sources: Iterable[str] = (),
 ) -> tuple[Remark, ...]:
     """Everything of a case that changes its solution and that an equation with these fields does not know.
 
@@ -73,9 +81,10 @@ def unread(
         fields: By unknown, its field in OpenFOAM.
         parameters: Entries and fields that are read as parameters.
         solvers: OpenFOAM's programs that solve the same equation; none: not known, so none is questioned.
+        sources: Entries of `fvOptions` that are part of the case already.
     """
     found: list[Remark] = []
-    found += _sources(folder)
+    found += _sources(folder, set(sources))
     found += _turbulence(folder)
     found += _application(folder, tuple(solvers))
     found += _constant(folder)
@@ -106,14 +115,14 @@ def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> l
     return remarks
 
 
-def _sources(folder: Path) -> Iterator[Remark]:
+def _sources(folder: Path, known: set[str]) -> Iterator[Remark]:
     for place in ("system", "constant"):
         for name in _SOURCES:
             entries = yield from _entries(folder / place / name, folder)
             active = [
                 f"{key} ({each.get('type', 'of no type')})"
                 for key, each in entries.items()
-                if isinstance(each, Mapping) and key != "FoamFile" and _is_on(each.get("active"))
+                if isinstance(each, Mapping) and key not in {"FoamFile", *known} and _is_on(each.get("active"))
             ]
             if active:
                 yield Remark(
@@ -130,7 +139,12 @@ def _turbulence(folder: Path) -> Iterator[Remark]:
         settings = {**entries, **settings} if isinstance(settings, Mapping) else entries
         model = str(settings.get(f"{family}Model", settings.get("model", "")))
         if family == "laminar":
-            if model not in ("", "Stokes", "laminar"):
+            if model == "Maxwell":
+                yield Remark(
+                    f"constant/{name}: the fluid is viscoelastic (Maxwell). It is taken as a Newtonian fluid with the "
+                    "viscosity that it has at rest, nu + nuM."
+                )
+            elif model not in ("", "Stokes", "laminar"):
                 yield Remark(f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.")
         elif model != "laminar" and _is_on(settings.get("turbulence")):
             yield Remark(
@@ -194,7 +208,7 @@ def _other_fields(folder: Path, known: set[str]) -> Iterator[Remark]:
     names = {
         path.name.removesuffix(".gz")
         for path in times[0].iterdir()
-        if path.is_file() and not path.name.startswith(".") and not path.name.endswith((".orig", "~", ".bak"))
+        if not path.name.startswith(".") and not path.name.endswith((".orig", "~", ".bak")) and _is_cell_field(path)
     }
     others = sorted(names - known - _DERIVED)
     turbulent = [name for name in others if name in _FIELDS_OF_TURBULENCE]
@@ -231,6 +245,18 @@ def _entries(path: Path, folder: Path) -> Any:
         reason = " ".join(str(error).replace(str(path), "").strip(" ,:").split())
         yield Remark(f"{_short(path, folder)} cannot be read, so that nothing of it is taken into account: {reason}")
         return {}
+
+
+def _is_cell_field(path: Path) -> bool:
+    """Whether a file says that it holds a value for each cell: not a flux, and not a dictionary that others include."""
+    if not path.is_file():
+        return False
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            head = stream.read(_HEAD)
+    except (OSError, EOFError, zlib.error):
+        return True  # damaged: worth a word
+    return re.search(rb"class\s+vol\w*Field\b", head) is not None
 
 
 def _is_on(switch: Any) -> bool:

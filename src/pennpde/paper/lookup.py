@@ -188,11 +188,10 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
     manifest = storage.read_manifest(data)
     plane = manifest.dataset == "plane-flow"
     if plane:
-        cases = plane_flow_floors.at_all_times(storage.read_files(data, split))
         found = plane_flow_floors.floors(train_data)
     else:
-        cases = storage.read(data, split, frames=False)
         found = floors(manifest.dataset, storage.read(train_data, "train", frames=False))
+    cases = [] if plane else storage.read(data, split, frames=False)
     records = []
     for name, look_up in found.items():
         about = {
@@ -206,11 +205,8 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
             "test_set": second_test_set(manifest),
             "training": {},
         }
-        evaluation = evaluate(look_up, cases, about=about)
-        record = evaluation.to_plain()
         if plane:
-            errors = [each.relative for each in evaluation.records]
-            record["times"] = plane_flow_floors.by_time(cases, errors)
-            record["families"] = plane_flow_floors.by_family(cases, errors)
-        records.append(record)
+            records.append(plane_flow_floors.measure(look_up, storage.read_files(data, split), about))
+        else:
+            records.append(evaluate(look_up, cases, about=about).to_plain())
     return records

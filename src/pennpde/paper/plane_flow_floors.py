@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import mean, median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ from pennpde.datasets.plane_flow import flows
 from pennpde.datasets.plane_flow.twins import Signature, distance, is_nearer_mirrored
 from pennpde.datasets.storage import read_file, read_manifest
 from pennpde.datasets.vtkhdf import CaseFile
+from pennpde.evaluation import MomentEvaluation
+from pennpde.evaluation.measuring import device_name
+from pennpde.evaluation.moments import MomentRecord
+from pennpde.metrics import relative_l2
 
 STEADY = float("inf")
 UNKNOWNS = ("u", "p")
@@ -154,25 +159,54 @@ def floors(train_data: Path | str) -> dict[str, Callable[[Case], Mapping[str, Te
     return {"start": start, "nearest": Nearest.among(train_data)}
 
 
-def by_time(cases: Sequence[Case], errors: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def measure(
+    look_up: Callable[[Case], Mapping[str, Tensor]], files: Iterable[CaseFile], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The record of a look-up, as `penn evaluate` writes it for networks, and its errors by ranges of time."""
+    records, errors = [], []
+    for file in files:
+        began, measured = perf_counter(), []
+        for case in at_all_times([file]):
+            found = look_up(case)
+            measured.append({name: float(relative_l2(found[name], each)) for name, each in case.targets.items()})
+            errors.append((time_of(case), measured[-1]))
+        moments = measured[: len(file.times)]
+        records.append(
+            MomentRecord(
+                name=file.case.name,
+                group=flows.parse_name(flow_of(file.case.name))[0],
+                points=file.case.number_of_points,
+                seconds=perf_counter() - began,
+                preparation=0.0,
+                times=tuple(file.times),
+                errors={name: tuple(row[name] for row in moments) for name in UNKNOWNS},
+                steady=measured[-1] if len(measured) > len(moments) else {},
+            )
+        )
+    evaluation = MomentEvaluation(
+        tuple(records),
+        threads=torch.get_num_threads(),
+        device=device_name(torch.device("cpu")),
+        precision="float64",
+        parameters=0,
+        about=about,
+    )
+    return {**evaluation.to_plain(), "times": by_time(errors)}
+
+
+def by_time(errors: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, Any]:
     """Mean and median of relative errors by range of time, of all moments, and of steady states."""
-    rows = [(time_of(case), row) for case, row in zip(cases, errors, strict=True)]
-    groups = {title: [row for time, row in rows if low < time <= high] for title, (low, high) in TIMES.items()}
-    groups["all moments"] = [row for time, row in rows if time != STEADY]
-    groups["steady"] = [row for time, row in rows if time == STEADY]
-    return {title: {"cases": len(group), **_typical(group)} for title, group in groups.items() if group}
-
-
-def by_family(cases: Sequence[Case], errors: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """The same by family, over moments and steady states."""
-    groups: dict[str, list[Mapping[str, float]]] = {}
-    for case, row in zip(cases, errors, strict=True):
-        groups.setdefault(flows.parse_name(flow_of(case.name))[0], []).append(row)
-    return {family: {"cases": len(group), **_typical(group)} for family, group in sorted(groups.items())}
-
-
-def _typical(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    groups = {title: [row for time, row in errors if low < time <= high] for title, (low, high) in TIMES.items()}
+    groups["all moments"] = [row for time, row in errors if time != STEADY]
+    groups["steady"] = [row for time, row in errors if time == STEADY]
     return {
-        name: {"mean": mean(row[name] for row in rows), "median": median(row[name] for row in rows)}
-        for name in UNKNOWNS
+        title: {
+            "cases": len(rows),
+            **{
+                name: {"mean": mean(row[name] for row in rows), "median": median(row[name] for row in rows)}
+                for name in UNKNOWNS
+            },
+        }
+        for title, rows in groups.items()
+        if rows
     }

@@ -392,6 +392,7 @@ class _Run:
             f"rate {self.rate:.1e}",
             *([f"loss {loss:.3e}"] if math.isfinite(loss) else []),
             f"validation {value:.3e}",
+            *([f"error {math.sqrt(value):.3%}"] if errors and value >= 0 else []),
             *(f"{name} {error:.3e}" for name, error in errors.items()),
             verdict,
         ]

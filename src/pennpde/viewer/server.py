@@ -35,6 +35,8 @@ from pennpde.viewer.requests import Request
 MOST_BYTES = 50 * 2**20
 """Of an uploaded file."""
 MOST_UPLOADS = 100
+MOST_STORED = 2 * 2**30
+"""Bytes of all uploads on the disk, unpacked; beyond it the oldest is removed."""
 MOST_REMEMBERED = 96 * 2**20
 """Bytes of records that are kept, compressed."""
 _MOST_OF_A_REQUEST = 64 * 2**10
@@ -86,6 +88,7 @@ class Page:
         self.most_bytes = most_bytes
         self._folder = tempfile.TemporaryDirectory(prefix="penn-view-")
         self._uploads: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._stored: dict[str, int] = {}
         arguments = ["--model", model, "--uploads", self._folder.name]
         arguments += ["--data", str(data)] if data is not None else []
         arguments += ["--plugin", plugin] if plugin is not None else []
@@ -201,7 +204,8 @@ class Page:
     async def _computed(self, number: str, request: Request) -> Shown:
         content = request.content
         words, record = await self._pool.view(content, self._is_large(request))
-        shown = Shown(content, words | {"file": _file_name(words["title"])}, record)
+        title = Path(words["title"]).stem if request.source == "upload" else words["title"]
+        shown = Shown(content, words | {"file": _file_name(title)}, record)
         self._views[number] = shown
         while len(self._views) > 1 and sum(len(each.record) for each in self._views.values()) > MOST_REMEMBERED:
             self._views.popitem(last=False)
@@ -258,7 +262,10 @@ class Page:
                 raise web.HTTPBadRequest(text=f"{name} did not arrive whole.") from None
             raise
         self._uploads[key] = content
-        while len(self._uploads) > MOST_UPLOADS:
+        self._stored[key] = await asyncio.to_thread(_size, folder)
+        while len(self._uploads) > MOST_UPLOADS or (
+            len(self._uploads) > 1 and sum(self._stored[each] for each in self._uploads) > MOST_STORED
+        ):
             oldest, _ = self._uploads.popitem(last=False)
             await asyncio.to_thread(shutil.rmtree, Path(self._folder.name) / oldest, ignore_errors=True)
         return web.json_response({"key": key, **content})
@@ -292,6 +299,10 @@ def _icon() -> str:
     from urllib.parse import quote
 
     return f"data:image/svg+xml,{quote(_ICON)}"
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _suffix(name: str) -> str:

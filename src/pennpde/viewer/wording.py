@@ -135,9 +135,7 @@ def errors(
 
 def expected(outcome: Outcome) -> dict[str, Any]:
     """How wrong the prediction probably is: a grade and sentences; nothing where no error can be expected."""
-    found = getattr(outcome, "expected", None)
-    if found is None:
-        return {}
+    found = outcome.expected
     if not found.errors:
         return {"grade": "unknown", "lines": [f"Not known: {found.unknown_because}"]} if found.unknown_because else {}
     lines = [f"{name}: {each}" for name, each in found.errors.items()]
@@ -149,10 +147,8 @@ def expected(outcome: Outcome) -> dict[str, Any]:
 
 def doubts(outcome: Outcome) -> dict[str, Tensor]:
     """By unknown, the expected error at each point and time, where it is known."""
-    found = getattr(outcome, "expected", None)
-    if found is None or not found.local:
-        return {}
-    by_time = getattr(outcome, "expected_by_time", ()) or (found,) * len(outcome.times)
+    found = outcome.expected
+    by_time = outcome.expected_by_time or (found,) * len(outcome.times)
     return {
         name: torch.stack([each.local.get(name, values) for each in by_time], dim=-1)
         for name, values in found.local.items()

@@ -1,6 +1,7 @@
 """Pictures take longer than all the rest: they are drawn where a test asks for it."""
 
 import pytest
+from finished_runs import no_picture
 
 from pennpde.datasets.runs import report
 
@@ -13,4 +14,4 @@ def drawn() -> None:
 @pytest.fixture(autouse=True)
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "drawn" not in request.fixturenames:
-        monkeypatch.setattr(report, "_draw", lambda path, *_: path.write_bytes(b"no picture"))
+        monkeypatch.setattr(report, "_draw", no_picture)

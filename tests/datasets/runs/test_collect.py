@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from finished_runs import SPEED, channel, pressure, velocity
+from commands import penn
+from finished_runs import SPEED, channel, no_picture, pressure, velocity
+from foam_cases import write_dictionary
 
 from pennpde.datasets import storage
 from pennpde.datasets.content import content_of
@@ -46,6 +48,23 @@ def out(tmp_path) -> Path:
 # What is collected
 
 
+def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
+    for name in ("run_0", "run_2"):
+        write_dictionary(runs / name / "system/fvOptions", {"push": {"type": "meanVelocityForce"}})
+    finished = penn("collect", *sorted(runs.iterdir()), "--out", out)
+    assert finished.exit_code == 0, finished.output
+    words = "no network knows this: system/fvOptions adds push (meanVelocityForce)"
+    assert f"warning: 2 runs: {words}" in finished.stderr
+    notes = {
+        name: facts.get("notes", [])
+        for name, facts in json.loads((out / report.JSON_FILE).read_text())["cases"].items()
+    }
+    assert [name for name, found in notes.items() if any(each.startswith(words) for each in found)] == [
+        "run_0",
+        "run_2",
+    ]
+
+
 def test_a_case_has_conditions_parameters_and_targets_of_its_run(runs, out):
     made = collect(runs, out)
     assert made.collected == ("run_0", "run_1", "run_2")
@@ -67,6 +86,7 @@ def test_a_case_has_conditions_parameters_and_targets_of_its_run(runs, out):
     assert not case.initial["u"][~held].any()  # the run's own start
 
 
+@pytest.mark.slow
 def test_the_dataset_states_what_it_holds(runs, out):
     collect(runs, out)
     manifest = storage.read_manifest(out)
@@ -78,6 +98,7 @@ def test_the_dataset_states_what_it_holds(runs, out):
     assert sorted(name for names in manifest.splits.values() for name in names) == ["run_0", "run_1", "run_2"]
 
 
+@pytest.mark.slow
 def test_several_times_are_moments_from_the_start_on(runs, out):
     collect(runs, out, time="0:1:0.5")
     file = storage.read_file(out, "run_0")
@@ -222,7 +243,7 @@ def among_others(tmp_path_factory) -> tuple[Collection, Path]:
     for what, (make, _) in WRONG.items():
         make(folder / "runs" / what.replace(" ", "_"))
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(report, "_draw", lambda path, *_: path.write_bytes(b"no picture"))
+        context.setattr(report, "_draw", no_picture)
         return collect(folder / "runs", folder / "set"), folder / "set"
 
 
@@ -278,6 +299,33 @@ def test_a_steady_solver_that_converged_before_its_end_is_finished(tmp_path, out
     assert collect(tmp_path / "runs", out, time="steady").collected == ("run",)
 
 
+def test_a_run_of_a_steady_solver_is_no_moment(tmp_path, out):
+    run = channel(tmp_path / "runs" / "run")
+    control = run / "system" / "controlDict"
+    control.write_text(control.read_text().replace("icoFoam", "simpleFoam"))
+    with pytest.raises(NothingCollectedError, match="whose times are iterations; collect it with --time steady"):
+        collect(tmp_path / "runs", out)
+
+
+@pytest.mark.slow
+def test_what_the_equation_does_not_know_is_noted(runs, out):
+    write_dictionary(runs / "run_0" / "constant" / "turbulenceProperties", {"simulationType": "RAS"})
+    made = collect(runs, out)
+    assert "RAS" in made.report["cases"]["run_0"]["notes"][0]
+    assert "notes" not in made.report["cases"]["run_1"]
+
+
+@pytest.mark.slow
+def test_workers_of_dask_collect_the_same(runs, out, tmp_path):
+    collect(runs, out)
+    assert len(collect(runs, tmp_path / "other", workers=2).collected) == 3
+    one, other = (storage.read_manifest(folder) for folder in (out, tmp_path / "other"))
+    assert {name: entry.sha256 for name, entry in one.cases.items()} == {
+        name: entry.sha256 for name, entry in other.cases.items()
+    }
+    assert one.splits == other.splits
+
+
 def test_a_time_that_a_run_does_not_have_is_named(runs, out):
     with pytest.raises(NothingCollectedError, match=r"no time 0\.75; its times are 0, 0\.5, 1"):
         collect(runs, out, time="0.75")
@@ -316,6 +364,7 @@ def test_a_path_that_is_no_run_alone_says_why(tmp_path, out):
 # Again, later, elsewhere
 
 
+@pytest.mark.slow
 def test_the_same_command_again_reads_nothing_and_changes_nothing(runs, out, monkeypatch):
     collect(runs, out)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.name not in (".lock",)}
@@ -367,7 +416,7 @@ class Killed(BaseException):
     """What nobody catches."""
 
 
-@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("after", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_what_was_complete_when_the_process_was_killed_is_not_lost(runs, out, monkeypatch, after):
     from pennpde.datasets import generate
 
@@ -404,6 +453,7 @@ def test_a_full_disk_is_said_and_leaves_whole_cases_only(runs, out, monkeypatch)
     assert len(collect(runs, out).kept) == 2
 
 
+@pytest.mark.slow
 def test_a_dataset_collected_otherwise_is_not_added_to(runs, out):
     collect(runs, out)
     with pytest.raises(storage.DatasetError, match="was collected with --time latest"):

@@ -12,6 +12,7 @@ from pennpde.datasets import storage
 from pennpde.datasets.content import content_of
 from pennpde.datasets.moments import moments
 from pennpde.datasets.runs.collect import NothingCollectedError, collect_runs
+from pennpde.mesh import Mesh
 
 TIMES = (0.0, 0.5, 1.0)
 
@@ -200,3 +201,34 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, what):
         collect_runs([folder / "flow.pvd"], tmp_path / "set")
     assert len(str(caught.value).splitlines()) == 2
     assert not (tmp_path / "set").exists()
+
+
+def test_a_cgns_file_brings_its_patches_and_fields(tmp_path):
+    import h5py
+    from mesh_writers import write_as
+
+    folder = run_folder(tmp_path, PROBLEM[PROBLEM.index("[dirichlet.u]") :])
+    mesh = square().with_patches(
+        {
+            "inlet": lambda x: np.isclose(x[:, 0], 0.0),
+            "outlet": lambda x: np.isclose(x[:, 0], 1.0),
+            "wall": lambda x: np.isclose(x[:, 1], 0.0) | np.isclose(x[:, 1], 1.0),
+        }
+    )
+    path = write_as("cgns", folder, mesh)
+    written = Mesh.read(path).points.numpy()
+    fields = {"VelocityX": velocity(written)[:, 0], "VelocityY": velocity(written)[:, 1], "Pressure": pressure(written)}
+    with h5py.File(path, "a") as file:
+        solution = file["Base/Zone"].create_group("Solution")  # pyright: ignore[reportAttributeAccessIssue]
+        solution.attrs.create("label", np.bytes_("FlowSolution_t"), dtype="S33")
+        for name, values in fields.items():
+            node = solution.create_group(name)
+            node.attrs.create("label", np.bytes_("DataArray_t"), dtype="S33")
+            node[" data"] = values
+    collect_runs([path], tmp_path / "set", time="steady")
+    case = storage.read(tmp_path / "set")[0]
+    assert set(case.mesh.patches) == {"inlet", "outlet", "wall"}
+    places = case.mesh.points.numpy()
+    inside = np.setdiff1d(np.arange(len(places)), case.mesh.boundary_points)
+    np.testing.assert_allclose(case.targets["steady_u"][inside], velocity(places[inside]), atol=1e-6)
+    np.testing.assert_allclose(case.targets["steady_p"][inside], pressure(places[inside]), atol=1e-6)

@@ -91,6 +91,7 @@ def test_a_decomposed_packed_binary_run_is_the_plain_run(bends, installation, tm
     np.testing.assert_allclose(sorted_rows(alone), sorted_rows(one), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_text_is_the_same_run_as_binary(bends, installation, tmp_path):
     text = shutil.copytree(bends / "bend_01", tmp_path / "text")
     control = text / "system" / "controlDict"
@@ -103,6 +104,7 @@ def test_text_is_the_same_run_as_binary(bends, installation, tmp_path):
     torch.testing.assert_close(written.targets["u"], binary.targets["u"], rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_scalar_at_four_times(installation, tmp_path):
     script().main("plumes", tmp_path / "runs", number=3, cells=8)
     collect_runs(sorted((tmp_path / "runs").iterdir()), tmp_path / "set", time="0:4:1")
@@ -126,3 +128,23 @@ def test_a_steady_family_that_converged_before_its_end(installation, tmp_path):
     case = storage.read(tmp_path / "set", frames=False)[0]
     assert set(case.targets) == {"u", "p"}
     assert boundary_flux(case.targets["u"], case).imbalance < 0.1
+
+
+@pytest.mark.slow
+def test_runs_are_collected_trained_on_and_predicted_without_a_file_written_by_hand(bends, tmp_path):
+    """For seconds: what counts is that the three commands fit together."""
+    from commands import penn
+
+    made = penn("collect", *sorted(bends.iterdir()), "--out", tmp_path / "set", "--quiet")
+    assert made.exit_code == 0, made.output
+    trained = penn(
+        *("train", tmp_path / "set", "--from", "flow", "--out", tmp_path / "net"),
+        *("--steps", 3, "--threads", 1, "--no-report", "--quiet"),
+    )
+    assert trained.exit_code == 0, trained.output
+    new = shutil.copytree(bends / "bend_05", tmp_path / "new")
+    for time in openfoam.time_folders(new)[1:]:
+        shutil.rmtree(time)
+    predicted = penn("predict", new, "--model", tmp_path / "net", "--out", tmp_path / "new.vtu", "--force", "--json")
+    assert predicted.exit_code == 0, predicted.output
+    assert (tmp_path / "new.vtu").stat().st_size > 1000

@@ -166,7 +166,7 @@ def test_a_slip_wall_slips_and_lets_nothing_through():
         slip={"u": "top"},
         parameters={"viscosity": 0.05},
     )
-    velocity = network().solve(case, [1.0]).fields["u"][mesh.patch("top").points]
+    velocity = network().solve(case, [1.0]).fields["u"].detach()[mesh.patch("top").points]
     assert float(velocity[:, 1].abs().max()) < 1e-12
     assert float(velocity[1:-1, 0].min()) > 0.5
 
@@ -201,7 +201,7 @@ def test_conditions_may_change_with_time():
     assert float(fields[right, 0, 1].mean() / fields[right, 0, 0].mean()) == pytest.approx(2.0 / 1.5, rel=0.1)
 
 
-def test_polygons_are_solved_on_quads():
+def test_polygons_are_solved_on_triangles():
     honeycomb = Mesh.from_arrays(*_polygons()).with_patches(
         {"left": lambda x: np.isclose(x[:, 0], 0.0), "right": lambda x: np.isclose(x[:, 0], 2.0)}
     )
@@ -216,9 +216,9 @@ def test_polygons_are_solved_on_quads():
         neumann={"u": {"right": 0.0}, "p": {"left": 0.0, "wall": 0.0}},
         parameters={"viscosity": 0.1},
     )
-    fields = network(splits=1).solve(case, [1.0]).fields
-    assert bool(torch.isfinite(fields["u"]).all())
-    assert float(fields["u"][:, 0].max()) > 1.0
+    velocity = network(splits=1).solve(case, [1.0]).fields["u"].detach()
+    assert bool(torch.isfinite(velocity).all())
+    assert float(velocity[:, 0].max()) > 1.0
 
 
 def _polygons() -> tuple[np.ndarray, dict[str, list[list[int]]]]:

@@ -29,7 +29,7 @@ class PlaneFlowRecipe(Recipe):
     Attributes:
         seed: from which all flows are drawn.
         spacing: of the truth's cells, as a factor; 1 is the dataset's.
-        timeout: seconds for each run of a solver.
+        timeout: seconds for each run of a solver, by the clock: long, since the machine may be busy with other work.
         finished: folder of flows that were computed before; they are taken from there.
         may_solve: whether others are computed. Without, the dataset consists of those in the folder.
     """
@@ -38,7 +38,7 @@ class PlaneFlowRecipe(Recipe):
     packed: ClassVar[bool] = False  # moments differ from flow to flow
     seed: int = 0
     spacing: float = 1.0
-    timeout: float = 1800.0
+    timeout: float = 21600.0
     finished: str | None = None
     may_solve: bool = True
 

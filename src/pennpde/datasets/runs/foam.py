@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.datasets.runs.quantities import FLOW, SCALAR, Quantities
-from pennpde.datasets.runs.source import End, Source, with_patches
+from pennpde.datasets.runs.source import NOT_KNOWN, End, Source, with_patches
 from pennpde.datasets.runs.times import RunError
 from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, pieces_of, plane_of
@@ -25,6 +25,7 @@ from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, content_of, 
 from pennpde.openfoam.fields import read_field, time_folders
 from pennpde.openfoam.point_values import PointValues
 from pennpde.openfoam.pressure_reference import with_pressure_reference
+from pennpde.openfoam.unread import is_steady, unread
 
 _SCALAR_SOLVERS = ("scalarTransportFoam", "laplacianFoam")
 _DIMENSIONLESS = (0,) * 7
@@ -112,6 +113,9 @@ class FoamSource(Source):
                     where = f" of {place.name}" if self.in_pieces else ""
                     raise RunError(f"time {folder.name}{where} has no field {' and no '.join(missing)}")
 
+    def counts_iterations(self) -> bool:
+        return is_steady(self.folder)
+
     # Its end
 
     @cached_property
@@ -167,6 +171,8 @@ class FoamSource(Source):
         parameters = dict(quantities.parameters)
         if all(patch.type == "empty" for patch in self._body.patches.values()):
             raise RunError("its mesh has no patches but empty ones, so it has no boundary conditions")
+        unknown = unread(self.folder, quantities.fields, parameters.values())
+        self.notes += [NOT_KNOWN + each.text for each in unknown if each.severe]
         carried = self._carrying_velocity(parameters)
         case = with_patches(read_case(self.folder, quantities.fields, parameters, start, self._body))
         if "velocity" in quantities.parameters and "velocity" not in case.parameters and carried is None:
@@ -184,6 +190,9 @@ class FoamSource(Source):
                 if self.in_pieces:  # pRefCell counts the cells of the whole mesh
                     raise RunError(f"no patch prescribes {foam.name}, and it is decomposed; run reconstructPar first")
                 case = with_pressure_reference(case, self.folder, name)
+        remarks = unread(self.folder, quantities.fields, quantities.parameters.values())
+        about = [*(case.remarks if quantities.network is not None else ()), *remarks]
+        self.notes = [*self.notes, *dict.fromkeys(each.text.rstrip(".") for each in about if each.severe)]
         if carried is not None:
             values = torch.from_numpy(PointValues.of(self._body, case.mesh).read(carried, start))
             case = replace(case, features={**case.features, "velocity": values})

@@ -12,6 +12,9 @@ from pennpde.case import Case
 from pennpde.datasets.runs.quantities import Quantities
 from pennpde.datasets.runs.times import RunError
 
+NOT_KNOWN = "no network knows this: "
+"""Begins a note about what changed a run and no case can hold, such as a body force."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -65,6 +68,10 @@ class Source(ABC):
     @abstractmethod
     def state(self, times: Sequence[float]) -> str:
         """A hash that changes when the files of the run do."""
+
+    def counts_iterations(self) -> bool:
+        """Whether its times are iterations of a steady solver."""
+        return False
 
     def fluxes(self, time: float) -> dict[str, float]:  # noqa: ARG002
         """By patch, the solver's own flux out of the domain; none where it does not say."""

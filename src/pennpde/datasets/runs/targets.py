@@ -23,6 +23,8 @@ from pennpde.datasets.runs.source import Source
 from pennpde.datasets.runs.times import RunError, Times
 
 _STILL_CHANGING = 0.01
+_LEVEL = 1e4
+"""A field whose values are so many times larger than their differences loses these in single precision."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
             f"it is not finished: {end.reason}. Run it to its end, ask for a time that it has (--time), or take it as "
             "it is (--unfinished)"
         )
+    if source.counts_iterations() and plan.times.kind != "steady":
+        raise RunError("it is a run of a steady solver, whose times are iterations; collect it with --time steady")
     if list(known) == [math.inf]:
         if plan.times.kind == "one":  # the user knows what the file does not say
             return start, plan.times.listed
@@ -121,6 +125,7 @@ def collect(source: Source, plan: Plan, name: str) -> Collected:
             facts["last_change"] = change
             if change > _STILL_CHANGING:
                 notes.append(f"its last two written times still differ by {100 * change:.1f} %: is it steady?")
+    notes += _lost_differences(fields[-1])
     if notes:
         facts["notes"] = notes
     moments = () if plan.times.kind == "steady" else tuple(time - start for time in times)
@@ -179,3 +184,16 @@ def _last_change(source: Source, last: float, start: float, fields: dict[str, Te
         size = float((values - values.mean(dim=0)).norm())
         changes.append(float((values - earlier[name]).norm()) / size if size > 0 else 0.0)
     return max(changes)
+
+
+def _lost_differences(fields: dict[str, Tensor]) -> list[str]:
+    """A note for each field that single precision, in which it is stored, does not do justice to."""
+    found = []
+    for name, values in fields.items():
+        size, span = float(values.abs().max()), float(values.max() - values.min())
+        if size > _LEVEL * span > 0:
+            found.append(
+                f"{name} is about {size:.4g} everywhere and varies only by {span:.2g}, of which single precision keeps "
+                "little: subtract its level before"
+            )
+    return found

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int64
 
 from pennpde.case import Case, Robin
 from pennpde.mesh.corners import facet_ends
-from pennpde.mesh.splitting import PlaneCells, split_polygons
+from pennpde.mesh.splitting import PlaneCells
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +69,10 @@ class Grid:
         facet_open = ~facet_held & ~facet_slips & pressure_held[ends].all(axis=1)
         values = velocity.values.detach().cpu().numpy().astype(float)
         profile = facet_ends(values, mesh, held)
-        plain = PlaneCells.of(mesh)
+        cells = PlaneCells.of(mesh)
+        centres = len(cells.points) - number
         grid = Grid(
-            PlaneCells(
-                mesh.points.detach().cpu().numpy().astype(float), np.zeros((0, 3), int), np.zeros((0, 4), int), ends
-            )
-            if plain is None
-            else plain,
+            PlaneCells(cells.points[:number], cells.triangles[:0], cells.quads[:0], ends),
             held,
             start,
             pressure_held,
@@ -88,8 +85,27 @@ class Grid:
             facet_open,
             profile,
         )
-        # Linear elements have no polygons: they become quads, which splits everything once.
-        return grid if plain is not None else grid._onto(split_polygons(mesh))
+        return grid._with_centres(cells) if centres else replace(grid, cells=cells)
+
+    def _with_centres(self, cells: PlaneCells) -> Grid:
+        """With the centres of polygons, at which nothing is prescribed."""
+        number, total = len(self.cells.points), len(cells.points)
+
+        def longer(values: np.ndarray) -> np.ndarray:
+            return np.concatenate([values, np.zeros((total - number, *values.shape[1:]), values.dtype)])
+
+        velocity, pressure = self._start_on(cells)
+        return replace(
+            self,
+            cells=cells,
+            held=longer(self.held),
+            velocity=velocity,
+            pressure_held=longer(self.pressure_held),
+            pressure=pressure,
+            slip=longer(self.slip),
+            representative=np.concatenate([self.representative, np.arange(number, total)]),
+            pressure_jump=longer(self.pressure_jump),
+        )
 
     def split(self) -> Grid:
         """Each cell into four; conditions are continued along their facets."""

@@ -96,10 +96,10 @@ def march(
     """
     pace = pace or Pace()
     now, allowed = start, pace.first
-    first = state.before is None
+    first, step, change, lost = state.before is None, 0.0, math.inf, False
     for time in times:
-        step, change = 0.0, math.inf
-        while now < time - 1e-9 * max(1.0, time):
+        # A flow that is lost stays so: what comes out is not finite, which the certificate reports.
+        while now < time - 1e-9 * max(1.0, time) and not lost:
             limit = min(step_limit(problem, state.fluxes, pace.courant), pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
@@ -110,10 +110,8 @@ def march(
                 allowed = 0.5 * step
                 continue
             change = _change(problem, following.velocity, state.velocity, step)
-            state, first = following, False
+            state, first, lost = following, False, not math.isfinite(change)
             now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
-            if not math.isfinite(change):
-                break
         yield Moment(time, state, step, change)
 
 

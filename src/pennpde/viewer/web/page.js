@@ -23,7 +23,7 @@
       start: null, panes: [], active: 0, compare: false, field: "", shown: "", streamlines: true, cells: false,
       range: { mode: "robust", low: null, high: null }, frame: 0, playing: false, tool: "", line: null, probes: [],
       duration: 4, steady: false, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
-      letters: LETTERS, failure: "", notice: "", generation: 0,
+      letters: LETTERS, failure: "", notice: "", generation: 0, forced: false,
     }),
     created() {
       // Not for Vue to watch: pictures by the number of their pane, and requests on their way.
