@@ -167,7 +167,8 @@ def main() -> None:
         "trial_rows": rows,
     }
     write_json(ROOT / "benchmarks" / "results" / f"expected_error_{arguments.network}.json", record)
-    tables = "\n".join(calibrating.table(by_family | {"trials": on_trials})) + "\n\n" + trial_table(rows)
+    told = f"Calibrated with {about['predictions']} predictions of {about['cases']} cases."
+    tables = "\n".join([told, "", *calibrating.table(by_family | {"trials": on_trials}), "", trial_table(rows)])
     write_within(PAGE, tables, f"expected error of {arguments.network}")
 
 

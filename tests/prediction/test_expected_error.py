@@ -165,6 +165,14 @@ def test_a_stored_calibration_gives_the_same_estimates(tmp_path):
     assert found.estimate("u", {"time": 0.83}) == pytest.approx(made_up(0.1).estimate("u", {"time": 0.83}), rel=1e-2)
 
 
+@pytest.mark.parametrize("name", ["flow", "general-flow"])
+def test_shipped_networks_have_a_calibration_of_their_own_weights(name):
+    folder = checkpoints.folder_of(name)
+    found = expected_error.read(folder, checkpoints.read_config(folder).weights_sha256)
+    assert found is not None
+    assert set(found.unknowns) == {"u", "p"}
+
+
 def test_a_calibration_of_other_weights_is_refused(case, tmp_path):
     store(tmp_path / "one")
     calibrate(tmp_path / "one", 0.1)
