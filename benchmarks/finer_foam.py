@@ -24,7 +24,6 @@ def finer_case(folder: Path, target: Path, plane: Mesh, start: str) -> np.ndarra
     shutil.copytree(folder, target, ignore=shutil.ignore_patterns("polyMesh", "log.*", "[0-9]*", "predicted"))
     old = PolyMesh.read(folder)
     cells = PlaneCells.of(plane)
-    assert cells is not None, "only triangles and quads"
     sizes = np.diff(plane.offsets)
     parents = np.concatenate([np.tile(np.flatnonzero(sizes == size), 4) for size in (3, 4)])
     finer = cells.split()

@@ -9,5 +9,6 @@ plane_flow           what is known about plane flows: units, checks, names
 flow_clues           how well fields of a flow fulfil its equations
 potential_flow       the flow that a prediction starts from
 inlet                width and speed of an inlet, as units
+flow_clues           what tells the error of a predicted flow without the truth
 mass                 divergence and flux of a predicted velocity
 """

@@ -19,5 +19,6 @@ cost          how long a flow takes to compute, about
 trials        one change at a time on the step of `penn demo`, with the truth
 finished      flows computed before, in archives
 quality       how accurate the truth is: half the spacing, half the step
+trials        one change at a time on the step of `penn demo`
 twins         how far flows are from each other
 """
