@@ -488,7 +488,12 @@ TABLE = [
         FOAM + " --write-time 1",
         lambda f: (f / "channel/constant/polyMesh").rename(f / "channel/processor0"),
     ),
-    Wrong("points that are a pipe", "points is a pipe", FOAM, lambda f: fifo(f / "channel/constant/polyMesh/points")),
+    Wrong(
+        "points that are a pipe",
+        "points is not a regular file",
+        FOAM,
+        lambda f: fifo(f / "channel/constant/polyMesh/points"),
+    ),
     Wrong("a field that is a pipe", "no field 'p'", FOAM, lambda f: fifo(f / "channel/0/p")),
     Wrong(
         "properties that are a pipe",

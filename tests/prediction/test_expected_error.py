@@ -17,7 +17,7 @@ from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.network import STEADY
 from pennpde.prediction import expected_error, predict
-from pennpde.prediction.expected_error import ExpectedError, worst
+from pennpde.prediction.expected_error import ExpectedError, grade_of, worst
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,21 @@ def network(folder, level: float | None):
 )
 def test_the_bound_decides_what_is_good_and_the_expected_error_what_is_refused(expected, bound, grade):
     assert ExpectedError(expected, bound).grade == grade
+
+
+@pytest.mark.parametrize(
+    ("u", "p", "grade"),
+    [
+        (0.02, 0.02, "good"),
+        (0.02, 0.15, "fair"),
+        (0.02, 0.40, "fair"),
+        (0.02, 0.90, "poor"),
+        (0.40, 0.02, "poor"),
+        (0.90, 0.02, "refused"),
+    ],
+)
+def test_the_first_unknown_decides_and_the_others_lower_the_grade(u, p, grade):
+    assert grade_of({"u": ExpectedError(u, 1.5 * u), "p": ExpectedError(p, 1.5 * p)}) == grade
 
 
 def test_an_expected_error_reads_as_a_sentence():
