@@ -169,7 +169,7 @@ def failures_text(found: Mapping[str, Any]) -> str:
     """One or two sentences about what could not be computed."""
     lost, total = found["failed_flows"], found["flows"] + len(found["failed_flows"])
     names = ", ".join(f"`{name}`" for name in lost)
-    words = f"Of {total:,} flows {len(lost)} failed{f': {names}' if lost else ''}."
+    words = f"Of {total:,} flows {f'{len(lost)} failed: {names}' if lost else 'none failed'}."
     if again := found["at_half_the_courant_number"]:
         words += f" {len(again)} needed half the Courant number: {', '.join(f'`{name}`' for name in again)}."
     return words
