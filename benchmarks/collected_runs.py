@@ -31,9 +31,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def measured(runs: Path, out: Path, options: dict[str, Any]) -> dict[str, Any]:
+def measured(runs: Path, out: Path, workers: int, options: dict[str, Any]) -> dict[str, Any]:
     """Collect a family, and tell the report in few numbers."""
-    made = collect_runs(sorted(path for path in runs.iterdir() if path.is_dir()), out, workers=0, **options)
+    made = collect_runs(sorted(path for path in runs.iterdir() if path.is_dir()), out, workers=workers, **options)
     cases = made.report["cases"].values()
     found: dict[str, Any] = {
         "runs": len(cases),
@@ -81,11 +81,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, help="folder with the families")
     parser.add_argument("--out", type=Path, required=True, help="folder of the datasets")
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0: this one")
     given = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for family, settings in FAMILIES.items():
         if (given.runs / family).is_dir():
-            results[family] = measured(given.runs / family, given.out / family, settings)
+            results[family] = measured(given.runs / family, given.out / family, given.workers, settings)
     write_json(RESULTS, results)
     write_within(PAGE, table(results), "collected")
     print(table(results))

@@ -488,7 +488,6 @@ TABLE = [
         FOAM + " --write-time 1",
         lambda f: (f / "channel/constant/polyMesh").rename(f / "channel/processor0"),
     ),
-    Wrong("points that are a pipe", "points is a pipe", FOAM, lambda f: fifo(f / "channel/constant/polyMesh/points")),
     Wrong("a field that is a pipe", "no field 'p'", FOAM, lambda f: fifo(f / "channel/0/p")),
     Wrong(
         "properties that are a pipe",
@@ -668,7 +667,7 @@ TABLE = [
     Wrong("records that are none", "rows.toml", "report rows.toml"),
     Wrong("no records", "absent", "report absent"),
     Wrong("a picture of nothing", "nothing to draw", "info --png out/a.png"),
-    Wrong("a picture in an unknown format", "gif", "info data --png out/a.xyz"),
+    Wrong("a picture in an unknown format", "must end in one of .png", "info data --png out/a.xyz", code=2),
     Wrong("a case of a dataset that it lacks", "t9", "info data --case t9"),
     Wrong(
         "rows that are a list",

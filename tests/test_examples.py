@@ -105,7 +105,8 @@ def test_physical_groups_of_gmsh_are_patches_of_a_predicted_flow(tmp_path, capsy
     assert len(covered) == len(mesh.facets)
     assert (velocity[mesh.patch("wall").points] == 0).all()
     assert outcome.certificate.check("flux imbalance").value < 0.02
-    assert not outcome.certificate.warnings
+    # A part in metres and seconds that no calibration has seen may be graded fair, which is a warning; nothing else is.
+    assert all(each.startswith("Graded ") for each in outcome.certificate.warnings)
     assert 0.1 < velocity.norm(dim=1).max() < 0.15
     assert "duct.vtu" in capsys.readouterr().out
 
@@ -114,13 +115,20 @@ def test_an_openfoam_case_goes_in_and_out(tmp_path):
     from pennpde.openfoam import read_field
 
     outcome, written = load("openfoam_case").main(folder=tmp_path)
-    assert not outcome.certificate.warnings
+    assert all(each.startswith("Graded ") for each in outcome.certificate.warnings)
     assert outcome.certificate.check("flux imbalance").value < 0.02
     assert written == tmp_path / "duct" / "4"
     velocity = read_field(written / "U")
-    cells = velocity.values(outcome.case.mesh.number_of_cells)
-    corners = outcome.last["u"][outcome.case.mesh.connectivity].reshape(-1, 4, 2).mean(dim=1).numpy()
-    np.testing.assert_allclose(cells[:, :2], corners, atol=1e-12)
+    mesh = outcome.case.mesh
+    cells = velocity.values(mesh.number_of_cells)
+    quads = mesh.connectivity.reshape(-1, 4)
+    corners = outcome.last["u"][quads].mean(dim=1).numpy()
+    # Away from the boundary, whose jumps are not the cells', second-order values are close to the mean of the corners;
+    # in layers thinner than a cell they differ by a tenth.
+    inner = ~np.isin(quads, mesh.boundary_points).any(axis=1)
+    apart = np.abs(cells[inner, :2] - corners[inner])
+    assert np.quantile(apart, 0.95) < 0.05
+    assert apart.max() < 0.2
     assert velocity.boundary["wall"]["type"] == "noSlip"
 
 

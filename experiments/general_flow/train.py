@@ -184,7 +184,7 @@ def main() -> None:
             kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "updates": updates}
             torch.save({**kept, "seconds": spent}, folder / "new.pt")
             (folder / "new.pt").rename(state_file)
-    ranges = spanned((data.case(f"{name}.a")[0] for name in data.names[::4]), model.equation)
+    ranges = spanned((data.case(f"{name}.a")[0] for name in data.names), model.equation)
     kept_ranges = {name: ends for name, ends in ranges.items() if name in ("space", "Reynolds number")}
     config = checkpoints.Config(
         "general-flow",

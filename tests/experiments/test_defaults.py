@@ -14,6 +14,11 @@ from pennpde.experiments import Start, for_dataset
 from pennpde.experiments.defaults import MINUTES
 
 
+@pytest.fixture(scope="module")
+def ducts(tmp_path_factory):
+    return store_ducts(tmp_path_factory.mktemp("ducts") / "data", 1e-3, 0.2)
+
+
 def store_plates(folder, length=1.0, speed=1.0, kelvin=False, end=1.0):
     warm = Units(1.0, 1.0, {"T": Scale(1 / 50, -293 / 50)} if kelvin else {})
     cases = [heated_plate(diffusivity=0.1 * k, cells=(3, 3), targets=True) for k in range(1, 4)]
@@ -23,8 +28,8 @@ def store_plates(folder, length=1.0, speed=1.0, kelvin=False, end=1.0):
     return folder
 
 
-def test_a_flow_dataset_is_for_the_flow_network_of_the_shipped_architecture(tmp_path):
-    experiment = for_dataset(store_ducts(tmp_path / "data"))
+def test_a_flow_dataset_is_for_the_flow_network_of_the_shipped_architecture(ducts):
+    experiment = for_dataset(ducts)
     assert experiment.network == "flow"
     assert dict(experiment.arguments) == dict(Start.of("flow").config.arguments)
     assert experiment.training.minutes == MINUTES
@@ -35,27 +40,23 @@ def test_a_dataset_that_does_not_state_its_content_is_known_by_its_unknowns(tmp_
     assert for_dataset(store_ducts(tmp_path / "data", kind="runs")).network == "flow"
 
 
-def test_a_given_budget_and_other_settings_are_always_taken(tmp_path):
-    data = store_ducts(tmp_path / "data")
-    training = for_dataset(data, changes={"steps": 7, "learning_rate": 0.5, "seed": 3}).training
+def test_a_given_budget_and_other_settings_are_always_taken(ducts):
+    training = for_dataset(ducts, changes={"steps": 7, "learning_rate": 0.5, "seed": 3}).training
     assert (training.steps, training.minutes, training.learning_rate, training.seed) == (7, None, 0.5, 3)
 
 
-def test_training_from_a_network_is_gentler_and_keeps_its_architecture(tmp_path):
-    data = store_ducts(tmp_path / "data")
-    fresh, tuned = for_dataset(data), for_dataset(data, start=Start.of("flow"))
+def test_training_from_a_network_is_gentler_and_keeps_its_architecture(ducts):
+    fresh, tuned = for_dataset(ducts), for_dataset(ducts, start=Start.of("flow"))
     assert tuned.training.learning_rate < fresh.training.learning_rate
     assert tuned.arguments == fresh.arguments
 
 
-@pytest.mark.parametrize(("length", "speed"), [(1.0, 1.0), (1e-3, 0.2)])
-def test_targets_at_another_time_are_what_the_network_says_it_predicts(tmp_path, length, speed):
+def test_targets_at_another_time_are_what_the_network_says_it_predicts(ducts, tmp_path):
     cases = [duct(number) for number in range(3)]
     storage.write(tmp_path / "late", cases, dataset="flow", times=[10.0])
     assert for_dataset(tmp_path / "late").arguments["moment"] == 10.0
     assert for_dataset(tmp_path / "late", start=Start.of("flow")).build().output_times == (10.0,)
-    data = store_ducts(tmp_path / "same", length, speed)
-    assert "moment" not in for_dataset(data).arguments
+    assert "moment" not in for_dataset(ducts).arguments, "these are at 4 L/U, in SI units"
 
 
 def test_a_network_of_steady_states_says_so(tmp_path):
@@ -98,11 +99,11 @@ def test_a_dataset_without_training_cases_or_of_an_unknown_kind_is_refused_in_wo
         for_dataset(tmp_path / "odd")
 
 
-def test_weights_are_taken_over_and_frozen_ones_stay(tmp_path):
+def test_weights_are_taken_over_and_frozen_ones_stay(ducts):
     from pennpde.experiments.starts import freeze
 
     start = Start.of("flow")
-    model = for_dataset(store_ducts(tmp_path / "data"), start=start).build()
+    model = for_dataset(ducts, start=start).build()
     start.fill(model)
     assert all(
         torch.equal(mine, theirs) for mine, theirs in zip(model.parameters(), start.model.parameters(), strict=True)
@@ -118,12 +119,12 @@ def test_weights_are_taken_over_and_frozen_ones_stay(tmp_path):
         freeze(model, ["*"])
 
 
-def test_a_dataset_of_another_equation_is_refused(tmp_path):
+def test_a_dataset_of_another_equation_is_refused(ducts, tmp_path):
     from pennpde.experiments import run
 
-    start, data = Start.of("advection-diffusion"), store_ducts(tmp_path / "data")
+    start = Start.of("advection-diffusion")
     with pytest.raises(ValueError, match="solves for T, but the unknowns of the case are p, u"):
-        run(for_dataset(data, start=start), data, tmp_path / "out", start=start, device="cpu")
+        run(for_dataset(ducts, start=start), ducts, tmp_path / "out", start=start, device="cpu")
 
 
 def test_splits_of_the_small_dataset_do_not_overlap():

@@ -1,5 +1,6 @@
 """Whatever an OpenFOAM case says and an equation does not know is named; what it knows is not."""
 
+import gzip
 import shutil
 
 import pytest
@@ -110,6 +111,14 @@ NAMED = {
         "the application is incompressibleVoF",
     ),
     "a temperature": (field("T"), "0/ also has T. The network neither uses nor predicts it."),
+    "a packed temperature": (
+        lambda folder: (
+            field("T")(folder),
+            (folder / "0/T.gz").write_bytes(gzip.compress((folder / "0/T").read_bytes())),
+            (folder / "0/T").unlink(),
+        ),
+        "0/ also has T.",
+    ),
     "a phase": (field("alpha.water"), "alpha.water belongs to a flow of several phases"),
     "a pressure in Pascal": (
         lambda folder: (folder / "0/p").write_text(
@@ -171,6 +180,7 @@ def test_what_does_not_change_the_flow_is_a_note(channel, what):
         dictionary("system/controlDict", "application pimpleFoam; functions { #includeFunc residuals\n }"),
         lambda folder: (folder / "0/phi").write_text("not a field, and not looked at"),
         lambda folder: (folder / "0/U.orig").write_text(""),
+        dictionary("0/initialConditions", "speed 1;"),
     ],
 )
 def test_what_is_switched_off_is_not_named(channel, write):

@@ -91,12 +91,10 @@ def test_errors_that_are_not_finite_count_as_very_large():
     assert np.isfinite(fit(samples, WORSE).estimate("u", samples[1].clues)).all()
 
 
-@pytest.mark.parametrize(
-    ("number", "families", "expected"), [(99, 99, 89.0), (9, 9, 8.0), (90, 9, 89.0), (90, 5, 89.0)]
-)
-def test_the_quantile_counts_the_next_family_as_one_of_them(number, families, expected):
+@pytest.mark.parametrize(("number", "cases", "expected"), [(99, 99, 89.0), (9, 9, 8.0), (90, 9, 89.0), (90, 5, 89.0)])
+def test_the_quantile_counts_the_next_case_as_one_of_them(number, cases, expected):
     weights = np.full(number, 1.0 / number)
-    scores = Scores(None, np.arange(float(number)), weights, 1.0, families)  # pyright: ignore[reportArgumentType]
+    scores = Scores(None, np.arange(float(number)), weights, 1.0, cases)  # pyright: ignore[reportArgumentType]
     assert scores.quantile(0.9) == expected
 
 

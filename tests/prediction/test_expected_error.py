@@ -17,7 +17,7 @@ from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.network import STEADY
 from pennpde.prediction import expected_error, predict
-from pennpde.prediction.expected_error import ExpectedError, worst
+from pennpde.prediction.expected_error import ExpectedError, grade_of, worst
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,21 @@ def network(folder, level: float | None):
 )
 def test_the_bound_decides_what_is_good_and_the_expected_error_what_is_refused(expected, bound, grade):
     assert ExpectedError(expected, bound).grade == grade
+
+
+@pytest.mark.parametrize(
+    ("u", "p", "grade"),
+    [
+        (0.02, 0.02, "good"),
+        (0.02, 0.15, "fair"),
+        (0.02, 0.40, "fair"),
+        (0.02, 0.90, "poor"),
+        (0.40, 0.02, "poor"),
+        (0.90, 0.02, "refused"),
+    ],
+)
+def test_the_first_unknown_decides_and_the_others_lower_the_grade(u, p, grade):
+    assert grade_of({"u": ExpectedError(u, 1.5 * u), "p": ExpectedError(p, 1.5 * p)}) == grade
 
 
 def test_an_expected_error_reads_as_a_sentence():
@@ -148,6 +163,14 @@ def test_a_stored_calibration_gives_the_same_estimates(tmp_path):
     found = expected_error.read(tmp_path, checkpoints.read_config(tmp_path).weights_sha256)
     assert found is not None
     assert found.estimate("u", {"time": 0.83}) == pytest.approx(made_up(0.1).estimate("u", {"time": 0.83}), rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["flow", "general-flow"])
+def test_shipped_networks_have_a_calibration_of_their_own_weights(name):
+    folder = checkpoints.folder_of(name)
+    found = expected_error.read(folder, checkpoints.read_config(folder).weights_sha256)
+    assert found is not None
+    assert set(found.unknowns) == {"u", "p"}
 
 
 def test_a_calibration_of_other_weights_is_refused(case, tmp_path):

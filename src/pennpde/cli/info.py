@@ -26,6 +26,7 @@ EXAMPLES = [
 ]
 
 _PICTURED = 3
+_PICTURES = (".png", ".pdf", ".svg")
 _MOST_LINES = 4
 
 
@@ -48,7 +49,7 @@ def run(
 
     A dataset is read completely and its cases are checked against their hashes. With --case only that case is read.
     """
-    _check_options(path, case, out)
+    _check_options(path, case, out, png)
     if path is None:
         record = _installation()
         pictured = []
@@ -70,7 +71,7 @@ def run(
     return record
 
 
-def _check_options(path: Path | None, case: str | None, out: Path | None) -> None:
+def _check_options(path: Path | None, case: str | None, out: Path | None, png: Path | None) -> None:
     from pennpde.datasets.vtkhdf import SUFFIX
 
     if case is not None and (path is None or not path.is_dir()):
@@ -79,6 +80,8 @@ def _check_options(path: Path | None, case: str | None, out: Path | None) -> Non
         raise typer.BadParameter("--out writes one case of a dataset: name it with --case.")
     if out is not None and out.suffix != SUFFIX:
         raise typer.BadParameter(f"--out is {str(out)!r}; the file of a case ends in {SUFFIX}.")
+    if png is not None and png.suffix not in _PICTURES:
+        raise typer.BadParameter(f"{png} must end in one of {', '.join(_PICTURES)}", param_hint="--png")
 
 
 def _installation() -> dict[str, Any]:

@@ -18,6 +18,5 @@ polynomial           gradients of polynomials
 advection_diffusion  heat on a square plate
 runs/                finished simulations of users: `penn collect`
 flow/                flow in ducts
-runs/                finished simulations of users
 plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
 """

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
-from pennpde.models.flow_clues import flow_clues
+from pennpde.models.flow_clues import flow_clues, flow_error_shape
 from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.mass import mass_checks
 from pennpde.models.potential_flow import potential_flow
@@ -183,6 +183,9 @@ class Flow(Equation):
 
     def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
         return flow_clues(case, fields, operators)
+
+    def error_shape(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> dict[str, Tensor]:
+        return flow_error_shape(case, fields, operators)
 
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
         """A learned correction of the velocity that sees the place; zero before training."""

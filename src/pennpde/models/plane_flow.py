@@ -13,7 +13,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
-from pennpde.models.flow_clues import flow_clues
+from pennpde.models.flow_clues import flow_clues, flow_error_shape
 from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_boundary, flow_units
 from pennpde.models.mass import mass_checks
 from pennpde.network.hooks import Check, Clue, FoamName, Look
@@ -78,6 +78,9 @@ class PlaneFlowPhysics(Physics):
 
     def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
         return flow_clues(case, fields, operators)
+
+    def error_shape(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> dict[str, Tensor]:
+        return flow_error_shape(case, fields, operators)
 
 
 def reference(case: Case) -> tuple[float, float]:

@@ -92,3 +92,16 @@ class Physics:
             operators: Of the mesh, without knowledge of any condition.
         """
         return ()
+
+    def error_shape(
+        self,
+        case: Case,  # noqa: ARG002
+        fields: Mapping[str, Tensor],  # noqa: ARG002
+        operators: Operators,  # noqa: ARG002
+    ) -> Mapping[str, Tensor]:
+        """By unknown, where the error of predicted fields is likely to be: a positive number at each point.
+
+        Only its shape counts, not its size. Unknowns that are left out get what linear interpolation between the points
+        misses of their own field. For the arguments see `clues`.
+        """
+        return {}

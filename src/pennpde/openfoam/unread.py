@@ -6,6 +6,9 @@ the flow is named here, so that a prediction of another problem than the user's 
 
 from __future__ import annotations
 
+import gzip
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from pennpde.openfoam.fields import FoamField, time_folders
 _OFF = ("no", "false", "off", "n", "f", "none")
 _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
+_HEAD = 4000
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
 _FIELDS_OF_TURBULENCE = frozenset(
     (
@@ -204,7 +208,7 @@ def _other_fields(folder: Path, known: set[str]) -> Iterator[Remark]:
     names = {
         path.name.removesuffix(".gz")
         for path in times[0].iterdir()
-        if path.is_file() and not path.name.startswith(".") and not path.name.endswith((".orig", "~", ".bak"))
+        if not path.name.startswith(".") and not path.name.endswith((".orig", "~", ".bak")) and _is_cell_field(path)
     }
     others = sorted(names - known - _DERIVED)
     turbulent = [name for name in others if name in _FIELDS_OF_TURBULENCE]
@@ -241,6 +245,18 @@ def _entries(path: Path, folder: Path) -> Any:
         reason = " ".join(str(error).replace(str(path), "").strip(" ,:").split())
         yield Remark(f"{_short(path, folder)} cannot be read, so that nothing of it is taken into account: {reason}")
         return {}
+
+
+def _is_cell_field(path: Path) -> bool:
+    """Whether a file says that it holds a value for each cell: not a flux, and not a dictionary that others include."""
+    if not path.is_file():
+        return False
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            head = stream.read(_HEAD)
+    except (OSError, EOFError, zlib.error):
+        return True  # damaged: worth a word
+    return re.search(rb"class\s+vol\w*Field\b", head) is not None
 
 
 def _is_on(switch: Any) -> bool:

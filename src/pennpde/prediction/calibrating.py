@@ -282,9 +282,7 @@ def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]
     unknowns = list(judged[0][1])
     grades = [grade_of(estimates) for _, estimates in judged]
     wrong = [
-        any(
-            not sample.errors[name] <= _WRONG and ExpectedError(*each).grade == GOOD for name, each in estimates.items()
-        )
+        grade_of(estimates) == GOOD and any(not error <= _WRONG for error in sample.errors.values())
         for sample, estimates in judged
     ]
     return Coverage(
@@ -298,8 +296,8 @@ def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]
 
 
 def grade_of(estimates: Mapping[str, tuple[float, float]]) -> str:
-    """The worst grade of all unknowns."""
-    return max((ExpectedError(*each).grade for each in estimates.values()), key=GRADES.index)
+    """The grade of a prediction with these expected errors and bounds."""
+    return expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
 
 
 def table(found: Mapping[str, Coverage]) -> list[str]:

@@ -16,7 +16,7 @@ of it a learned network may be wrong without any sign of it in its fields.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,7 @@ _SMALLEST_ERROR, _LARGEST_ERROR = 1e-4, 30.0
 _FARTHEST = 30.0
 _HIGHEST = 6.0
 """Standardised clues are not followed beyond: an error is not extrapolated over decades."""
+_LARGEST_LOGARITHM = 50.0
 _PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
 _HUBER = 1.5
 
@@ -125,29 +126,23 @@ class Scores:
         values: Scores, sorted.
         weights: Of each: all families count alike. Their sum is one.
         usual_distance: Median over the cases of the distance to those of other families.
-        families: Their number. A new case is of one more family, which could be the worst of all.
+        number: Of cases; one at several times counts once. A new case is one more, which could be the worst of all.
     """
 
     regression: Regression
     values: Float[np.ndarray, " cases"]
     weights: Float[np.ndarray, " cases"]
     usual_distance: float
-    families: int
+    number: int
 
     def quantile(self, level: float = LEVEL) -> float:
-        """The score below which a share of cases of the next family lies, if it is a family like the others.
+        """The score that the next case is below with this probability, if it is a case like the others.
 
-        With fewer than nine families nothing is known about a share of 90 %; then it is the largest score.
+        Of fewer than nine cases it is the largest score.
         """
-        wanted = level * (1.0 + 1.0 / self.families)
+        wanted = level * (1.0 + 1.0 / self.number)
         place = int(np.searchsorted(np.cumsum(self.weights), wanted - 1e-9))
         return float(self.values[min(place, len(self.values) - 1)])
-
-    @property
-    def spread(self) -> float:
-        """A robust standard deviation."""
-        low, high = (self.values[np.searchsorted(np.cumsum(self.weights), share)] for share in (0.16, 0.84))
-        return float(high - low) / 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +182,11 @@ class Part:
         scores = self.scores[name]
         inputs = self.clues.for_regression(self.clues.standardised(clues))
         middle, wide = float(scores.regression.at(inputs)), self.unlikeness(name, clues)
-        # The mean of a logarithmic normal distribution.
-        expected = math.exp(min(middle + scores.quantile(0.5) * wide + 0.5 * (scores.spread * wide) ** 2, 50.0))
-        bound = math.exp(min(middle + scores.quantile(level) * wide, 50.0))
-        return expected, max(bound, expected)
+        score = scores.quantile(level)
+        # The mean over the scores, of which those beyond the bound count as the bound: single ones have no say.
+        logarithms = middle + wide * np.minimum(scores.values, score)
+        expected = float((scores.weights * np.exp(np.minimum(logarithms, _LARGEST_LOGARITHM))).sum())
+        return expected, math.exp(min(middle + wide * score, _LARGEST_LOGARITHM))
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,14 +243,13 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
 def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
     sides = {side: [sample for sample in samples if _side(sample.clues) == side] for side in (INSIDE, OUTSIDE)}
     apart = all(
-        len(each) >= FEWEST // 2 and len({sample.family for sample in each}) >= _FEWEST_FAMILIES
-        for each in sides.values()
+        len(each) >= FEWEST and len({sample.family for sample in each}) >= _FEWEST_FAMILIES for each in sides.values()
     )
     return Calibration({side: _part(each, worse) for side, each in (sides if apart else {"all": samples}).items()})
 
 
 def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:
-    families = sorted({sample.family for sample in samples})
+    families, names = sorted({sample.family for sample in samples}), [sample.name for sample in samples]
     clues = Clues.of(samples, worse)
     cases = np.array([clues.standardised(sample.clues) for sample in samples])
     inputs = clues.for_regression(cases)
@@ -287,8 +282,13 @@ def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:
         values = (logarithms - found[best]) / wide
         order = np.argsort(values)
         regression = _regression(inputs, logarithms, weights, clues.worse, best)
-        scores[name] = Scores(regression, values[order], weights[order], usual, len(families))
-    return Part(clues, cases, scores, tuple(sample.name for sample in samples), tuple(s.family for s in samples))
+        scores[name] = Scores(regression, values[order], weights[order], usual, distinct(names))
+    return Part(clues, cases, scores, tuple(names), tuple(sample.family for sample in samples))
+
+
+def distinct(names: Iterable[str]) -> int:
+    """Number of cases among names of cases and times, such as "step t=4" and "step steady"."""
+    return len({name.rpartition(" ")[0] or name for name in names})
 
 
 def cross_validated(
@@ -327,9 +327,9 @@ def _regression(
     penalty: float,
 ) -> Regression:
     """Ridge regression with signs, by Huber's reweighting: a few diverged cases do not bend it."""
-    from scipy.optimize import lsq_linear
+    from scipy.optimize import nnls
 
-    lowest = np.where(worse, 0.0, -np.inf)
+    free = np.flatnonzero(~worse)
     reweighted = weights * len(weights)
     coefficients, intercept = np.zeros(inputs.shape[1]), 0.0
     for _ in range(3):
@@ -339,7 +339,10 @@ def _regression(
         # The square system of the same solution: far fewer rows than cases.
         factor = np.linalg.cholesky((inputs - middle).T @ centred + penalty * np.eye(inputs.shape[1]))
         wanted = np.linalg.solve(factor, centred.T @ (targets - level))
-        coefficients = lsq_linear(factor.T, wanted, (lowest, np.full(len(lowest), np.inf))).x
+        # Coefficients of any sign are differences of two that are not negative.
+        both = nnls(np.hstack([factor.T, -factor.T[:, free]]), wanted)[0]
+        coefficients = both[: len(worse)].copy()
+        coefficients[free] -= both[len(worse) :]
         intercept = level - float(middle @ coefficients)
         off = np.abs(targets - intercept - inputs @ coefficients)
         limit = _HUBER * max(float(np.median(off)) / 0.6745, 1e-6)

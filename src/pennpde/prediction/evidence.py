@@ -79,12 +79,12 @@ def gather(
         if not all(bool(torch.isfinite(values).all()) for values in now.values()):
             found.append(Evidence((Clue(NOT_FINITE, _LARGEST_LOGARITHM),)))
             continue
-        local = {name: _interpolation_error(values, case, operators) for name, values in now.items()}
+        missed = {name: _interpolation_error(values, case, operators) for name, values in now.items()}
         # t / (1 + t): a steady state is at infinity.
         clues = [*of_case, Clue("time", 1.0 if math.isinf(time) else time / (1.0 + time), worse=False)]
         for name, values in now.items():
             size, volumes = _deviation(values, case), case.mesh.point_volumes
-            rough = _root_mean_square(local[name], volumes) / size
+            rough = _root_mean_square(missed[name], volumes) / size
             clues.append(Clue.of_size(f"roughness of {name}", rough, remedy=_FINER))
             start = case.initial[name].detach().cpu().to(values)
             departed = (values - start).reshape(len(values), -1).norm(dim=1)
@@ -94,6 +94,7 @@ def gather(
                 )
             )
         clues += model.equation.clues(case, now, operators)
+        local = missed | dict(model.equation.error_shape(case, now, operators))
         found.append(Evidence(tuple(clues), {name: _smoothed(each, case) for name, each in local.items()}))
     return tuple(found)
 

@@ -20,7 +20,17 @@ from torch import Tensor, nn
 from pennpde import __version__
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError, config_of, origin_of
 from pennpde.files import plain, write_json
-from pennpde.prediction.calibration import INSIDE, LEVEL, OUTSIDE, Calibration, Clues, Part, Regression, Scores
+from pennpde.prediction.calibration import (
+    INSIDE,
+    LEVEL,
+    OUTSIDE,
+    Calibration,
+    Clues,
+    Part,
+    Regression,
+    Scores,
+    distinct,
+)
 from pennpde.prediction.evidence import NOT_FINITE, Evidence
 
 FORMAT, FORMAT_VERSION = "pennpde expected error", 1
@@ -88,11 +98,9 @@ class Expected:
 
     @property
     def grade(self) -> str:
-        """The worst of all unknowns."""
-        if not self.errors:
-            return UNKNOWN
-        grades = [each.grade for each in self.errors.values()] + [POOR] * bool(self.missing)
-        return max(grades, key=GRADES.index)
+        """That of the first unknown, lowered by the others and by what is missing (`grade_of`)."""
+        grade = grade_of(self.errors)
+        return max(grade, POOR, key=GRADES.index) if self.missing and grade != UNKNOWN else grade
 
     def lines(self) -> list[str]:
         """For people."""
@@ -112,9 +120,9 @@ class Expected:
     @property
     def warnings(self) -> list[str]:
         """What a user must know before using the fields."""
-        if self.grade not in (POOR, REFUSED):
-            return []
         bad = {name: each for name, each in self.errors.items() if each.grade in (POOR, REFUSED)}
+        if not self.errors or not (bad or self.missing):
+            return []
         sentences = []
         if bad:
             told = "; ".join(f"expected error of {name} {each}" for name, each in bad.items())
@@ -152,6 +160,21 @@ class Expected:
         """For the field data of a file."""
         numbers = {f"expected error of {name}": (each.expected, each.bound) for name, each in self.errors.items()}
         return {"grade": self.grade, **numbers}
+
+
+def grade_of(errors: Mapping[str, ExpectedError]) -> str:
+    """The grade of a prediction: that of its first unknown (of flows the velocity), lowered by the others.
+
+    Another unknown that is fair or poor makes it fair at best, one that would be refused makes it poor at best: a
+    velocity can be of use without its pressure.
+    """
+    if not errors:
+        return UNKNOWN
+    first, *others = (each.grade for each in errors.values())
+    return max((first, *(_AT_BEST[each] for each in others)), key=GRADES.index)
+
+
+_AT_BEST = {GOOD: GOOD, FAIR: FAIR, POOR: FAIR, REFUSED: POOR}
 
 
 def judge(
@@ -340,7 +363,7 @@ def _part(content: Mapping[str, Any]) -> Part:
         if distance <= 0 or (weights < 0).any() or not abs(weights.sum() - 1.0) < 1e-3:
             raise ValueError(f"distance or weights of {name} are impossible")
         scores[str(name)] = Scores(
-            regression, values, weights / weights.sum(), distance, len({str(row[1]) for row in content["cases"]})
+            regression, values, weights / weights.sum(), distance, distinct(str(row[0]) for row in content["cases"])
         )
     names, families = (tuple(str(row[place]) for row in content["cases"]) for place in (0, 1))
     return Part(clues, cases, scores, names, families)

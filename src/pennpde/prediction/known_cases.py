@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pennpde.datasets import storage, vtkhdf
@@ -11,7 +11,13 @@ from pennpde.datasets.plane_flow import finished, flows
 from pennpde.prediction.calibrating import Known, of_case
 
 
-def read_known(folder: Path | str, split: str | None = None, every: int = 1, per_flow: int = 1) -> Iterator[Known]:
+def read_known(
+    folder: Path | str,
+    split: str | None = None,
+    every: int = 1,
+    per_flow: int = 1,
+    only: Sequence[str] = (),
+) -> Iterator[Known]:
     """The cases of a dataset with their truth, one by one.
 
     Args:
@@ -19,10 +25,11 @@ def read_known(folder: Path | str, split: str | None = None, every: int = 1, per
         split: Only these; all by default.
         every: Only every so many-th.
         per_flow: Of finished plane flows, how many of the two meshes of each.
+        only: Of finished plane flows, these, in this order.
     """
     folder = Path(folder)
     if not (folder / storage.MANIFEST).is_file() and any(folder.glob("part_*.tar")):
-        yield from _finished(folder, split, every, per_flow)
+        yield from _finished(folder, _chosen(folder, split, only)[::every], per_flow)
         return
     manifest = storage.read_manifest(folder)
     names = [name for name in manifest.names(split) if name in manifest.cases]
@@ -32,13 +39,18 @@ def read_known(folder: Path | str, split: str | None = None, every: int = 1, per
         yield of_case(file.case, file.times, str(family))
 
 
-def _finished(folder: Path, split: str | None, every: int, per_flow: int) -> Iterator[Known]:
+def _chosen(folder: Path, split: str | None, only: Sequence[str]) -> list[str]:
+    if only:
+        return list(only)
     splits = flows.splits()
     if split is not None and split not in splits:
         raise ValueError(f"The plane flows have no split {split!r}; they have {', '.join(splits)}.")
     wanted = None if split is None else set(splits[split])
-    names = [name for name in finished.names(folder) if wanted is None or name in wanted]
-    for name in names[::every]:
+    return [name for name in finished.names(folder) if wanted is None or name in wanted]
+
+
+def _finished(folder: Path, names: Sequence[str], per_flow: int) -> Iterator[Known]:
+    for name in names:
         flow = flows.draw_flow(name)
         try:
             products = list(finished.products(folder, flow).values())

@@ -86,6 +86,7 @@ def test_a_case_has_conditions_parameters_and_targets_of_its_run(runs, out):
     assert not case.initial["u"][~held].any()  # the run's own start
 
 
+@pytest.mark.slow
 def test_the_dataset_states_what_it_holds(runs, out):
     collect(runs, out)
     manifest = storage.read_manifest(out)
@@ -97,6 +98,7 @@ def test_the_dataset_states_what_it_holds(runs, out):
     assert sorted(name for names in manifest.splits.values() for name in names) == ["run_0", "run_1", "run_2"]
 
 
+@pytest.mark.slow
 def test_several_times_are_moments_from_the_start_on(runs, out):
     collect(runs, out, time="0:1:0.5")
     file = storage.read_file(out, "run_0")
@@ -362,6 +364,7 @@ def test_a_path_that_is_no_run_alone_says_why(tmp_path, out):
 # Again, later, elsewhere
 
 
+@pytest.mark.slow
 def test_the_same_command_again_reads_nothing_and_changes_nothing(runs, out, monkeypatch):
     collect(runs, out)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.name not in (".lock",)}
@@ -413,7 +416,7 @@ class Killed(BaseException):
     """What nobody catches."""
 
 
-@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("after", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_what_was_complete_when_the_process_was_killed_is_not_lost(runs, out, monkeypatch, after):
     from pennpde.datasets import generate
 
@@ -450,6 +453,7 @@ def test_a_full_disk_is_said_and_leaves_whole_cases_only(runs, out, monkeypatch)
     assert len(collect(runs, out).kept) == 2
 
 
+@pytest.mark.slow
 def test_a_dataset_collected_otherwise_is_not_added_to(runs, out):
     collect(runs, out)
     with pytest.raises(storage.DatasetError, match="was collected with --time latest"):

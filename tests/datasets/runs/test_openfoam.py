@@ -91,6 +91,7 @@ def test_a_decomposed_packed_binary_run_is_the_plain_run(bends, installation, tm
     np.testing.assert_allclose(sorted_rows(alone), sorted_rows(one), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_text_is_the_same_run_as_binary(bends, installation, tmp_path):
     text = shutil.copytree(bends / "bend_01", tmp_path / "text")
     control = text / "system" / "controlDict"
@@ -103,6 +104,7 @@ def test_text_is_the_same_run_as_binary(bends, installation, tmp_path):
     torch.testing.assert_close(written.targets["u"], binary.targets["u"], rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_scalar_at_four_times(installation, tmp_path):
     script().main("plumes", tmp_path / "runs", number=3, cells=8)
     collect_runs(sorted((tmp_path / "runs").iterdir()), tmp_path / "set", time="0:4:1")
