@@ -117,11 +117,11 @@ def test_cases_that_fail_give_exit_code_1_and_are_named(tmp_path, monkeypatch):
 
 
 def test_the_progress_bar_shows_cases_and_time_left_on_a_terminal_alone(monkeypatch):
-    with command._progress_bar(Output(), "flow") as show:
+    with command.progress_bar(Output(), "flow") as show:
         assert show is None  # pytest's stderr is no terminal
     console = Console(force_terminal=True, width=120, record=True)
     monkeypatch.setattr("rich.console.Console", lambda **_: console)
-    with command._progress_bar(Output(), "flow") as show:
+    with command.progress_bar(Output(), "flow") as show:
         show(Status(10, 2))
         show(Status(10, 4, 1, 0.5))
     drawn = console.export_text()

@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 import pytest
+from waiting import waited_for
 
 from pennpde.viewer import pool
 from pennpde.viewer.pool import BusyError, CrashError, Lane, Patience, Pool, Worker, WorkError
@@ -47,7 +48,7 @@ def with_worker(use, patience=Patience()):  # noqa: B008
         finally:
             await worker.close()
 
-    return asyncio.run(run())
+    return waited_for(run())
 
 
 def test_an_answer_has_words_and_bytes_of_any_size():
@@ -86,7 +87,7 @@ def test_a_network_that_cannot_be_loaded_is_named_at_the_start():
         with pytest.raises(WorkError, match="no such network"):
             await Worker(["--broken"], Patience()).start()
 
-    asyncio.run(run())
+    waited_for(run())
 
 
 def test_a_long_prediction_keeps_no_short_one_waiting():
@@ -103,7 +104,7 @@ def test_a_long_prediction_keeps_no_short_one_waiting():
         finally:
             await made.close()
 
-    words, record = asyncio.run(run())
+    words, record = waited_for(run())
     assert words["name"] == "b"
     assert len(record) == 100_000
 
@@ -119,4 +120,4 @@ def test_more_than_can_wait_is_refused_at_once(monkeypatch):
             await lane.ask({}, "b", 1.0)
         waiting.cancel()
 
-    asyncio.run(run())
+    waited_for(run())

@@ -1,6 +1,5 @@
 """Files from anybody: whatever they hold, the server lives on."""
 
-import asyncio
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from foam_cases import write_plane_channel
 from problems import brick, rectangle
+from waiting import waited_for
 
 from pennpde.datasets.flow.cases import coarse_mesh, extruded
 from pennpde.models.flow import Flow
@@ -146,7 +146,7 @@ def test_whatever_a_file_holds_there_is_one_sentence_and_the_next_file_is_read(n
         finally:
             await worker.close()
 
-    asyncio.run(read_all())
+    waited_for(read_all())
 
 
 def test_noise_as_a_file_of_gmsh_is_told_without_words_of_a_codec(tmp_path):
