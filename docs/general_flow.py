@@ -1,0 +1,40 @@
+"""Draw the picture of docs/general_flow.md: flows of the test set, the truth above the prediction.
+
+python docs/general_flow.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pennpde as penn
+from pennpde.datasets.plane_flow import finished, flows
+from pennpde.datasets.vtkhdf import unpack
+from pennpde.network.hooks import Look
+from pennpde.pictures import draw, field_panels
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOWS = ("u-bend_3001.a", "moving-tee_3001.a", "y-junction_2000.a")
+"""Two of unseen families, one of a trained one."""
+
+
+def main() -> None:
+    model = penn.load_pretrained("general-flow")
+    truths, predictions = [], []
+    for name in FLOWS:
+        flow = flows.draw_flow(name.rpartition(".")[0], 0)
+        file = unpack(finished.products(ROOT / "data" / "plane_flow" / "finished", flow)[name].content, name)
+        when = file.times[-1]
+        outcome = penn.predict(model, replace(file.case, targets={}), times=[when])
+        for found, panels, label in (
+            (file.case.targets["u"][..., -1], truths, "OpenFOAM"),
+            (outcome.fields["u"], predictions, "general-flow"),
+        ):
+            look = {"u": Look(f"{flow.family}, Re {flow.reynolds:.0f}, t = {when:g}: {label}")}
+            panels.extend(field_panels(file.case.mesh, {"u": found}, look))
+    draw(ROOT / "docs" / "images" / "general_flow.png", [truths, predictions])
+
+
+if __name__ == "__main__":
+    main()
