@@ -21,12 +21,10 @@ from torch import Tensor, nn
 
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
-from pennpde.models.flow_clues import flow_clues, flow_error_shape
-from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_inlet, inlet_units
-from pennpde.models.mass import mass_checks
+from pennpde.models.flow_physics import FlowPhysics
+from pennpde.models.inlet import checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.potential_flow import potential_flow
-from pennpde.network import PENN, SCALAR, VECTOR, EncodedCase, Equation
-from pennpde.network.hooks import Check, Clue, FoamName, Look
+from pennpde.network import PENN, EncodedCase, Equation
 from pennpde.network.layers import MLP, dot, scale_by, squared_norm
 from pennpde.network.mixing import Linear, mix
 from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -59,7 +57,7 @@ class Surroundings:
         return laplacian + self.prescribed[name][1] if name in self.prescribed else laplacian
 
 
-class Flow(Equation):
+class Flow(Equation, FlowPhysics):
     """Momentum and pressure of an incompressible fluid.
 
     Args:
@@ -75,16 +73,7 @@ class Flow(Equation):
             is about the limit of stability for the loop's own step sizes; explicit steps need a quarter of it.
     """
 
-    unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
-    foam_fields: ClassVar = {
-        "u": FoamName("U", (0, 1, -1, 0, 0, 0, 0), has_flux=True),
-        "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
-    }
-    foam_parameters: ClassVar = {"viscosity": "nu"}
-    foam_solvers: ClassVar = FLOW_SOLVERS
     own_start: ClassVar = "potential flow"
-    looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
-    headline: ClassVar = ("Reynolds number",)
 
     def __init__(
         self,
@@ -177,15 +166,6 @@ class Flow(Equation):
 
     def describe(self, case: Case) -> dict[str, float]:
         return describe_inlet(case)
-
-    def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
-        return mass_checks(case, fields["u"], operators)
-
-    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
-        return flow_clues(case, fields, operators)
-
-    def error_shape(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> dict[str, Tensor]:
-        return flow_error_shape(case, fields, operators)
 
     def _corrected(self, velocity: Tensor, case: EncodedCase) -> Tensor:
         """A learned correction of the velocity that sees the place; zero before training."""

@@ -47,9 +47,6 @@ def inlet_units(case: Case, length: float | None = None, speed: float | None = N
     The inlet is where the prescribed velocity points into the domain, or, where it does so nowhere, as below the lid
     of a cavity, where a velocity other than zero is prescribed.
     """
-    pressure = case.dirichlet["p"].values[case.dirichlet["p"].mask] if "p" in case.dirichlet else torch.zeros(0)
-    # The middle rather than the mean: it is exact where there is one outlet.
-    level = float(pressure.amin() + pressure.amax()) / 2 if len(pressure) else 0.0
     if length is None or speed is None:
         condition = case.dirichlet["u"]
         moving = condition.mask & (condition.values != 0).any(dim=1)
@@ -63,7 +60,16 @@ def inlet_units(case: Case, length: float | None = None, speed: float | None = N
             speed = float(condition.values[moving].norm(dim=1).amax())
         if length is None:
             length = _inlet_width(case, speed)
-    return flow_units(length, speed, level)
+    return flow_units(length, speed, pressure_level(case))
+
+
+def pressure_level(case: Case) -> float:
+    """The prescribed pressure that counts as zero; nothing prescribed is zero.
+
+    The middle rather than the mean: it is exact where there is one outlet.
+    """
+    pressure = case.dirichlet["p"].values[case.dirichlet["p"].mask] if "p" in case.dirichlet else torch.zeros(0)
+    return float(pressure.amin() + pressure.amax()) / 2 if len(pressure) else 0.0
 
 
 def flow_units(length: float, speed: float, pressure_level: float = 0.0) -> Units:

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
-from pennpde.models.flow_clues import flow_clues, flow_error_shape
-from pennpde.models.inlet import FLOW_SOLVERS, checked_viscosity, describe_boundary, flow_units
-from pennpde.models.mass import mass_checks
-from pennpde.network.hooks import Check, Clue, FoamName, Look
-from pennpde.network.physics import SCALAR, VECTOR, Physics
-from pennpde.operators import Operators
+from pennpde.models.flow_physics import FlowPhysics
+from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level
 
 _ROUNDING = 1e-9
 
 
-class PlaneFlowPhysics(Physics):
+class PlaneFlowPhysics(FlowPhysics):
     """Velocity and kinematic pressure of an incompressible fluid in the plane."""
-
-    unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
-    foam_fields: ClassVar = {
-        "u": FoamName("U", (0, 1, -1, 0, 0, 0, 0), has_flux=True),
-        "p": FoamName("p", (0, 2, -2, 0, 0, 0, 0), has_reference=True),
-    }
-    foam_parameters: ClassVar = {"viscosity": "nu"}
-    foam_solvers: ClassVar = FLOW_SOLVERS
-    looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
-    headline: ClassVar = ("Reynolds number",)
 
     def complete(self, case: Case) -> Case:
         """The case itself; one that has no solution is refused."""
@@ -56,12 +39,10 @@ class PlaneFlowPhysics(Physics):
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
-        pressure = case.dirichlet["p"].values[case.dirichlet["p"].mask]
-        level = float(pressure.amin() + pressure.amax()) / 2 if len(pressure) else 0.0
         if length is None or speed is None:
             own_length, own_speed = reference(case)
             length, speed = length or own_length, speed or own_speed
-        return flow_units(length, speed, level)
+        return flow_units(length, speed, pressure_level(case))
 
     def describe(self, case: Case) -> dict[str, float]:
         viscosity = float(case.parameters.get("viscosity", 0.0))
@@ -72,15 +53,6 @@ class PlaneFlowPhysics(Physics):
         except ValueError:
             return {}
         return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
-
-    def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
-        return mass_checks(case, fields["u"], operators)
-
-    def clues(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
-        return flow_clues(case, fields, operators)
-
-    def error_shape(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> dict[str, Tensor]:
-        return flow_error_shape(case, fields, operators)
 
 
 def reference(case: Case) -> tuple[float, float]:
