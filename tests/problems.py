@@ -10,6 +10,40 @@ from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
 from pennpde.models.flow import flow_network
 
+DUCT = """
+[patches]
+inlet = "x == 0"
+outlet = "x == 3"
+wall = "rest"
+[dirichlet.u]
+inlet = [1.0, 0.0]
+wall = 0.0
+[dirichlet.p]
+outlet = 0.0
+[neumann.u]
+outlet = 0.0
+[neumann.p]
+inlet = 0.0
+wall = 0.0
+[parameters]
+viscosity = 1e-3
+"""
+"""Problem file of a duct of the paper's template A."""
+PLATE = """
+[patches]
+hot = "x == 0"
+[dirichlet.T]
+hot = 353.15
+[neumann]
+T = 0.0
+[initial]
+T = 293.15
+[parameters]
+velocity = [0.6, 0.0]
+diffusivity = 0.3
+"""
+"""Problem file of a plate that is hot on its left side."""
+
 
 def rectangle(cells: tuple[int, int] = (10, 10), size: tuple[float, float] = (1.0, 1.0)) -> Mesh:
     """Quads on [0, width] x [0, height], with the patches inlet (x = 0), outlet (x = width) and side (the rest)."""

@@ -7,29 +7,11 @@ import numpy as np
 import pytest
 from calibrated import calibrate
 from commands import penn, store
-from problems import rectangle
+from problems import DUCT, rectangle
 
 from pennpde.datasets.flow.cases import coarse_mesh
 from pennpde.mesh import Mesh
 
-DUCT = """
-[patches]
-inlet = "x == 0"
-outlet = "x == 3"
-wall = "rest"
-[dirichlet.u]
-inlet = [1.0, 0.0]
-wall = 0.0
-[dirichlet.p]
-outlet = 0.0
-[neumann.u]
-outlet = 0.0
-[neumann.p]
-inlet = 0.0
-wall = 0.0
-[parameters]
-viscosity = 1e-3
-"""
 LEVELS = {"good": 0.02, "fair": 0.15, "poor": 0.4, "refused": 0.8}
 
 

@@ -11,7 +11,7 @@ from any_time import AnyTime
 from commands import penn, store
 from foam_cases import write_plane_channel
 from PIL import Image
-from problems import rectangle
+from problems import PLATE, rectangle
 from temporal import frames_of, steps_of
 
 from pennpde import openfoam
@@ -19,19 +19,6 @@ from pennpde.cli import predict as command
 from pennpde.cli.moments import asked_times, folder_names
 
 INF = math.inf
-PLATE = """
-[patches]
-hot = "x == 0"
-[dirichlet.T]
-hot = 353.15
-[neumann]
-T = 0.0
-[initial]
-T = 293.15
-[parameters]
-velocity = [0.6, 0.0]
-diffusivity = 0.3
-"""
 
 
 @pytest.fixture

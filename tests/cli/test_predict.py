@@ -9,45 +9,13 @@ import pytest
 import torch
 from commands import penn, store
 from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
-from problems import FLOW, rectangle
+from problems import DUCT, FLOW, PLATE, rectangle
 
 from pennpde import checkpoints, openfoam
 from pennpde.datasets.flow.cases import coarse_mesh, extruded, flow_case
 from pennpde.mesh import Mesh
 from pennpde.prediction import predict
 from pennpde.prediction.ranges import spanned
-
-DUCT = """
-[patches]
-inlet = "x == 0"
-outlet = "x == 3"
-wall = "rest"
-[dirichlet.u]
-inlet = [1.0, 0.0]
-wall = 0.0
-[dirichlet.p]
-outlet = 0.0
-[neumann.u]
-outlet = 0.0
-[neumann.p]
-inlet = 0.0
-wall = 0.0
-[parameters]
-viscosity = 1e-3
-"""
-PLATE = """
-[patches]
-hot = "x == 0"
-[dirichlet.T]
-hot = 353.15
-[neumann]
-T = 0.0
-[initial]
-T = 293.15
-[parameters]
-velocity = [0.6, 0.0]
-diffusivity = 0.3
-"""
 
 
 @pytest.fixture(scope="module")
