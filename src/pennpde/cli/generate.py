@@ -163,7 +163,7 @@ def plane_flow(
     """Generate plane laminar flows of twenty families of shapes, Re 3 to 3000, at several times. Needs OpenFOAM.
 
     Flows for tests come first, and cheap flows before expensive ones. With --finished and --no-solve the dataset is
-    made of finished flows alone, in a minute and without OpenFOAM.
+    made of finished flows only, in a minute and without OpenFOAM.
     """
     from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
 
