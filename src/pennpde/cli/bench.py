@@ -16,7 +16,7 @@ A second run measures only what is missing. Run it on an idle machine.
 EXAMPLES = [
     "penn bench openfoam --data data/flow --out bench",
     "penn bench openfoam --data data/flow --out bench --settings tuned,gamg-smooth-45-0.02@3 --limit 5",
-    "penn bench tradeoff --data data/flow --models flow-paper,runs/mp_pde --openfoam bench/openfoam_sweep.json --out bench",
+    "penn bench tradeoff --data data/flow --models flow-paper --openfoam bench/openfoam_sweep.json --out bench",
     "penn bench lookup data/flow --out lookup_flow.json",
     "penn bench tradeoff --from bench/tradeoff.json --out bench",
 ]
