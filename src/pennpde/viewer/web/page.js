@@ -399,8 +399,8 @@
         try {
           const content = JSON.parse(decodeURIComponent(text));
           const panes = await Promise.all(content.panes.slice(0, 2).map((kept) => this.restored(kept, start)));
-          for (const name of KEPT) if (name in content && fits(content[name], this[name])) this[name] = content[name];
-          this.looks = { ...(content.looks || []) };
+          for (const name of KEPT) if (name in content && fits(name, content[name])) this[name] = content[name];
+          this.looks = { ...(Array.isArray(content.looks) ? content.looks.map((each) => (isLook(each) ? each : null)) : []) };
           this.held = this.frame;
           this.panes = panes;
           this.generation++;  // new pictures, so that each starts where the link says
@@ -451,7 +451,22 @@
 
   const rounded = (value) => Number(value.toPrecision(5));
   const significant = (value) => Number(value.toPrecision(3));
-  const fits = (given, own) => own === null || given === null || typeof given === typeof own;
+
+  // A link may have been cut, or written by hand.
+  const isPlace = (given) => Array.isArray(given) && given.length === 2 && given.every(Number.isFinite);
+  const isLook = (given) => !!given && Number.isFinite(given.zoom) && given.zoom > 0 && (given.centre === null || isPlace(given.centre));
+  const isLimit = (given) => given === null || Number.isFinite(given);
+  const oneOf = (...names) => (given) => names.includes(given);
+  const isSwitch = oneOf(true, false);
+  const FITS = {
+    active: oneOf(0, 1), compare: isSwitch, streamlines: isSwitch, cells: isSwitch, steady: isSwitch,
+    field: (given) => typeof given === "string", shown: oneOf("", "truth ", "error "), tool: oneOf("", "line", "probe"),
+    range: (given) => !!given && ["robust", "full", "typed"].includes(given.mode) && isLimit(given.low) && isLimit(given.high),
+    frame: (given) => Number.isInteger(given) && given >= 0, duration: (given) => given > 0 && Number.isFinite(given),
+    line: (given) => given === null || (Array.isArray(given) && given.length === 2 && given.every(isPlace)),
+    probes: (given) => Array.isArray(given) && given.every(isPlace),
+  };
+  const fits = (name, given) => FITS[name](given);
   function numbersInto(own, given) {
     for (const [name, value] of Object.entries(given || {}))
       if (name in own && Number.isFinite(value)) own[name] = value;
