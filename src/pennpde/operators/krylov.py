@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.operators.dual_cells import DualCells
+from pennpde.operators.dual_cells import DualCells, product
 from pennpde.operators.sparse import SparseMatrix
 
 Restriction = Callable[[Tensor], Tensor]
@@ -22,13 +22,13 @@ Restriction = Callable[[Tensor], Tensor]
 def solve(
     cells: DualCells,
     matrix: SparseMatrix,
-    right: Float[Tensor, "points components"],
-    guess: Float[Tensor, "points components"],
+    right: Float[Tensor, "components points"],
+    guess: Float[Tensor, "components points"],
     restrict: Restriction,
     *,
     tolerance: float = 1e-4,
     most: int = 60,
-) -> Float[Tensor, "points components"]:
+) -> Float[Tensor, "components points"]:
     """The solution of restrict(matrix × solution) = restrict(right side) that differs from the guess only where free.
 
     Args:
@@ -57,17 +57,16 @@ def _iterate(
     most: int,
 ) -> Tensor:
     """The change that takes the residual away."""
-    inverse = (1.0 / diagonal)[:, None]
+    inverse = 1.0 / diagonal
     tiny = torch.finfo(residual.dtype).tiny
 
-    def spread(per_mesh: Tensor) -> Tensor:
-        return cells.at_points(per_mesh)[:, None]
+    spread = cells.at_points
 
     def safe(below: Tensor) -> Tensor:
         return torch.where(below.abs() > tiny, below, torch.full_like(below, tiny))
 
     def image(values: Tensor) -> Tensor:
-        return restrict(matrix @ values)
+        return restrict(product(matrix, values))
 
     change = torch.zeros_like(residual)
     shadow, direction = residual, residual
@@ -96,7 +95,7 @@ def _iterate(
 class _Solve(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, right, guess, cells, matrix, diagonal, restrict, tolerance, most):  # noqa: ARG004
-        residual = restrict(right - matrix @ guess)
+        residual = restrict(right - product(matrix, guess))
         scale = cells.total(restrict(right).square()) + torch.finfo(right.dtype).tiny
         found = guess + _iterate(cells, matrix, diagonal, residual, scale, restrict, tolerance, most)
         ctx.save_for_backward(found)
@@ -111,7 +110,8 @@ class _Solve(torch.autograd.Function):
         scale = cells.total(free.square()) + torch.finfo(free.dtype).tiny
         multiplier = _iterate(cells, matrix.transposed, diagonal, free, scale, restrict, tolerance, most)
         rows = torch.repeat_interleave(matrix.row_starts.diff(), output_size=matrix.columns.shape[0])
-        of_values = -(multiplier[rows] * found[matrix.columns]).sum(dim=1)
+        of_values = -(multiplier.index_select(1, rows) * found.index_select(1, matrix.columns)).sum(dim=0)
         # What is not free passes through: the solution there is the guess; its images act on the free part.
-        of_guess = gradient - free - (matrix.transposed @ multiplier - restrict(matrix.transposed @ multiplier))
+        images = product(matrix.transposed, multiplier)
+        of_guess = gradient - free - (images - restrict(images))
         return of_values, multiplier, of_guess, None, None, None, None, None, None

@@ -122,6 +122,6 @@ def _is_sound(following: State, before: State) -> bool:
 
 
 def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
-    weights, velocity = problem.cells.areas[:, None], velocity.detach()
+    weights, velocity = problem.cells.areas, velocity.detach()
     difference = (weights * (velocity - before.detach()).square()).sum()
     return math.sqrt(float(difference / (weights * velocity.square()).sum().clamp_min(1e-30))) / step

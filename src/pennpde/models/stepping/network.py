@@ -22,6 +22,7 @@ from pennpde.models.stepping.scheme import State, begin
 from pennpde.network.hooks import Clue
 from pennpde.network.predictor import STEADY, Prediction, Predictor
 from pennpde.network.solver import Solution
+from pennpde.operators.memory import keep_freed_memory
 
 _COARSE = 0.045
 """Cells larger than this share of the reference length are split: 22 points per inlet width."""
@@ -109,6 +110,7 @@ class SteppingFlow(Predictor):
 
     def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
         """Predict at times, in order; the steady state comes last."""
+        keep_freed_memory()
         wanted = self.output_times if times is None else tuple(times)
         problem = self.problem(case)
         correction = self.stress if self.corrected else None
@@ -136,7 +138,7 @@ class SteppingFlow(Predictor):
         return Prediction(settled.fulfilled(stacked), solutions, {})
 
     def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
-        velocity = state.velocity[problem.places]
+        velocity = state.velocity.index_select(1, problem.places).T
         if not bool((velocity.detach().abs() < _LARGEST).all()):
             velocity = velocity * math.nan
         pressure = state.pressure[problem.places] + problem.jumps
@@ -156,7 +158,7 @@ class SteppingFlow(Predictor):
             like = problem.velocity
             return replace(
                 problem,
-                velocity=torch.from_numpy(grid.velocity[stands]).to(like),
+                velocity=torch.from_numpy(grid.velocity[stands]).to(like).T.contiguous(),
                 pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]).to(like),
                 inflow=torch.from_numpy(flux).to(like),
             )
@@ -186,8 +188,8 @@ def _started(case: Case) -> Case:
     if len(problem.places) != problem.cells.number_of_points:
         return case
     potential = begin(problem).velocity
-    weights = problem.cells.areas[:, None]
-    difference = (weights * (potential - velocity).square()).sum() / (weights * potential.square()).sum()
+    weights = problem.cells.areas
+    difference = (weights * (potential - velocity.T).square()).sum() / (weights * potential.square()).sum()
     return resting if float(difference) < _POTENTIAL**2 else case
 
 
