@@ -27,6 +27,8 @@ from pennpde.operators.memory import keep_freed_memory
 _COARSE = 0.045
 """Cells larger than this share of the reference length are split: 22 points per inlet width."""
 _MOST_SPLITS = 2
+_FEW = 3_000
+"""Meshes of up to so many points are split at least once: it costs a second, and takes most of the error away."""
 _MOST_POINTS_SPLIT = 40_000
 _POTENTIAL = 0.12
 """A start this close to the potential flow, relative to it, is taken to be that. On coarse meshes two ways to compute
@@ -82,7 +84,7 @@ class SteppingFlow(Predictor):
         fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.25)
         wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
-        return max(0, min(wanted, _MOST_SPLITS, affordable))
+        return max(int(points <= _FEW), min(wanted, _MOST_SPLITS, affordable), 0)
 
     def clues(self, case: Case) -> list[Clue]:
         size = math.sqrt(float(case.mesh.cell_volumes.sum()) / case.number_of_points) / 2 ** self.number_of_splits(case)
