@@ -225,6 +225,14 @@ class DualCells:
         flat = values.reshape(-1, values.shape[-1]).sum(dim=0)
         return flat.new_zeros(self.number_of_meshes).index_add(0, self.owner, flat)
 
+    def inner(
+        self, one: Float[Tensor, "*axes points"], other: Float[Tensor, "*axes points"]
+    ) -> Float[Tensor, " meshes"]:
+        """The sum of the products of two fields, mesh by mesh."""
+        if self.owner is None:
+            return torch.dot(one.reshape(-1), other.reshape(-1)).reshape(1)
+        return self.total(one * other)
+
     def at_points(self, per_mesh: Float[Tensor, " meshes"]) -> Float[Tensor, " points_or_one"]:
         return per_mesh if self.owner is None else per_mesh[self.owner]
 
@@ -235,7 +243,7 @@ class DualCells:
 def product(matrix: SparseMatrix, values: Float[Tensor, "*axes columns"]) -> Float[Tensor, "*axes rows"]:
     """A sparse matrix times each row of values."""
     rows = values.reshape(-1, values.shape[-1])
-    return torch.stack([(matrix @ row[:, None])[:, 0] for row in rows]).reshape(*values.shape[:-1], -1)
+    return matrix.times_rows(rows).reshape(*values.shape[:-1], -1)
 
 
 def _pattern(first: np.ndarray, second: np.ndarray, number: int) -> dict[str, Any]:

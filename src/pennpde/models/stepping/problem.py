@@ -18,6 +18,7 @@ from torch import Tensor
 from pennpde.models.stepping.grid import Grid
 from pennpde.operators.dual_cells import DualCells
 from pennpde.operators.poisson import Factorised, Multigrid, poisson
+from pennpde.operators.sparse import SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class Problem:
         closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
         places: for each point of the user's mesh its cell.
         jumps: by how much the pressure there is larger than in that cell.
+        poles: points of the user's mesh whose pressure is a mean over points, and the weights; None where there are
+            none. Batches, which are for training, have none.
     """
 
     cells: DualCells
@@ -61,6 +64,7 @@ class Problem:
     places: Int[Tensor, " user_points"]
     jumps: Float[Tensor, " user_points"]
     jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
+    poles: tuple[Int[Tensor, " corners"], SparseMatrix] | None = None
 
     @staticmethod
     def of(grid: Grid, viscosity: float, number_of_points: int, *, factorise: bool | None = None) -> Problem:
@@ -131,7 +135,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "slip", "jump", "places")
+            if each.name not in ("cells", "pressure_solver", "slip", "jump", "poles", "places")
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
@@ -153,6 +157,8 @@ class Problem:
             changes["pressure_solver"] = replace(self.pressure_solver, levels=self.pressure_solver.levels.map(move))
         if self.jump is not None:
             changes["jump"] = tuple(move(each) for each in self.jump)
+        if self.poles is not None:
+            changes["poles"] = (move(self.poles[0]), self.poles[1].map(move))
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Tensor):
