@@ -2,6 +2,7 @@
 
     python benchmarks/plane_flow_sensitivity.py                          flows for tests in the archives
     python benchmarks/plane_flow_sensitivity.py --dataset OUT            also those of a dataset that is being made
+    python benchmarks/plane_flow_sensitivity.py --compared               those that are compared with half the spacing
     python benchmarks/plane_flow_sensitivity.py --table                  only the table of the page
 
 Each flow is computed again by OpenFOAM with cells twice as large, and compared at the points of its first mesh for
@@ -17,14 +18,16 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pennpde.case.moments import FOREVER
 from pennpde.datasets import storage
 from pennpde.datasets.plane_flow import cost, finished, flows, sensitivity
+from pennpde.datasets.plane_flow.quality import compared_flows
 from pennpde.datasets.plane_flow.recipe import PlaneFlowRecipe
-from pennpde.datasets.recipes import HopelessError
+from pennpde.datasets.recipes import HopelessError, Product
 from pennpde.datasets.vtkhdf import CaseFile, unpack
 from pennpde.files import write_atomically
 from pennpde.paper.tables import markdown_table, within
@@ -38,47 +41,63 @@ SPLITS = ("test", "test-unseen-families", "test-unseen-reynolds")
 
 def known_flows(dataset: Path | None) -> dict[str, Path]:
     """By flow that is computed, the folder that has it."""
-    found = dict.fromkeys(finished.names(ARCHIVES), ARCHIVES)
+    found = {}
     if dataset is not None:
-        manifest = storage.read_manifest(dataset)
-        found |= {name[:-2]: dataset for name in manifest.cases if name.endswith(".a") and name[:-2] not in found}
-    return found
+        found |= {name[:-2]: dataset for name in storage.read_manifest(dataset).cases if name.endswith(".a")}
+    return found | dict.fromkeys(finished.names(ARCHIVES), ARCHIVES)
 
 
-def truth(folder: Path, name: str) -> CaseFile:
+def computed(name: str, spacing: float = 1.0) -> Product:
+    (product,) = PlaneFlowRecipe(spacing=spacing).make([f"{name}.a"], lambda _: None)
+    return product
+
+
+def truth(folder: Path | None, name: str) -> CaseFile:
+    if folder is None:
+        return unpack(computed(name).content, name)
     if folder == ARCHIVES:
         return finished.cases(ARCHIVES, flows.draw_flow(name))[f"{name}.a"]
     return storage.read_file(folder, f"{name}.a")
 
 
-def measured(folder: Path, name: str) -> dict[str, Any]:
+def measured(folder: Path | None, name: str) -> dict[str, Any]:
     """The differences of one flow, and what the run with larger cells took."""
-    recipe = PlaneFlowRecipe(spacing=sensitivity.SPACING)
     try:
-        (product,) = recipe.make([f"{name}.a"], lambda _: None)
+        coarser = computed(name, sensitivity.SPACING)
     except HopelessError as error:
         return {"error": str(error)}
-    facts = product.facts["truth"]
+    facts = coarser.facts["truth"]
     kept = ("cells", "steps", "courant", "seconds_meshing", "seconds_moments", "seconds_steady")
-    coarser = unpack(product.content, name)
     return {
-        **sensitivity.differences(truth(folder, name), coarser),
+        **sensitivity.differences(truth(folder, name), unpack(coarser.content, name)),
         **{key: facts[key] for key in kept if key in facts},
     }
 
 
-def waiting(there: Mapping[str, Any], dataset: Path | None, splits: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """Flows without an entry, as long as there are some; the dataset may grow in the meantime."""
+def for_tests(dataset: Path | None) -> Iterator[tuple[str, Path]]:
+    """Flows for tests without an entry, as long as there are some; the dataset may grow in the meantime."""
     while left := {
         name: folder
         for name, folder in known_flows(dataset).items()
-        if name not in there and flows.split_of(name) in splits
+        if flows.split_of(name) in SPLITS and name not in entries()
     }:
         name = min(left, key=rank)
         yield name, left[name]
 
 
+def for_comparison(dataset: Path | None) -> Iterator[tuple[str, Path | None]]:
+    """Flows without an entry that are compared with half the spacing; some of them are nowhere yet."""
+    folders = known_flows(dataset)
+    for name in sorted(compared_flows(), key=rank):
+        if name not in entries():
+            yield name, folders.get(name)
+
+
 rank = cache(cost.rank)
+
+
+def entries() -> dict[str, Any]:
+    return json.loads(OUTPUT.read_text(encoding="utf-8"))["flows"] if OUTPUT.exists() else {}
 
 
 def write(found: Mapping[str, Any]) -> None:
@@ -88,10 +107,11 @@ def write(found: Mapping[str, Any]) -> None:
 
 
 def counted(found: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """By split, the numbers of flows, moments and steady states, and of those that are determined."""
+    """By split for tests, the numbers of flows, moments and steady states, and of those that are determined."""
     numbers = {}
-    for split in flows.splits():
-        names = [name for name in found if flows.split_of(name) == split and "error" not in found[name]]
+    measured = [name for name in finished.names(ARCHIVES) if name in found and "error" not in found[name]]
+    for split in SPLITS:
+        names = [name for name in measured if flows.split_of(name) == split]
         judged = [sensitivity.determined(ARCHIVES, name, time) for name in names for time in found[name]["times"]]
         steady = [sensitivity.determined(ARCHIVES, name, FOREVER) for name in names if "steady_u" in found[name]]
         if names:
@@ -123,19 +143,18 @@ def table(found: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dataset", type=Path, help="folder of `penn generate plane-flow`, complete or not")
-    parser.add_argument("--split", nargs="+", default=SPLITS, choices=list(flows.splits()))
+    parser.add_argument("--compared", action="store_true", help="the flows of benchmarks/plane_flow_truth.py instead")
     parser.add_argument("--limit", type=int, help="compute at most so many flows")
     parser.add_argument("--table", action="store_true", help="only the table, from what is there")
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    found: dict[str, Any] = json.loads(OUTPUT.read_text(encoding="utf-8"))["flows"] if OUTPUT.exists() else {}
     if not given.table:
-        for number, (name, folder) in enumerate(waiting(found, given.dataset, tuple(given.split)), 1):
-            found[name] = measured(folder, name)
-            write(found)
-            print(name, json.dumps(found[name]), flush=True)
-            if number == given.limit:
-                break
+        left = for_comparison(given.dataset) if given.compared else for_tests(given.dataset)
+        for name, folder in islice(left, given.limit):
+            entry = measured(folder, name)
+            write(entries() | {name: entry})  # another process may have added to it
+            print(name, json.dumps(entry), flush=True)
+    found = entries()
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(within(page, table(found) + "\n", "sensitivity", required=True), encoding="utf-8")
     print(table(found))
