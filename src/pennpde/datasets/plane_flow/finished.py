@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import re
 import tarfile
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -183,9 +184,14 @@ def _tar(files: Iterable[tuple[str, bytes]]) -> bytes:
     return stream.getvalue()
 
 
+def _without_folders(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a failure without the folders of the machine that had it."""
+    return {key: re.sub(r" in /\S+", "", value) if isinstance(value, str) else value for key, value in facts.items()}
+
+
 def _note_failures(folder: Path, manifest: Manifest) -> None:
     noted = dict(failures(folder))
-    noted |= {name.rpartition(".")[0]: facts for name, facts in manifest.failed.items()}
+    noted |= {name.rpartition(".")[0]: _without_folders(facts) for name, facts in manifest.failed.items()}
     noted = {flow: noted[flow] for flow in sorted(noted) if flow not in _found(str(folder))}
     if noted or (folder / FAILURES).exists():
         write_atomically(folder / FAILURES, json.dumps(noted, indent=1) + "\n")
