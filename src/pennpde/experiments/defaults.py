@@ -24,6 +24,7 @@ from pennpde.models import registry
 from pennpde.models.advection_diffusion import transport_units
 from pennpde.network.inputs import check_unknowns
 from pennpde.training import Settings
+from pennpde.training.settings import BUDGETS
 
 log = logging.getLogger("pennpde.experiments")
 
@@ -110,7 +111,7 @@ def for_dataset(
     training = {**default.training, **(default.gentle if start is not None else {})}
     training |= _batches(default, number, device)
     given = {name: value for name, value in (changes or {}).items() if value is not None}
-    if not given.keys() & {"minutes", "epochs", "steps"}:
+    if not given.keys() & set(BUDGETS):
         given["minutes"] = MINUTES
     if "steps" in given:
         training["warm_up"] = min(training.get("warm_up", 0), given["steps"] // 10)

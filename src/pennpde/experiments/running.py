@@ -213,6 +213,7 @@ def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str
         "steps": result.steps,
         "epochs": result.epochs,
         "minutes": result.seconds / 60,
+        "processor_minutes": result.processor_seconds / 60,
         "milliseconds_per_step": result.milliseconds_per_step,
         "restarts": result.restarts,
         "rollbacks": result.rollbacks,
