@@ -84,7 +84,8 @@ def test_gradients_are_switched_back_whatever_happens():
 def test_training_goes_through_as_many_steps_as_its_settings_say():
     assert LastSteps.of(Constant(), None) is None, "no march"
     usual = LastSteps.of(March(3), None)
-    assert usual is not None and usual.number == USUAL
+    assert usual is not None
+    assert usual.number == USUAL
 
     def first_update(**settings):
         march = March(12)
