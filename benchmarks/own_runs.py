@@ -245,9 +245,6 @@ def measure(given: argparse.Namespace) -> None:
     available = len(storage.read_manifest(given.data).names("train"))
     numbers = sorted({min(number, available) for number in given.numbers})
     rows = given.rows or [f"{kind}:{number}" for number in numbers for kind in (given.start, SCRATCH)]
-    if not _kept(path, content)["floors"]:
-        found = floors(given.data, given.start, numbers, given.seed)
-        write_json(path, {**_kept(path, content), "floors": found})
     for row in rows:
         kind, _, number = row.rpartition(":")
         key = (int(number), kind)
@@ -263,6 +260,9 @@ def measure(given: argparse.Namespace) -> None:
         write_json(path, {**known, "rows": [*others, made]})
         errors = ", ".join(f"{unknown} {each['mean']:.2%}" for unknown, each in made["relative_l2"].items())
         print(f"{row}, {made['processor_minutes']:.1f} processor-minutes, {made['steps']} steps: {errors}", flush=True)
+    if not _kept(path, content)["floors"]:
+        found = floors(given.data, given.start, numbers, given.seed)
+        write_json(path, {**_kept(path, content), "floors": found})
 
 
 if __name__ == "__main__":
