@@ -100,6 +100,8 @@ def for_dataset(
     network = start.config.network if start is not None else network_for(manifest, folder)
     default = DEFAULTS.get(network, _ANY)
     files = _some_training_cases(folder, manifest)
+    if start is None and network == "flow-paper" and files[0].case.space == 2:
+        log.info("beginning with random weights; for plane flows --from flow needs fewer runs (docs/own_runs.md)")
     if start is not None:
         check_unknowns(start.model, files[0].case)
     arguments = dict(start.config.arguments if start is not None else default.arguments)
