@@ -43,6 +43,7 @@ def slope(march: March, through: LastSteps) -> float:
     outcome = through("case", march)
     assert float(outcome.detach()) == pytest.approx(1.1**march.steps)
     outcome.backward()
+    assert march.growth.factor.grad is not None
     return float(march.growth.factor.grad)
 
 
@@ -109,16 +110,20 @@ def test_the_general_flow_network_learns_from_its_last_steps():
     case = seen_by(model, duct(1)).case.to(torch.float64)
     loss, weights = scaled_squared_error({"u": 1.0, "p": 1.0}), torch.full((case.number_of_points,), 1.0)
 
+    def slopes() -> torch.Tensor:
+        return torch.cat([each.grad.reshape(-1) for each in model.parameters() if each.grad is not None])
+
     def gradient(number):
         model.zero_grad()
         through = LastSteps.of(model, number)
+        assert through is not None
         outcome = through("duct", lambda: loss(model, case, weights))
         outcome.backward()
-        return float(outcome.detach()), torch.cat([each.grad.reshape(-1) for each in model.parameters()])
+        return float(outcome.detach()), slopes()
 
     whole = loss(model, case, weights)
     whole.backward()
-    full = torch.cat([each.grad.reshape(-1) for each in model.parameters()])
+    full = slopes()
     value, through_all = gradient(10_000)
     assert value == pytest.approx(float(whole.detach()))
     torch.testing.assert_close(through_all, full)
