@@ -80,7 +80,9 @@ class Setting:
 
     def resolution(self, flow: Flow) -> Resolution:
         outer = self.outer or Resolution.of(flow).outer_correctors
-        return Resolution(self.spacing, self.courant, steady_iterations=300 * math.ceil(self.spacing), outer_correctors=outer)
+        return Resolution(
+            self.spacing, self.courant, steady_iterations=300 * math.ceil(self.spacing), outer_correctors=outer
+        )
 
 
 SETTINGS = {
@@ -205,15 +207,21 @@ def summary(rows: Mapping[str, Any]) -> dict[str, Any]:
         )
 
     means = {name: [of(name, row) for row in good] for name in ("u", "p")}
-    found = {f"{how}_{name}": getattr(statistics, how)(each) for name, each in means.items() for how in ("mean", "median")}
+    found = {
+        f"{how}_{name}": getattr(statistics, how)(each) for name, each in means.items() for how in ("mean", "median")
+    }
     found["seconds"] = statistics.mean(row["programs"] for row in good)
     found["around"] = statistics.mean(row["around"] for row in good)
-    return {"flows": len(rows), "failed": len(rows) - len(good)} | {name: round(each, 4) for name, each in found.items()}
+    return {"flows": len(rows), "failed": len(rows) - len(good)} | {
+        name: round(each, 4) for name, each in found.items()
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--tune", action="store_true", help="all settings, or the one that is named, on validation flows")
+    parser.add_argument(
+        "--tune", action="store_true", help="all settings, or the one that is named, on validation flows"
+    )
     parser.add_argument("--setting", choices=list(SETTINGS))
     parser.add_argument("--limit", type=int)
     given = parser.parse_args()

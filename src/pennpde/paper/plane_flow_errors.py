@@ -1,11 +1,9 @@
-"""Errors on plane flows, taken the same way for every rival: relative L2 over points, by moment and in steady states."""
+"""Errors on plane flows, taken the same way for every rival: relative L2 over points, by moment and steady state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from pennpde.case import Case
@@ -22,7 +20,7 @@ def labels(case: Case, times: Sequence[float]) -> list[str]:
 
 
 def truth_at(case: Case, name: str, place: int) -> Tensor:
-    """u or p at a moment; behind the last one, in the steady state."""
+    """The truth of u or p at a moment; behind the last one, in the steady state."""
     moments = case.targets[name]
     return moments[..., place] if place < moments.shape[-1] else case.targets[UNKNOWNS[name]]
 
@@ -64,7 +62,3 @@ def stacked(fields: Mapping[str, Tensor]) -> Callable[[str, int], Tensor]:
         return fields[name][..., place]
 
     return at
-
-
-def not_finite(rows: Mapping[str, Mapping[str, Any]]) -> bool:
-    return any(not torch.isfinite(torch.tensor(float(value))) for row in rows.values() for value in row.values())

@@ -24,7 +24,7 @@ from pennpde.paper.baselines.graphs import MessageGraph, Stretch
 STEADY = math.inf
 _POINT_FEATURES, _EDGE_FEATURES, _TIME_FEATURES, _STATE_FEATURES = 20, 4, 7, 3
 _UPRIGHT_POINT = (1, 3, 9)
-"""Point features that change their sign in a mirror: second components of u at the start, of prescribed u, of normals."""
+"""Point features that change sign in a mirror: second components of u at the start, of prescribed u, of normals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,9 @@ class PlaneMeshGraphNet(nn.Module):
         velocity, pressure = state or (graph.start, torch.zeros(len(graph.start)))
         known = torch.cat([velocity, pressure[:, None] / graph.pressure_scale], dim=1)
         at_times = graph.time_features(times)
-        points = self.encode_points(torch.cat([graph.points, known, *([at_times[:, 0]] if self.time == "early" else [])], 1))
+        points = self.encode_points(
+            torch.cat([graph.points, known, *([at_times[:, 0]] if self.time == "early" else [])], 1)
+        )
         links, stretch = self.encode_edges(graph.edges), graph.stretch
         for of_edges, of_points in zip(self.edge_blocks, self.point_blocks, strict=True):
             ends = of_edges.first[1](points), of_edges.first[2](points)
@@ -207,8 +209,10 @@ class PlaneMeshGraphNet(nn.Module):
 
 
 class _Layers(nn.Module):
-    """A perceptron of several inputs, each with its own first matrix: those of points are applied before they go out
-    to the edges, of which there are six times as many."""
+    """A perceptron of several inputs, each with its own first matrix.
+
+    Those of points are applied before they go out to the edges, of which there are six times as many.
+    """
 
     def __init__(self, inputs: Sequence[int], outputs: int, width: int, *, layers: int = 2, normalised: bool = False):
         super().__init__()
