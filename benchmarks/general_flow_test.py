@@ -72,11 +72,8 @@ def comparison() -> Comparison:
         )
         if of_rivals.get(name)
     }
-    tuned = _read(OPENFOAM)
-    if tuned.get("test"):
-        # The setting that was chosen runs on all flows; others only add points to the figure.
-        setting = tuned["chosen"]
-        rivals[f"OpenFOAM, spacing {setting}"] = per_case(tuned["test"][setting])
+    for setting, of_flows in _read(OPENFOAM).items():
+        rivals[f"OpenFOAM, spacing {setting}"] = per_case(of_flows)
     judged = json.loads(SENSITIVITY.read_text(encoding="utf-8")) if SENSITIVITY.exists() else None
     return Comparison({**rivals, OURS: _read(OUTPUT)["cases"]}, judged)
 
@@ -103,7 +100,6 @@ def draw(compared: Comparison) -> None:
     figure = Figure(figsize=(9.6, 3.3), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(SPLITS), sharey=True)
-    tuned = _read(OPENFOAM).get("test", {})
     for axis, (split, title) in zip(axes, SPLITS.items(), strict=True):
         for number, rival in enumerate(compared.rivals):
             found = compared.of_cases(rival, split, group, "u")
@@ -115,18 +111,6 @@ def draw(compared: Comparison) -> None:
             else:
                 mark = "*" if rival == OURS else "o"
                 axis.plot(seconds, error, mark, color=f"C{number}", markersize=13 if mark == "*" else 7, label=rival)
-        others = []
-        for setting, of_flows in tuned.items():
-            rows = per_case(of_flows)
-            other = Comparison({setting: rows, OURS: compared.rivals[OURS]}, compared.sensitivity)
-            if rows and set(other.cases(split)) >= set(compared.cases(split)):
-                found = other.of_cases(setting, split, group, "u")
-                others.append((other.seconds(setting, split), 100 * mean(found.values()), setting))
-        if len(others) > 1:
-            others.sort()
-            axis.plot(*zip(*(each[:2] for each in others), strict=True), ".-", color="0.6", zorder=0)
-            for seconds, error, setting in others:
-                axis.annotate(setting, (seconds, error), fontsize=6, color="0.4", rotation=25)
         axis.set(xscale="log", yscale="log", title=title, xlabel="processor seconds per case")
         axis.grid(alpha=0.3, which="both")
     axes[0].set_ylabel(f"error of u, %, {group.title} moments")
