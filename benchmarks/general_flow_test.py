@@ -130,7 +130,7 @@ def write_page() -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--limit", type=int)
     arguments.add_argument("--model", default="flow")
     arguments.add_argument("--table", action="store_true", help="only the table and the figure")

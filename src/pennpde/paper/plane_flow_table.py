@@ -154,28 +154,23 @@ class Comparison:
                 and (theirs := _mean(self.of_cases(rival, split, group, name))) is not None
                 and theirs < mine
             ]
-            pairs = [
-                (theirs[case], mine[case])
-                for split in SPLITS
-                for theirs in [self.of_cases(rival, split, self.columns[0], "u")]
-                for mine in [self.of_cases(self.ours, split, self.columns[0], "u")]
-                for case in mine
-            ]
-            count = sum(one < other for one, other in pairs)
+            own, other = self._overall(self.ours), self._overall(rival)
+            count = sum(other[case] < own[case] for case in own)
             where = "; ".join(better) if better else "in no column"
-            lines.append(f"- **{rival}** is better in u in {count} of {len(pairs)} cases, and on average: {where}.")
-        mine = {
-            case: error
-            for split in SPLITS
-            for case, error in self.of_cases(self.ours, split, self.columns[0], "u").items()
-        }
-        named = sorted(mine, key=lambda case: -mine[case])[:worst]
+            lines.append(f"- **{rival}** is better in u in {count} of {len(own)} cases, and on average: {where}.")
+        own = self._overall(self.ours)
+        named = sorted(own, key=lambda case: -own[case])[:worst]
         lines.append(
             "- The network's largest errors of u: "
-            + ", ".join(f"`{case}` {100 * mine[case]:.0f} %" for case in named)
+            + ", ".join(f"`{case}` {100 * own[case]:.0f} %" for case in named)
             + "."
         )
         return "\n".join(lines) + "\n"
+
+    def _overall(self, rival: str) -> dict[str, float]:
+        """By case, the error of u over all of its moments."""
+        of_splits = [self.of_cases(rival, split, self.columns[0], "u") for split in SPLITS]
+        return {case: error for each in of_splits for case, error in each.items()}
 
 
 def _mean(errors: Mapping[str, float]) -> float | None:

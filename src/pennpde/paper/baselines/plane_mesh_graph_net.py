@@ -45,7 +45,7 @@ class PlaneGraph:
     """
 
     points: Float[Tensor, "points features"]
-    edges: Float[Tensor, "edges features"]
+    edges: Float[Tensor, "edges of_edge"]
     stretch: Stretch
     start: Float[Tensor, "points 2"]
     prescribed: tuple[Tensor, Float[Tensor, "points 2"]]
@@ -195,9 +195,8 @@ class PlaneMeshGraphNet(nn.Module):
         )
         links, stretch = self.encode_edges(graph.edges), graph.stretch
         for of_edges, of_points in zip(self.edge_blocks, self.point_blocks, strict=True):
-            ends = of_edges.first[1](points), of_edges.first[2](points)
-            at_edges = stretch.to_edges(ends[0]) + ends[1].index_select(0, stretch.sources)
-            links = links + of_edges.rest(of_edges.first[0](links) + at_edges)
+            assert isinstance(of_edges, _Layers)
+            links = links + of_edges.along(links, points, stretch)
             points = points + of_points(points, stretch.summed(links) / 6.0, points.mean(dim=0, keepdim=True))
         late = [at_times] if self.time == "late" else []
         there = torch.cat([*late, known[:, None].expand(-1, len(times), -1)], dim=-1)
@@ -220,6 +219,12 @@ class _Layers(nn.Module):
         middle = [each for _ in range(layers - 2) for each in (nn.ReLU(), nn.Linear(width, width))]
         last = [nn.LayerNorm(outputs)] if normalised else []
         self.rest = nn.Sequential(*middle, nn.ReLU(), nn.Linear(width, outputs), *last)
+
+    def along(self, links: Tensor, points: Tensor, stretch: Stretch) -> Tensor:
+        """Of the edges, of the points in which they end, and of those in which they begin."""
+        of_edges, of_ends, of_beginnings = self.first
+        ends, beginnings = of_ends(points), of_beginnings(points)
+        return self.rest(of_edges(links) + stretch.to_edges(ends) + beginnings.index_select(0, stretch.sources))
 
     def forward(self, *parts: Tensor) -> Tensor:
         hidden = self.first[0](parts[0])
