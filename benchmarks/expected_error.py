@@ -60,8 +60,8 @@ def held_out(number: int) -> tuple[str, ...]:
 
 SOURCES: Mapping[str, Sequence[Source]] = {
     # It was trained on data/flow only; a plane flow serves where one of its moments is the network's own time.
-    "flow": (Source(ROOT / "data" / "flow", "validation"), Source(FINISHED, per_flow=2)),
-    "general-flow": (Source(FINISHED, only=held_out(60)),),
+    "flow-paper": (Source(ROOT / "data" / "flow", "validation"), Source(FINISHED, per_flow=2)),
+    "flow": (Source(FINISHED, only=held_out(60)),),
 }
 
 

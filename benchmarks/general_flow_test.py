@@ -3,7 +3,7 @@
 Every moment and the steady state of each case, on both meshes, next to the start field as a prediction. Cases in
 the results are not predicted again; delete the file to start over. Seconds are processor seconds of one core.
 
-    python benchmarks/general_flow_test.py [--limit N] [--model general-flow]
+    python benchmarks/general_flow_test.py [--limit N] [--model flow]
 
 Writes `benchmarks/results/general_flow_test.json` and the table of `docs/general_flow.md`.
 """
@@ -109,7 +109,7 @@ def table(results: Mapping[str, Any]) -> str:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--limit", type=int)
-    arguments.add_argument("--model", default="general-flow")
+    arguments.add_argument("--model", default="flow")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     model = pennpde.load_pretrained(given.model)

@@ -112,7 +112,7 @@ PICTURES = (
     Picture("viewer_dark", "flow", (400, 800), "dark"),
     Picture("viewer_dataset", "flow", (1280, 800), act=show_dataset),
     Picture("viewer_mesh", "flow", (1280, 800), act=upload),
-    Picture("viewer_compare", "general-flow", (1280, 800), act=compare),
+    Picture("viewer_compare", "flow", (1280, 800), act=compare),
 )
 
 

@@ -719,7 +719,7 @@ TABLE = [
     Wrong("a start that is not there", "no network 'flaw'", "train data --from flaw --out out/run"),
     Wrong(
         "a start of another network than the row",
-        "is a network 'flow', but the row 'penn' of rows.toml trains 'advection-diffusion'",
+        "is a network 'flow-paper', but the row 'penn' of rows.toml trains 'advection-diffusion'",
         "train rows.toml --data data --from own --out out/run",
         code=2,
     ),

@@ -187,7 +187,7 @@ def main() -> None:
     ranges = spanned((data.case(f"{name}.a")[0] for name in data.names), model.equation)
     kept_ranges = {name: ends for name, ends in ranges.items() if name in ("space", "Reynolds number")}
     config = checkpoints.Config(
-        "general-flow",
+        "flow",
         {"width": 16},
         row="general",
         title="General flow network",

@@ -165,7 +165,7 @@ def test_a_stored_calibration_gives_the_same_estimates(tmp_path):
     assert found.estimate("u", {"time": 0.83}) == pytest.approx(made_up(0.1).estimate("u", {"time": 0.83}), rel=1e-2)
 
 
-@pytest.mark.parametrize("name", ["flow", "general-flow"])
+@pytest.mark.parametrize("name", ["flow", "flow-paper"])
 def test_shipped_networks_have_a_calibration_of_their_own_weights(name):
     folder = checkpoints.folder_of(name)
     found = expected_error.read(folder, checkpoints.read_config(folder).weights_sha256)

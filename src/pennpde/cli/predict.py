@@ -49,7 +49,7 @@ def run(
     ],
     model: Annotated[
         str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
-    ] = "general-flow",
+    ] = "flow",
     case: Annotated[
         Path | None,
         typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),

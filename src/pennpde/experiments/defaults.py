@@ -54,7 +54,7 @@ class Default:
 
 _COSINE = {"schedule": "cosine", "final_rate": 0.01}
 DEFAULTS: Mapping[str, Default] = {
-    "flow": Default(
+    "flow-paper": Default(
         {"width": 16, "iterations": 8, "pressure_iterations": 5, "decoder": "corrected", "smallest_decay": 0.2},
         {**_COSINE, "optimizer": "soap", "learning_rate": 3e-3, "warm_up": 100, "clip": 1.0},
         {"learning_rate": 1e-3, "warm_up": 50},
@@ -65,7 +65,7 @@ DEFAULTS: Mapping[str, Default] = {
         {"learning_rate": 2e-3},
         (16, 4),
     ),
-    "general-flow": Default(
+    "flow": Default(
         {},
         {**_COSINE, "learning_rate": 1e-3, "warm_up": 20, "clip": 1.0},
         {"learning_rate": 3e-4},
@@ -129,8 +129,8 @@ def network_for(manifest: Manifest, folder: str | Path) -> str:
     try:
         content = content_of(manifest)
         network = content.network
-        if network == "flow" and content.space == 2 and content.targets.startswith("several times"):
-            network = "general-flow"  # the other one predicts a single time
+        if network == "flow":
+            network = _flow_network(content.space, several=content.targets.startswith("several times"))
     except DatasetError:
         network = _by_unknowns(folder, manifest)
     if network is None or network not in registry.names():
@@ -149,10 +149,15 @@ def _by_unknowns(folder: str | Path, manifest: Manifest) -> str | None:
     case = storage.read_file(folder, next(iter(manifest.cases)), manifest).case
     ranks = {name: values.ndim - 1 for name, values in case.initial.items()}
     if ranks == {"u": 1, "p": 0} and "viscosity" in case.parameters:
-        return "flow" if (number_of_moments(case) or 1) == 1 or case.space != 2 else "general-flow"
+        return _flow_network(case.space, several=(number_of_moments(case) or 1) > 1)
     if ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
         return "advection-diffusion"
     return None
+
+
+def _flow_network(space: int, *, several: bool) -> str:
+    """The general network takes any times, in the plane; the paper's a single one, in space as well."""
+    return "flow" if several and space == 2 else "flow-paper"
 
 
 def _some_training_cases(folder: str | Path, manifest: Manifest) -> list[CaseFile]:

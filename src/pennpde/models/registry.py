@@ -25,8 +25,8 @@ Builder = Callable[..., nn.Module]
 _BUILDERS: dict[str, Builder | str] = {
     "gradient": "pennpde.models.gradient:gradient_network",
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
-    "flow": "pennpde.models.flow:flow_network",
-    "general-flow": "pennpde.models.stepping.network:stepping_flow",
+    "flow": "pennpde.models.stepping.network:stepping_flow",
+    "flow-paper": "pennpde.models.flow:flow_network",
     "flow-as-written": "pennpde.paper.flow:flow_as_written",
     "released-flow": "pennpde.paper.released.flow:ReleasedFlow",
     "released-advection-diffusion": "pennpde.paper.released.advection_diffusion:ReleasedAdvectionDiffusion",
