@@ -32,6 +32,7 @@ _BUILDERS: dict[str, Builder | str] = {
     "released-advection-diffusion": "pennpde.paper.released.advection_diffusion:ReleasedAdvectionDiffusion",
     "mp-pde": "pennpde.paper.baselines.mp_pde:MPPDE",
     "mesh-graph-net": "pennpde.paper.baselines.mesh_graph_net:MeshGraphNet",
+    "plane-mesh-graph-net": "pennpde.paper.baselines.plane_mesh_graph_net:PlaneMeshGraphNet",
 }
 
 _SHIPPED = frozenset(_BUILDERS)
