@@ -18,8 +18,8 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images" / "figures"
-MOST_PIXELS = 1000
-"""Of the width."""
+MOST_PIXELS, SERIES_PIXELS = 900, 760
+"""Of the width: of comparisons, and of series in time."""
 FIGURES: Mapping[int, str] = {
     2: "gradient/isogcn_of_the_paper/1.json gradient/nisogcn/1.json gradient/corrected/0.json",
     3: "flow/penn flow/n16_r4 flow/mp_pde_20_128 flow/mesh_graph_net --case a_0.90",
@@ -39,17 +39,17 @@ def main(numbers: Sequence[str]) -> None:
             command += [*(["--case", case] if case else []), "--pictures", folder]
             subprocess.run(command, cwd=ROOT, check=True)
             (path,) = Path(folder).glob("*.png")
-            store(path, IMAGES / f"figure_{number:02}.png")
+            store(path, IMAGES / f"figure_{number:02}.png", SERIES_PIXELS if number >= 16 else MOST_PIXELS)
 
 
-def store(path: Path, target: Path) -> None:
+def store(path: Path, target: Path, width: int) -> None:
     """A third of the bytes: the width of a page, a palette of colours."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(path) as picture:
-        scale = min(1.0, MOST_PIXELS / picture.width)
+        scale = min(1.0, width / picture.width)
         size = (round(picture.width * scale), round(picture.height * scale))
         small = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        small.quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+        small.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 if __name__ == "__main__":

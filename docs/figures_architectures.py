@@ -422,7 +422,7 @@ def heat_solver() -> Drawing:
         "diffusion": Box(f"times W\n{mixing}", 6.1, 2.7, "learned", 1.8),
         "source": Box(f"h, times W\n{mixing}", 6.1, 1.3, "learned", 1.8),
         "coefficients": Box("coefficients\n(figure 14)", 8.7, 4.1, "input", 1.8),
-        "rate": Box("rate: sum of the\nthree terms, each with\nits coefficient", 8.7, 2.7, "fixed", 2.0, 1.1),
+        "rate": Box("rate: sum of the\nthree terms, each\nwith its coefficient", 8.7, 2.7, "fixed", 2.2, 1.1),
         "sum": Box("$h^{(0)}$ + rate × Δt,\nDirichlet layer", 11.3, 2.7, "fixed", 1.9),
         "step": Box("Barzilai–Borwein step\nh ← h − |α| R(h)", 13.8, 2.7, "fixed", 2.2),
         "next": Box("h after\ni + 1 iterations", 13.8, 1.3, "output", 1.9),

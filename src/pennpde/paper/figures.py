@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,12 @@ from pennpde.paper.tables import WHOLE_STEPS, Record, title_of
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw, limits_of
 
 Fields = Mapping[str, Tensor]
-_DECADES = 3.0
+_DECADES = 3.5
 """How far below the largest error the colours of errors reach."""
+_LINE = 32
+"""Letters of a title above a panel."""
+_BOTH_SIGNS = 0.02
+"""Share of the largest value from which on negative ones count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +111,14 @@ def _rows(case: Case, predictions: Mapping[str, Fields], suffix: str) -> list[li
     for heading in headings:
         shown = {title: (next(place), next(place), next(place)) for title in layers}
         truth = next(iter(shown.values()))[0]
-        colours = DIVERGING if bool((truth < 0).any()) else SEQUENTIAL
-        limits = limits_of(truth.numpy(), colours)
+        colours, limits = _colours([truth])
         panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits)]
-        panels += [Panel(title, mesh, values, colours, limits) for title, (_, values, _) in shown.items()]
+        panels += [
+            Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits)
+            for title, (_, values, _) in shown.items()
+        ]
         logarithms = {title: error.clamp(min=1e-12).log10() for title, (_, _, error) in shown.items()}
-        top = np.ceil(max(float(values.max()) for values in logarithms.values()))
+        top = max(float(np.percentile(values.numpy(), 99.5)) for values in logarithms.values())
         blank = Panel(f"{heading}{suffix}: size of the error", mesh, torch.full_like(truth, torch.nan), ERROR, (0, 1))
         errors = [
             Panel("", mesh, values, ERROR, (top - _DECADES, top), scale="log₁₀ of the error")
@@ -148,12 +155,13 @@ def draw_case(case: Case, fields: Fields, path: str | Path) -> None:
     """
     layers = _layers(case, fields)
     mesh, cut = _flat(case.mesh, [values for layer in layers.values() for values in layer])
+    # A field has the same colours at all of its times.
+    names = [heading.partition(",")[0] for heading in layers]
+    looks = {name: _colours([cut[3 * place] for place, each in enumerate(names) if each == name]) for name in names}
     rows = []
-    for number, (heading, (truth, _, _)) in enumerate(layers.items()):
+    for number, heading in enumerate(layers):
         flat_truth, flat_prediction, flat_error = cut[3 * number : 3 * number + 3]
-        diverging = bool((truth < 0).any())
-        colours = DIVERGING if diverging else SEQUENTIAL
-        limits = limits_of(flat_truth.numpy(), colours)
+        colours, limits = looks[names[number]]
         rows.append(
             [
                 Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
@@ -162,6 +170,13 @@ def draw_case(case: Case, fields: Fields, path: str | Path) -> None:
             ]
         )
     draw(path, rows, title=case.name)
+
+
+def _colours(fields: Sequence[Tensor]) -> tuple[str, tuple[float, float]]:
+    """Colour map and limits: the diverging map where a field has both signs, and not only by round-off."""
+    values = torch.cat(list(fields)).numpy()
+    colours = DIVERGING if values.min() < -_BOTH_SIGNS * np.abs(values).max() else SEQUENTIAL
+    return colours, limits_of(values, colours)
 
 
 def _size(values: Tensor, always_positive: bool = False) -> Tensor:
