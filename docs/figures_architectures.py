@@ -20,7 +20,7 @@ from PIL import Image
 
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.flow import flow_network
-from pennpde.models.gradient import gradient_network
+from pennpde.models.gradient import GradientNetwork
 
 IMAGES = Path(__file__).parent / "images" / "figures"
 INCHES = 0.82
@@ -131,7 +131,7 @@ def _draw_box(axes: Any, box: Box) -> None:
 
 def gradient() -> Drawing:
     """Figure 5: (a) IsoGCN of the paper's table, (b) NIsoGCN."""
-    theirs, ours = (gradient_network(row) for row in ("isogcn_of_table_1", "nisogcn"))
+    theirs, ours = GradientNetwork("isogcn_of_table_1"), GradientNetwork("nisogcn")
     mixing = " × ".join(map(str, ours.mixing.shape))
     boxes = {
         "values a": Box("φ, ĝ", 1.0, 4.6, "input", 1.3),

@@ -36,6 +36,7 @@ class Panel:
         colours: Matplotlib's name of a colour map.
         limits: Of the colours; by default the field's own, symmetric for the diverging map.
         outline: Whether the edges of the cells are drawn.
+        border: Whether the boundary is drawn, where a colour of the field may be that of the paper.
         streamlines: A velocity whose streamlines are drawn over the field.
         scale: What the colours stand for, with its unit, next to the colour bar.
     """
@@ -48,6 +49,7 @@ class Panel:
     outline: bool = False
     streamlines: Tensor | None = None
     scale: str = ""
+    border: bool = False
 
 
 def draw(
@@ -272,6 +274,8 @@ def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]):
     drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=panel.colours, vmin=low, vmax=high)
     if panel.outline:
         _draw_cells(axes, panel.mesh, (0, 0, 0, 0.25), 0.25)
+    if panel.border:
+        _draw_border(axes, panel.mesh)
     if panel.streamlines is not None:
         _draw_streamlines(axes, panel.mesh, panel.streamlines.detach().cpu().numpy())
     return drawn
@@ -287,6 +291,13 @@ def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
         axes.add_collection(lines)
     if mesh.patches:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(mesh.patches), frameon=False, fontsize=9)
+
+
+def _draw_border(axes: Axes, mesh: Mesh) -> None:
+    from matplotlib.collections import LineCollection
+
+    edges = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)]
+    axes.add_collection(LineCollection(list(edges), colors="0.35", linewidths=0.6))
 
 
 def _surface(mesh: Mesh) -> Triangulation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -41,7 +41,7 @@ class Drawn:
 
     title: str
     row: str
-    network: nn.Module
+    network: Callable[[Case], Fields]
 
 
 def networks_of(records: Iterable[tuple[Path, Record]]) -> tuple[list[Drawn], list[str]]:
@@ -112,9 +112,9 @@ def _rows(case: Case, predictions: Mapping[str, Fields], suffix: str) -> list[li
         shown = {title: (next(place), next(place), next(place)) for title in layers}
         truth = next(iter(shown.values()))[0]
         colours, limits = _colours([truth])
-        panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits)]
+        panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits, border=True)]
         panels += [
-            Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits)
+            Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits, border=True)
             for title, (_, values, _) in shown.items()
         ]
         logarithms = {title: error.clamp(min=1e-12).log10() for title, (_, _, error) in shown.items()}
