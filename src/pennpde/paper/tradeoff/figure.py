@@ -99,7 +99,9 @@ def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour:
 
 def _kind(network: Contender) -> str:
     """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8". "(A) ..." is an ablation."""
-    return _ABLATIONS if network.name.startswith("(") else network.name.partition(" n = ")[0]
+    if network.name.startswith("("):
+        return _ABLATIONS
+    return network.name.partition(" n = ")[0].partition(" (short")[0]
 
 
 def _places(found: Sequence[Contender]) -> tuple[list[float], list[float]]:
