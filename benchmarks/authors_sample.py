@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sample", nargs="?", type=Path, default=reference / "samples" / "flow_a1_1.00.npz")
     parser.add_argument("weights", nargs="?", type=Path, default=reference / "weights" / "flow_penn_n16_rep4.npz")
-    parser.add_argument("--model", default="flow")
+    parser.add_argument("--model", default="flow-paper")
     parser.add_argument("--output", type=Path, default=RESULT)
     arguments = parser.parse_args()
 

@@ -34,7 +34,7 @@ RESULT = Path(__file__).parent / "results" / "finer_truth.json"
 PAGE = ROOT / "docs" / "comparison.md"
 FINER = parse("tight-135-0.0025").setting
 SETTINGS = ("careful-30-0.02", "careful-45-0.02", "careful-60-0.01", "careful-lust-60-0.01")
-TRUTH, NETWORK = "the dataset's truth", "the network `flow`"
+TRUTH, NETWORK = "the dataset's truth", "the network `flow-paper`"
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
             parser.error(f"{given.only_solve} is none of the cases {', '.join(by_name)}.")
         solution(by_name[given.only_solve], FINER, given.runs)
         return
-    network = load_pretrained("flow")
+    network = load_pretrained("flow-paper")
     fields: dict[str, list[Mapping[str, Tensor]]] = {TRUTH: [case.targets for case in cases]}
     with torch.no_grad():
         fields[NETWORK] = [_double(network(replace(case).to(torch.float32))) for case in cases]

@@ -60,7 +60,7 @@ def main() -> None:
     arguments.add_argument("--finest", type=float, default=8.0)
     given = arguments.parse_args()
     torch.set_num_threads(1)
-    model = pennpde.load_pretrained("general-flow")
+    model = pennpde.load_pretrained("flow")
     config = config_of(model)
     assert config is not None
     results: dict[str, Any] = {"weights": config.weights_sha256, "flows": {}}

@@ -92,7 +92,7 @@ def main() -> None:
     """Measure, print and write the record and the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=ROOT / "data" / "flow" / "runs")
-    parser.add_argument("--model", default="flow")
+    parser.add_argument("--model", default="flow-paper")
     parser.add_argument("--cases", type=int, default=10, help="at most so many test cases, of all types")
     parser.add_argument("--sample", type=Path, default=REFERENCE / "samples" / "flow_a1_1.00.npz")
     parser.add_argument("--output", type=Path, default=RESULT)

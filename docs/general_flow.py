@@ -20,7 +20,7 @@ FLOWS = ("u-bend_3001.a", "moving-tee_3001.a", "y-junction_2000.a")
 
 
 def main() -> None:
-    model = penn.load_pretrained("general-flow")
+    model = penn.load_pretrained("flow")
     truths, predictions = [], []
     for name in FLOWS:
         flow = flows.draw_flow(name.rpartition(".")[0], 0)
@@ -29,7 +29,7 @@ def main() -> None:
         outcome = penn.predict(model, replace(file.case, targets={}), times=[when])
         for found, panels, label in (
             (file.case.targets["u"][..., -1], truths, "OpenFOAM"),
-            (outcome.fields["u"], predictions, "general-flow"),
+            (outcome.fields["u"], predictions, "flow"),
         ):
             look = {"u": Look(f"{flow.family}, Re {flow.reynolds:.0f}, t = {when:g}: {label}")}
             panels.extend(field_panels(file.case.mesh, {"u": found}, look))

@@ -111,7 +111,7 @@ def main(case_folder=None, folder="."):
     if case_folder is None:
         case_folder = write_duct(Path(folder) / "duct")
     network = penn.load_pretrained("flow")
-    assert isinstance(network, penn.PENN)
+    assert isinstance(network, penn.Predictor)
     case = openfoam.read_problem(case_folder, network.equation)
     print(case.mesh)
     outcome = penn.predict(network, case)

@@ -18,9 +18,9 @@ def penn(*arguments: object) -> Result:
     return CliRunner().invoke(application, list(map(str, arguments)), prog_name="penn")
 
 
-def store(folder: Path, network: str = "flow", ranges: dict | None = None, **arguments: object) -> Path:
+def store(folder: Path, network: str = "flow-paper", ranges: dict | None = None, **arguments: object) -> Path:
     """A network of random weights in a folder."""
-    settings = {"flow": FLOW, "advection-diffusion": HEAT}.get(network, {}) | arguments
+    settings = {"flow-paper": FLOW, "advection-diffusion": HEAT}.get(network, {}) | arguments
     torch.manual_seed(0)
     model = registry.build(network, settings)
     return checkpoints.save(model, folder, Config(network, settings, training_range=ranges or {}))

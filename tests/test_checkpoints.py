@@ -174,6 +174,16 @@ def test_facts_that_a_later_version_adds_do_no_harm(stored):
     load(stored[1])
 
 
+@pytest.mark.parametrize(
+    ("former", "name"), [("flow", "flow-paper"), ("general-flow", "flow"), ("gradient", "gradient")]
+)
+def test_networks_stored_before_the_general_one_was_called_flow_keep_their_architecture(stored, former, name):
+    change(stored[1], format_version=1, network=former)
+    assert checkpoints.read_config(stored[1]).network == name
+    change(stored[1], format_version=2, network="flow")
+    assert checkpoints.read_config(stored[1]).network == "flow"
+
+
 def test_a_network_of_a_user_is_stored_once_it_is_registered(tmp_path):
     model = nn.Linear(2, 3)
     config = Config("test-linear", {"in_features": 2, "out_features": 3})
@@ -194,8 +204,10 @@ def test_an_argument_that_a_network_does_not_take_is_refused_with_those_that_it_
 def test_a_config_tells_in_short_what_its_network_has_had():
     settings = {"minutes": 5.0, "epochs": None, "steps": None, "batch_size": 8, "learning_rate": 1e-3}
     config = checkpoints.Config(
-        "flow", dataset={"train": 203}, training={"settings": settings, "steps": 900, "minutes": 4.9, "restarts": 0}
+        "flow-paper",
+        dataset={"train": 203},
+        training={"settings": settings, "steps": 900, "minutes": 4.9, "restarts": 0},
     )
     had = {"steps": 900, "minutes": 4.9, "cases": 203, "batch": 8, "budget": {"minutes": 5.0}}
     assert config.training_in_short == had
-    assert checkpoints.Config("flow").training_in_short == {}
+    assert checkpoints.Config("flow-paper").training_in_short == {}

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from pennpde.prediction.ranges import Ranges
 
 FORMAT = "pennpde model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_FORMER_NAMES = {"flow": "flow-paper", "general-flow": "flow"}
+"""Of networks in format version 1, before the general flow network took the name of the paper's."""
 _PREVIOUS = "previous"
 """In a configuration whose weights are still to come: the configuration of the weights that are there."""
 _MOST_BYTES = 10_000_000
@@ -239,6 +241,9 @@ def _config_from(content: Any, path: Path) -> Config:
             f"{path} has format version {version!r}, written by pennpde {content.get('version', '?')}; this is "
             f"{__version__}, which reads up to {FORMAT_VERSION}. Install a newer pennpde."
         )
+    if version == 1:
+        former = content.get("network")
+        content = {**content, "network": _FORMER_NAMES.get(former, former)}
     known = {each.name for each in fields(Config)}
     try:
         # Entries added by a later version of the same format are ignored.

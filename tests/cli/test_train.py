@@ -108,7 +108,7 @@ def test_a_paused_training_refuses_to_go_on_with_other_layers(data, small, tmp_p
 def test_a_budget_on_the_command_line_replaces_one_that_the_row_lacks(data, tmp_path):
     rows = tmp_path / "rows.toml"
     rows.write_text(
-        '[rows.penn]\ndataset = "flow"\nnetwork = "flow"\n'
+        '[rows.penn]\ndataset = "flow"\nnetwork = "flow-paper"\n'
         "arguments = { width = 2, iterations = 1, pressure_iterations = 1 }\n"
         'training = { schedule = "cosine", batch_size = 2 }\n'
     )
@@ -138,14 +138,14 @@ def series(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_a_network_for_any_time_is_evaluated_at_every_moment(series, tmp_path):
-    finished = penn("evaluate", "general-flow", series, "--json", "--pictures", tmp_path / "pictures")
+    finished = penn("evaluate", "flow", series, "--json", "--pictures", tmp_path / "pictures")
     assert finished.exit_code == 0, finished.stderr
     record = json.loads(finished.stdout)
     assert record["kind"] == "evaluation at moments"
     assert [len(each["u"]) for each in record["records"]] == [2, 2]
     assert record["relative_l2"]["steady"]["cases"] == 1
     assert len(list((tmp_path / "pictures").glob("*.png"))) >= 2
-    shown = penn("evaluate", "general-flow", series, "--limit", 1)
+    shown = penn("evaluate", "flow", series, "--limit", 1)
     assert "moment 2   (1 cases)" in shown.stdout
 
 
@@ -166,12 +166,12 @@ def test_moments_and_steady_states_are_counted_by_info(series):
 @pytest.mark.slow
 def test_a_network_for_any_time_is_trained_on_all_moments(series, tmp_path):
     out = tmp_path / "net"
-    finished = penn("train", series, "--from", "general-flow", "--out", out, "--steps", 2, "--device", "cpu")
+    finished = penn("train", series, "--from", "flow", "--out", out, "--steps", 2, "--device", "cpu")
     assert finished.exit_code == 0, finished.stderr
     record = json.loads((out / "training.json").read_text())
-    assert record["network"] == "general-flow"
+    assert record["network"] == "flow"
     assert record["dataset"]["train"] == 2, "one flow with two moments"
     assert any(
         not torch.equal(each, weights(out)[name])
-        for name, each in checkpoints.load_pretrained("general-flow").state_dict().items()
+        for name, each in checkpoints.load_pretrained("flow").state_dict().items()
     )

@@ -28,16 +28,24 @@ def store_plates(folder, length=1.0, speed=1.0, kelvin=False, end=1.0):
     return folder
 
 
-def test_a_flow_dataset_is_for_the_flow_network_of_the_shipped_architecture(ducts):
+def test_flows_at_one_time_are_for_the_papers_network(ducts):
     experiment = for_dataset(ducts)
-    assert experiment.network == "flow"
-    assert dict(experiment.arguments) == dict(Start.of("flow").config.arguments)
+    assert experiment.network == "flow-paper"
+    assert dict(experiment.arguments) == dict(Start.of("flow-paper").config.arguments)
     assert experiment.training.minutes == MINUTES
     assert experiment.training.scales is None, "they follow from the training cases"
 
 
+def test_who_begins_with_random_weights_hears_of_the_general_network(ducts, caplog):
+    with caplog.at_level(logging.INFO, "pennpde"):
+        for_dataset(ducts, start=Start.of("flow"))
+        assert "--from flow" not in caplog.text
+        for_dataset(ducts)
+        assert "--from flow needs fewer runs" in caplog.text
+
+
 def test_a_dataset_that_does_not_state_its_content_is_known_by_its_unknowns(tmp_path):
-    assert for_dataset(store_ducts(tmp_path / "data", kind="runs")).network == "flow"
+    assert for_dataset(store_ducts(tmp_path / "data", kind="runs")).network == "flow-paper"
 
 
 def test_a_given_budget_and_other_settings_are_always_taken(ducts):
@@ -46,7 +54,7 @@ def test_a_given_budget_and_other_settings_are_always_taken(ducts):
 
 
 def test_training_from_a_network_is_gentler_and_keeps_its_architecture(ducts):
-    fresh, tuned = for_dataset(ducts), for_dataset(ducts, start=Start.of("flow"))
+    fresh, tuned = for_dataset(ducts), for_dataset(ducts, start=Start.of("flow-paper"))
     assert tuned.training.learning_rate < fresh.training.learning_rate
     assert tuned.arguments == fresh.arguments
 
@@ -55,7 +63,7 @@ def test_targets_at_another_time_are_what_the_network_says_it_predicts(ducts, tm
     cases = [duct(number) for number in range(3)]
     storage.write(tmp_path / "late", cases, dataset="flow", times=[10.0])
     assert for_dataset(tmp_path / "late").arguments["moment"] == 10.0
-    assert for_dataset(tmp_path / "late", start=Start.of("flow")).build().output_times == (10.0,)
+    assert for_dataset(tmp_path / "late", start=Start.of("flow-paper")).build().output_times == (10.0,)
     assert "moment" not in for_dataset(ducts).arguments, "these are at 4 L/U, in SI units"
 
 
@@ -102,7 +110,7 @@ def test_a_dataset_without_training_cases_or_of_an_unknown_kind_is_refused_in_wo
 def test_weights_are_taken_over_and_frozen_ones_stay(ducts):
     from pennpde.experiments.starts import freeze
 
-    start = Start.of("flow")
+    start = Start.of("flow-paper")
     model = for_dataset(ducts, start=start).build()
     start.fill(model)
     assert all(

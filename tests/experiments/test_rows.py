@@ -269,7 +269,7 @@ def test_every_network_of_the_registry_is_there():
 def test_a_row_with_another_network_does_not_inherit_arguments(tmp_path):
     path = tmp_path / "rows.toml"
     path.write_text(
-        '[common]\ndataset = "flow"\nnetwork = "flow"\narguments = { pressure_iterations = 3 }\n'
+        '[common]\ndataset = "flow"\nnetwork = "flow-paper"\narguments = { pressure_iterations = 3 }\n'
         '[rows.ours]\n[rows.theirs]\nnetwork = "released-flow"\narguments = { width = 8 }\n'
     )
     rows = experiments.read(path)

@@ -44,7 +44,7 @@ ARGUMENTS = {"width": 4, "iterations": 2, "pressure_iterations": 2}
 def small_network(seed: int = 0) -> PENN:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = registry.build("flow", ARGUMENTS)
+        network = registry.build("flow-paper", ARGUMENTS)
     assert isinstance(network, PENN)
     return network.eval()
 
@@ -62,7 +62,7 @@ def solved_case(name: str = "a_0.30", cells_per_length: float = 6.0) -> Case:
 def network_folder(tmp_path_factory) -> Path:
     """As `penn train` leaves it, with a training range that a speed of 1 is within."""
     config = checkpoints.Config(
-        "flow",
+        "flow-paper",
         ARGUMENTS,
         row="small",
         dataset={"kind": "flow", "train": 3, "validation": 1},

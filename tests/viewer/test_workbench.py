@@ -239,12 +239,12 @@ def test_files_hold_the_fields_and_the_certificate(bench, tmp_path):
 
 
 def test_a_solver_that_diverges_gives_a_warning_and_a_picture(tmp_path):
-    network = registry.build("flow", {"width": 4, "iterations": 3, "pressure_iterations": 2})
+    network = registry.build("flow-paper", {"width": 4, "iterations": 3, "pressure_iterations": 2})
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1e8)
     checkpoints.save(
-        network, tmp_path, checkpoints.Config("flow", {"width": 4, "iterations": 3, "pressure_iterations": 2})
+        network, tmp_path, checkpoints.Config("flow-paper", {"width": 4, "iterations": 3, "pressure_iterations": 2})
     )
     view = Workbench.of(str(tmp_path)).view(template(first=0.37))
     assert any("diverged" in warning for warning in view.words["warnings"])
@@ -266,7 +266,7 @@ def test_the_network_says_how_it_was_trained(bench):
     words = " ".join(f"{row['label']} {row['value']}" for row in wording.about("small", bench.config))
     for part in ("3 cases of flow", "2 epochs", "small", "validation u 1.23e-02"):
         assert part in words
-    untrained = wording.about("new", checkpoints.Config("flow", {}))
+    untrained = wording.about("new", checkpoints.Config("flow-paper", {}))
     assert "untrained weights" in untrained[-1]["value"]
     assert "no configuration" in wording.about("bare", None)[-1]["value"]
 
@@ -294,7 +294,7 @@ def test_the_grade_and_the_doubts_of_a_prediction_are_shown(bench, monkeypatch):
 
 @pytest.mark.slow
 def test_the_general_network_is_asked_for_any_times(tmp_path):
-    bench = Workbench.of("general-flow")
+    bench = Workbench.of("flow")
     assert bench.start()["takes_times"]
     view = bench.view(template(moments=Moments(1.0, 4)))
     assert view.words["times"] == [0.25, 0.5, 0.75, 1.0]

@@ -16,7 +16,7 @@ A second run measures only what is missing. Run it on an idle machine.
 EXAMPLES = [
     "penn bench openfoam --data data/flow --out bench",
     "penn bench openfoam --data data/flow --out bench --settings tuned,gamg-smooth-45-0.02@3 --limit 5",
-    "penn bench tradeoff --data data/flow --models flow,runs/mp_pde --openfoam bench/openfoam_sweep.json --out bench",
+    "penn bench tradeoff --data data/flow --models flow-paper --openfoam bench/openfoam_sweep.json --out bench",
     "penn bench lookup data/flow --out lookup_flow.json",
     "penn bench tradeoff --from bench/tradeoff.json --out bench",
 ]
@@ -99,7 +99,7 @@ def tradeoff(
         return _redraw(output, stored, out, openfoam)
     names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
     if not names:
-        raise typer.BadParameter("tradeoff needs --models, such as --models flow; or --from a record.")
+        raise typer.BadParameter("tradeoff needs --models, such as --models flow-paper; or --from a record.")
     kept = (runs or out / "runs") / "networks"
     return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, kept, repeats)
 

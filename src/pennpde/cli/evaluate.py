@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pennpde.datasets.vtkhdf import CaseFile
 
 EXAMPLES = [
-    "penn evaluate flow data/flow",
+    "penn evaluate flow-paper data/flow",
     "penn evaluate nets/mine data/mine --json",
     "penn evaluate runs/flow data/flow --transformed --json",
-    "penn evaluate flow data/flow --precision float64 --pictures pictures",
+    "penn evaluate flow-paper data/flow --precision float64 --pictures pictures",
 ]
 
 

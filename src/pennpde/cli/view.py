@@ -19,7 +19,7 @@ def run(
     output: Output,
     model: Annotated[
         str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
-    ] = "general-flow",
+    ] = "flow",
     data: Annotated[
         Path | None,
         typer.Option(

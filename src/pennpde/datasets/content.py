@@ -19,7 +19,7 @@ class Content:
     """What networks of a dataset are to learn.
 
     Attributes:
-        network: the shipped kind of network that fits, by its name in `models.registry`; None: none of them.
+        network: the kind of problem: "flow", "advection-diffusion" or "gradient"; None: another one.
         unknowns: ranks by name, as `Equation.unknowns` has them: 0 for a scalar, 1 for a vector.
         parameters: names of the numbers of the equation.
         targets: their times.

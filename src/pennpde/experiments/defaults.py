@@ -24,6 +24,7 @@ from pennpde.models import registry
 from pennpde.models.advection_diffusion import transport_units
 from pennpde.network.inputs import check_unknowns
 from pennpde.training import Settings
+from pennpde.training.settings import BUDGETS
 
 log = logging.getLogger("pennpde.experiments")
 
@@ -54,7 +55,7 @@ class Default:
 
 _COSINE = {"schedule": "cosine", "final_rate": 0.01}
 DEFAULTS: Mapping[str, Default] = {
-    "flow": Default(
+    "flow-paper": Default(
         {"width": 16, "iterations": 8, "pressure_iterations": 5, "decoder": "corrected", "smallest_decay": 0.2},
         {**_COSINE, "optimizer": "soap", "learning_rate": 3e-3, "warm_up": 100, "clip": 1.0},
         {"learning_rate": 1e-3, "warm_up": 50},
@@ -65,7 +66,7 @@ DEFAULTS: Mapping[str, Default] = {
         {"learning_rate": 2e-3},
         (16, 4),
     ),
-    "general-flow": Default(
+    "flow": Default(
         {},
         {**_COSINE, "learning_rate": 1e-3, "warm_up": 20, "clip": 1.0},
         {"learning_rate": 3e-4},
@@ -99,6 +100,8 @@ def for_dataset(
     network = start.config.network if start is not None else network_for(manifest, folder)
     default = DEFAULTS.get(network, _ANY)
     files = _some_training_cases(folder, manifest)
+    if start is None and network == "flow-paper" and files[0].case.space == 2:
+        log.info("beginning with random weights; for plane flows --from flow needs fewer runs (docs/own_runs.md)")
     if start is not None:
         check_unknowns(start.model, files[0].case)
     arguments = dict(start.config.arguments if start is not None else default.arguments)
@@ -110,7 +113,7 @@ def for_dataset(
     training = {**default.training, **(default.gentle if start is not None else {})}
     training |= _batches(default, number, device)
     given = {name: value for name, value in (changes or {}).items() if value is not None}
-    if not given.keys() & {"minutes", "epochs", "steps"}:
+    if not given.keys() & set(BUDGETS):
         given["minutes"] = MINUTES
     if "steps" in given:
         training["warm_up"] = min(training.get("warm_up", 0), given["steps"] // 10)
@@ -129,8 +132,8 @@ def network_for(manifest: Manifest, folder: str | Path) -> str:
     try:
         content = content_of(manifest)
         network = content.network
-        if network == "flow" and content.space == 2 and content.targets.startswith("several times"):
-            network = "general-flow"  # the other one predicts a single time
+        if network == "flow":
+            network = _flow_network(content.space, several=content.targets.startswith("several times"))
     except DatasetError:
         network = _by_unknowns(folder, manifest)
     if network is None or network not in registry.names():
@@ -149,10 +152,15 @@ def _by_unknowns(folder: str | Path, manifest: Manifest) -> str | None:
     case = storage.read_file(folder, next(iter(manifest.cases)), manifest).case
     ranks = {name: values.ndim - 1 for name, values in case.initial.items()}
     if ranks == {"u": 1, "p": 0} and "viscosity" in case.parameters:
-        return "flow" if (number_of_moments(case) or 1) == 1 or case.space != 2 else "general-flow"
+        return _flow_network(case.space, several=(number_of_moments(case) or 1) > 1)
     if ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
         return "advection-diffusion"
     return None
+
+
+def _flow_network(space: int, *, several: bool) -> str:
+    """The general network takes any times, in the plane; the paper's a single one, in space as well."""
+    return "flow" if several and space == 2 else "flow-paper"
 
 
 def _some_training_cases(folder: str | Path, manifest: Manifest) -> list[CaseFile]:

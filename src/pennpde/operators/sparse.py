@@ -182,6 +182,15 @@ class SparseMatrix:
             dense,
         )
 
+    def times_rows(self, dense: Float[Tensor, "channels columns"]) -> Float[Tensor, "channels rows"]:
+        """The product with each row of a matrix: for few channels, each of them in one piece."""
+        if _is_plain(self.values, dense):
+            _hear_out_pytorch()
+            parts = (self.row_starts, self.columns, self.values)
+            matrix = torch.sparse_csr_tensor(*parts, self.shape, check_invariants=False)
+            return torch.stack([torch.mv(matrix, row) for row in dense])
+        return torch.stack([(self @ row[:, None])[:, 0] for row in dense])
+
     @property
     def transposed(self) -> SparseMatrix:
         return SparseMatrix(

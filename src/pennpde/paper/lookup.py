@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
@@ -191,7 +192,8 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Evaluation records of all look-ups, as `penn evaluate` writes them for networks.
 
-    Plane flows are measured at all of their moments and in their steady states; see `plane_flow_floors`.
+    Plane flows are measured at all of their moments and in their steady states, those that are not determined apart;
+    see `plane_flow_floors`.
 
     Args:
         train_data: folder of the dataset whose training cases are looked up.
@@ -200,6 +202,7 @@ def measure(
         unrelated: leave out cases that are a mirror image or a multiple of a training case.
     """
     from pennpde.datasets import storage
+    from pennpde.datasets.plane_flow.sensitivity import determined
     from pennpde.datasets.relatives import second_test_set, unrelated_names
     from pennpde.evaluation import evaluate
 
@@ -228,7 +231,8 @@ def measure(
             "training": {},
         }
         if plane:
-            records.append(plane_flow_floors.measure(look_up, storage.read_files(data, split), about))
+            files = storage.read_files(data, split)
+            records.append(plane_flow_floors.measure(look_up, files, about, partial(determined, data)))
         else:
             records.append(evaluate(look_up, cases, about=about).to_plain())
     return records

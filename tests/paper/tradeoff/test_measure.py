@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # with others like it more than some seconds
 
 
 def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_record(data, solved, tmp_path):
-    model = store(tmp_path / "net", "flow")
+    model = store(tmp_path / "net", "flow-paper")
     sweep.write_record(tmp_path / "sweep.json", solved)
     options = ("--data", data, "--models", model, "--openfoam", tmp_path / "sweep.json", "--repeats", 2)
     finished = penn("bench", "tradeoff", *options, "--out", tmp_path / "out", "--json")
@@ -43,7 +43,7 @@ def test_networks_are_measured_as_they_are_and_moved_and_drawn_again_from_the_re
 
 
 def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, monkeypatch):
-    model, test_set, calls = str(store(tmp_path / "net", "flow")), TestSet.read(data), []
+    model, test_set, calls = str(store(tmp_path / "net", "flow-paper")), TestSet.read(data), []
     real = tradeoff._timed
     monkeypatch.setattr(tradeoff, "_timed", lambda *given: calls.append(given[1].name) or real(*given))
 
@@ -63,10 +63,10 @@ def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, mo
     assert len(calls) == len(NAMES)
     measured(repeats=2)
     assert len(calls) == 2 * len(NAMES), "measured in another way"
-    store(tmp_path / "net", "flow", width=3)
+    store(tmp_path / "net", "flow-paper", width=3)
     measured(repeats=2)
     assert len(calls) == 2 * len(NAMES), "other weights in the same folder"
-    store(tmp_path / "net", "flow", width=3, iterations=4)
+    store(tmp_path / "net", "flow-paper", width=3, iterations=4)
     measured(repeats=2)
     assert len(calls) == 2 * len(NAMES), "the same weights, more work"
     measured(repeats=2, runs=None)
@@ -74,7 +74,7 @@ def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, mo
 
 
 def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):
-    network = tradeoff.load_pretrained(store(tmp_path / "net", "flow"), dtype=torch.float32)
+    network = tradeoff.load_pretrained(store(tmp_path / "net", "flow-paper"), dtype=torch.float32)
     case, calls = TestSet.read(data).cases[0], []
     network.register_forward_hook(lambda *_: calls.append(1))
     for limit, wanted in ((60.0, 4), (0.0, 1)):
@@ -88,7 +88,7 @@ def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):
 
 
 def test_a_network_without_a_finite_result_is_recorded_as_diverged(data, solved, tmp_path):
-    folder = store(tmp_path / "net", "flow")
+    folder = store(tmp_path / "net", "flow-paper")
     network = tradeoff.load_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():
         for parameter in network.parameters():
