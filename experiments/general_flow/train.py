@@ -97,7 +97,7 @@ def outcome(model: SteppingFlow, flows_: Flows, interval: Interval, *, corrected
             state = begin(problem)
         else:
             velocity, pressure = (case.targets[name][..., interval.first].float() for name in ("u", "p"))
-            state = replace(begin(replace(problem, velocity=velocity)), pressure=pressure)
+            state = replace(begin(replace(problem, velocity=velocity.T.contiguous())), pressure=pressure)
             pace = replace(pace, first=0.1)
         end = times[interval.last]
         step = min(step_limit(problem, state.fluxes, pace.courant), pace.longest)
@@ -117,7 +117,7 @@ def outcome(model: SteppingFlow, flows_: Flows, interval: Interval, *, corrected
 
 def _errors(problem: Problem, state: State, case: Case, last: int) -> torch.Tensor:
     found = []
-    for values, name in ((state.velocity[problem.places], "u"), (state.pressure[problem.places], "p")):
+    for values, name in ((state.velocity.T[problem.places], "u"), (state.pressure[problem.places], "p")):
         truth = case.targets[name][..., last].to(values)
         found.append((values - truth).square().sum() / truth.square().sum().clamp_min(1e-6))
     return torch.stack(found)

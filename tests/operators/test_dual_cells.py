@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from pennpde.mesh import Mesh
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.operators import krylov
-from pennpde.operators.dual_cells import DualCells
+from pennpde.operators.dual_cells import DualCells, product
 from pennpde.operators.poisson import Multigrid, poisson, stiffness_of
 
 PLANE = ("triangle", "quad", "mixed_plane")
@@ -29,8 +29,9 @@ def cells_of(kind: str, cells_along: int = 6) -> DualCells:
 def test_the_gradient_of_a_linear_vector_field_is_exact(kind):
     plane, cells = plane_cells(kind), cells_of(kind)
     slope = torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64)
-    field = torch.from_numpy(plane.points) @ slope
-    assert_close(cells.slope(field), slope.expand(len(field), 2, 2), rtol=0, atol=1e-10)
+    field = slope.T @ torch.from_numpy(plane.points.T)
+    expected = slope.T[:, :, None].expand(2, 2, len(plane.points))
+    assert_close(cells.slope(field), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", PLANE)
@@ -39,7 +40,7 @@ def test_faces_of_an_interior_cell_close(kind):
     plane, cells = plane_cells(kind), cells_of(kind)
     inside = np.setdiff1d(np.arange(len(plane.points)), plane.facets)
     assert_close(
-        cells.collected(cells.faces)[inside], torch.zeros(len(inside), 2, dtype=torch.float64), atol=1e-12, rtol=0
+        cells.collected(cells.faces)[:, inside], torch.zeros(2, len(inside), dtype=torch.float64), atol=1e-12, rtol=0
     )
 
 
@@ -82,7 +83,7 @@ def test_neighbours_that_meet_twice_around_a_period_are_one():
     plane = PlaneCells.of(mesh)
     closed = DualCells.of(plane.points, (plane.triangles, plane.quads), places)
     x = torch.from_numpy(positions[stands, 0])
-    found = closed.slope(torch.sin(2 * torch.pi * x))[:, 0]
+    found = closed.slope(torch.sin(2 * torch.pi * x))[0]
     # Of second order with 16 cells, and alike at all points with the same x, seam or not.
     assert float((found - 2 * torch.pi * torch.cos(2 * torch.pi * x)).abs().max()) < 0.2
     assert_close(found[x == 0.0], found[(x - 0.5).abs() < 1e-9].neg(), rtol=0, atol=1e-9)
@@ -109,7 +110,7 @@ def test_the_pressure_equation_is_solved_and_its_derivative_is_a_solution(factor
 def test_equations_that_are_not_symmetric_are_solved_with_derivatives():
     cells = cells_of("triangle", 3)
     generator = torch.Generator().manual_seed(2)
-    free = torch.ones(cells.number_of_points, 1, dtype=torch.float64)
+    free = torch.ones(cells.number_of_points, dtype=torch.float64)
     free[:2] = 0.0
 
     def solution(symmetric, skew, right, guess):
@@ -119,23 +120,39 @@ def test_equations_that_are_not_symmetric_are_solved_with_derivatives():
     edges, points = len(cells.first), cells.number_of_points
     inputs = [
         torch.rand(shape, generator=generator, dtype=torch.float64).requires_grad_()
-        for shape in ((edges,), (edges,), (points, 2), (points, 2))
+        for shape in ((edges,), (edges,), (2, points), (2, points))
     ]
     found = solution(*inputs).detach()
-    assert_close(found[:2], inputs[3].detach()[:2])
+    assert_close(found[:, :2], inputs[3].detach()[:, :2])
     matrix = cells.matrix(torch.ones_like(cells.areas), inputs[0].detach(), inputs[1].detach())
-    assert_close((matrix @ found)[2:], inputs[2].detach()[2:], rtol=0, atol=1e-10)
+    assert_close(product(matrix, found)[:, 2:], inputs[2].detach()[:, 2:], rtol=0, atol=1e-10)
     assert torch.autograd.gradcheck(solution, inputs, atol=1e-5)
+
+
+def test_iterations_without_a_look_give_the_same_solution():
+    """A mesh that has converged waits for nothing: further iterations leave it as it is."""
+    cells = DualCells.side_by_side([cells_of("triangle", 3), cells_of("quad", 4)])
+    generator = torch.Generator().manual_seed(3)
+    symmetric, skew = (torch.rand(len(cells.first), generator=generator, dtype=torch.float64) for _ in range(2))
+    matrix = cells.matrix(torch.ones_like(cells.areas), symmetric, skew)
+    right = torch.rand(2, cells.number_of_points, generator=generator, dtype=torch.float64)
+    right[:, cells.owner == 0] = 0.0
+    nothing = torch.zeros_like(right)
+    looked, blind = (
+        krylov.solve(cells, matrix, right, nothing, lambda values: values, tolerance=1e-9, most=30, look=look)
+        for look in (1, 30)
+    )
+    assert_close(blind, looked, rtol=0, atol=1e-8)
 
 
 def test_a_batch_is_its_meshes_side_by_side():
     parts = [cells_of("triangle", 4), cells_of("quad", 5)]
     both = DualCells.side_by_side(parts)
-    fields = [torch.randn(part.number_of_points, 2, dtype=torch.float64) for part in parts]
-    assert_close(
-        both.slope(torch.cat(fields)), torch.cat([part.slope(f) for part, f in zip(parts, fields, strict=True)])
-    )
-    assert_close(both.total(torch.cat(fields)), torch.stack([field.sum() for field in fields]))
+    fields = [torch.randn(2, part.number_of_points, dtype=torch.float64) for part in parts]
+    together = torch.cat(fields, dim=-1)
+    slopes = [part.slope(field) for part, field in zip(parts, fields, strict=True)]
+    assert_close(both.slope(together), torch.cat(slopes, dim=-1))
+    assert_close(both.total(together), torch.stack([field.sum() for field in fields]))
 
 
 def test_polygons_are_filled_by_triangles_around_their_centre_or_a_corner():

@@ -49,34 +49,92 @@ def facet_ends(
     """The prescribed field at both ends of each exterior facet of a plane mesh, as the facet's own patch has it.
 
     At a corner the point may have the value of the other patch. Then the profile of the facet's own patch is
-    continued to the corner from the next two points, unless it comes near the corner's value by itself, as a
-    parabola comes to the wall's zero.
+    continued to the corner from the next two points, unless it, or a parabola through the next three, comes near the
+    corner's value by itself, as a developed flow comes to the wall's zero.
     """
     ends = mesh.facets.connectivity.reshape(-1, 2)
     result = values[ends].astype(float)
     patches = patches_at_points(mesh)
-    positions = mesh.points.detach().cpu().numpy()
-    lengths = np.linalg.norm(positions[ends[:, 1]] - positions[ends[:, 0]], axis=1)
-    # Both facets of each boundary point; where more than two meet (bodies that touch) nothing is continued.
-    point, facet = ends.ravel(), np.repeat(np.arange(len(ends)), 2)
-    order = np.argsort(point, kind="stable")
-    counts = np.bincount(point, minlength=len(values))
-    starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
-    sorted_facets = facet[order]
+    lengths = _lengths(mesh)
     held = np.logical_and(prescribed[ends[:, 0]], prescribed[ends[:, 1]])
+    following = [_next_facets(ends, side, len(values)) for side in (0, 1)]
     for side in (0, 1):
         corner, other = ends[:, side], ends[:, 1 - side]
-        wanted = np.flatnonzero(held & (patches[corner] > patches[other]) & (counts[other] == 2))
+        wanted = np.flatnonzero(held & (patches[corner] > patches[other]) & (following[1 - side] >= 0))
         if not len(wanted):
             continue
-        near = other[wanted]
-        pair = sorted_facets[starts[near][:, None] + np.arange(2)]
-        following = np.where(pair[:, 0] == wanted, pair[:, 1], pair[:, 0])
-        beyond = np.where(ends[following, 0] == near, ends[following, 1], ends[following, 0])
-        slope = (values[near] - values[beyond]) * (lengths[wanted] / lengths[following])[:, None]
-        same = held[following] & (patches[beyond] == patches[near])
-        continued = values[near] + np.where(same[:, None], slope, 0.0)
-        apart = np.linalg.norm(continued - values[corner[wanted]], axis=1)
+        near, second = other[wanted], following[1 - side][wanted]
+        beyond, way = _far_end(ends, second, near)
+        slope = (values[near] - values[beyond]) / lengths[second][:, None]
+        same = held[second] & (patches[beyond] == patches[near])
+        size = lengths[wanted][:, None]
+        continued = values[near] + np.where(same[:, None], slope * size, 0.0)
+        # With a third point the slope's own change is known, and a parabola meets the wall on the coarsest mesh.
+        third = np.where(way == 1, following[1][second], following[0][second])
+        further, _ = _far_end(ends, third, beyond)
+        bent = same & (third >= 0) & held[third] & (patches[further] == patches[beyond])
+        before = (values[beyond] - values[further]) / lengths[third][:, None]
+        change = (slope - before) * (size + lengths[second][:, None]) / (lengths[second] + lengths[third])[:, None]
+        curved = continued + np.where(bent[:, None], change * size, 0.0)
+        there = values[corner[wanted]]
+        apart = np.minimum(np.linalg.norm(continued - there, axis=1), np.linalg.norm(curved - there, axis=1))
         jumps = apart > _CONTINUOUS * np.linalg.norm(values[near], axis=1) + 1e-12
         result[wanted[jumps], side] = continued[jumps]
     return result
+
+
+def facet_parabolas(
+    values: Float[np.ndarray, "points components"], mesh: Mesh, prescribed: Bool[np.ndarray, " points"]
+) -> Float[np.ndarray, "facets 3 components"]:
+    """The prescribed field at start, middle and end of each exterior facet of a plane mesh, as its patch has it.
+
+    The middle is that of the parabola through the ends and the next point of the patch, or the mean of the two
+    parabolas where the patch goes on at both ends. Where two patches meet nothing is known of the profile beyond.
+    """
+    profile = facet_ends(values, mesh, prescribed)
+    ends = mesh.facets.connectivity.reshape(-1, 2)
+    lengths, patches = _lengths(mesh), patches_at_points(mesh)
+    held = np.logical_and(prescribed[ends[:, 0]], prescribed[ends[:, 1]])
+    slopes = (profile[:, 1] - profile[:, 0]) / lengths[:, None]
+    bend, counted = np.zeros_like(slopes), np.zeros(len(ends))
+    for side in (0, 1):
+        following = _next_facets(ends, side, len(values))
+        shared, other = ends[:, side], ends[:, 1 - side]
+        going_on = np.flatnonzero(held & (following >= 0) & (patches[shared] <= patches[other]))
+        following = following[going_on]
+        # A neighbour that runs the other way has a slope of the other sign.
+        beyond, way = _far_end(ends, following, shared[going_on])
+        same = held[following] & (patches[shared[going_on]] <= patches[beyond])
+        going_on, following, way = going_on[same], following[same], way[same]
+        onward = np.where(way == side, 1.0, -1.0)[:, None] * slopes[following]
+        rise = (onward - slopes[going_on]) * (1.0 if side == 1 else -1.0)
+        bend[going_on] += 2.0 * rise / (lengths[going_on] + lengths[following])[:, None]
+        counted[going_on] += 1
+    second_derivative = bend / np.maximum(counted, 1)[:, None]
+    middle = profile.mean(axis=1) - second_derivative * lengths[:, None] ** 2 / 8.0
+    return np.stack([profile[:, 0], middle, profile[:, 1]], axis=1)
+
+
+def _far_end(
+    ends: Int64[np.ndarray, "facets 2"], facets: Int64[np.ndarray, " some"], near: Int64[np.ndarray, " some"]
+) -> tuple[Int64[np.ndarray, " some"], Int64[np.ndarray, " some"]]:
+    """The end of each facet that is not the near one, and which of both it is."""
+    way = np.where(ends[facets, 0] == near, 1, 0)
+    return ends[facets, way], way
+
+
+def _lengths(mesh: Mesh) -> Float[np.ndarray, " facets"]:
+    corners = mesh.points.detach().cpu().numpy()[mesh.facets.connectivity.reshape(-1, 2)]
+    return np.linalg.norm(corners[:, 1] - corners[:, 0], axis=1)
+
+
+def _next_facets(ends: Int64[np.ndarray, "facets 2"], side: int, number: int) -> Int64[np.ndarray, " facets"]:
+    """The other facet at one end of each facet; -1 where more than two meet, as where bodies touch."""
+    point, facet = ends.ravel(), np.repeat(np.arange(len(ends)), 2)
+    order = np.argsort(point, kind="stable")
+    counts = np.bincount(point, minlength=number)
+    starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    at = ends[:, side]
+    first = facet[order][starts[at]]
+    second = facet[order][np.minimum(starts[at] + 1, len(order) - 1)]
+    return np.where(counts[at] == 2, np.where(first == np.arange(len(ends)), second, first), -1)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.operators.dual_cells import DualCells
+from pennpde.operators.dual_cells import DualCells, product
 from pennpde.operators.sparse import SparseMatrix
 
 Restriction = Callable[[Tensor], Tensor]
@@ -22,13 +22,14 @@ Restriction = Callable[[Tensor], Tensor]
 def solve(
     cells: DualCells,
     matrix: SparseMatrix,
-    right: Float[Tensor, "points components"],
-    guess: Float[Tensor, "points components"],
+    right: Float[Tensor, "components points"],
+    guess: Float[Tensor, "components points"],
     restrict: Restriction,
     *,
     tolerance: float = 1e-4,
     most: int = 60,
-) -> Float[Tensor, "points components"]:
+    look: int = 1,
+) -> Float[Tensor, "components points"]:
     """The solution of restrict(matrix × solution) = restrict(right side) that differs from the guess only where free.
 
     Args:
@@ -39,9 +40,11 @@ def solve(
         restrict: a symmetric projection that commutes with a factor per point.
         tolerance: what may be left of the residual, as a share of the right side.
         most: iterations.
+        look: after how many iterations it is seen whether they suffice. Each look waits for the device; with `most`
+            there is one, at the start, and a step can be captured as a graph.
     """
     diagonal = matrix.values[cells.diagonal]
-    found = _Solve.apply(matrix.values, right, guess, cells, matrix, diagonal, restrict, tolerance, most)
+    found = _Solve.apply(matrix.values, right, guess, cells, matrix, diagonal, restrict, tolerance, most, look)
     assert isinstance(found, Tensor)
     return found
 
@@ -55,63 +58,63 @@ def _iterate(
     restrict: Restriction,
     tolerance: float,
     most: int,
+    look: int,
 ) -> Tensor:
     """The change that takes the residual away."""
-    inverse = (1.0 / diagonal)[:, None]
+    inverse = 1.0 / diagonal
     tiny = torch.finfo(residual.dtype).tiny
 
-    def spread(per_mesh: Tensor) -> Tensor:
-        return cells.at_points(per_mesh)[:, None]
-
-    def safe(below: Tensor) -> Tensor:
-        return torch.where(below.abs() > tiny, below, torch.full_like(below, tiny))
+    inner, spread = cells.inner, cells.at_points
 
     def image(values: Tensor) -> Tensor:
-        return restrict(matrix @ values)
+        return restrict(product(matrix, values))
 
+    # Divisors that vanish do so with what they divide: a tiny number keeps 0 / 0 from spoiling a mesh that has
+    # converged before the others of its batch.
     change = torch.zeros_like(residual)
     shadow, direction = residual, residual
-    rho = cells.total(shadow * residual)
+    rho = inner(shadow, residual)
     limit = (tolerance**2) * scale
-    for _ in range(most):
-        left = cells.total(residual.square())
-        if not bool((left > limit).any()):
+    for number in range(most):
+        if number % look == 0 and not bool((inner(residual, residual) > limit).any()):
             break
         going = inverse * direction
         through = image(going)
-        alpha = rho / safe(cells.total(shadow * through))
-        half = residual - spread(alpha) * through
+        alpha = rho / (inner(shadow, through) + tiny)
+        half = torch.addcmul(residual, spread(alpha), through, value=-1)
         smoothed = inverse * half
         smoothed_image = image(smoothed)
-        omega = cells.total(smoothed_image * half) / safe(cells.total(smoothed_image.square()))
-        change = change + spread(alpha) * going + spread(omega) * smoothed
-        residual = half - spread(omega) * smoothed_image
-        following = cells.total(shadow * residual)
-        beta = following / safe(rho) * (alpha / safe(omega))
-        direction = residual + spread(beta) * (direction - spread(omega) * through)
+        omega = inner(smoothed_image, half) / (inner(smoothed_image, smoothed_image) + tiny)
+        along, across = spread(alpha), spread(omega)
+        change.addcmul_(along, going).addcmul_(across, smoothed)
+        residual = torch.addcmul(half, across, smoothed_image, value=-1)
+        following = inner(shadow, residual)
+        beta = following / (rho + tiny) * (alpha / (omega + tiny))
+        direction = torch.addcmul(residual, spread(beta), torch.addcmul(direction, across, through, value=-1))
         rho = following
     return change
 
 
 class _Solve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, values, right, guess, cells, matrix, diagonal, restrict, tolerance, most):  # noqa: ARG004
-        residual = restrict(right - matrix @ guess)
+    def forward(ctx, values, right, guess, cells, matrix, diagonal, restrict, tolerance, most, look):  # noqa: ARG004
+        residual = restrict(right - product(matrix, guess))
         scale = cells.total(restrict(right).square()) + torch.finfo(right.dtype).tiny
-        found = guess + _iterate(cells, matrix, diagonal, residual, scale, restrict, tolerance, most)
+        found = guess + _iterate(cells, matrix, diagonal, residual, scale, restrict, tolerance, most, look)
         ctx.save_for_backward(found)
-        ctx.rest = (cells, matrix, diagonal, restrict, tolerance, most)
+        ctx.rest = (cells, matrix, diagonal, restrict, tolerance, most, look)
         return found
 
     @staticmethod
     def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
         (found,) = ctx.saved_tensors
-        cells, matrix, diagonal, restrict, tolerance, most = ctx.rest
+        cells, matrix, diagonal, restrict, tolerance, most, look = ctx.rest
         free = restrict(gradient)
         scale = cells.total(free.square()) + torch.finfo(free.dtype).tiny
-        multiplier = _iterate(cells, matrix.transposed, diagonal, free, scale, restrict, tolerance, most)
+        multiplier = _iterate(cells, matrix.transposed, diagonal, free, scale, restrict, tolerance, most, look)
         rows = torch.repeat_interleave(matrix.row_starts.diff(), output_size=matrix.columns.shape[0])
-        of_values = -(multiplier[rows] * found[matrix.columns]).sum(dim=1)
+        of_values = -(multiplier.index_select(1, rows) * found.index_select(1, matrix.columns)).sum(dim=0)
         # What is not free passes through: the solution there is the guess; its images act on the free part.
-        of_guess = gradient - free - (matrix.transposed @ multiplier - restrict(matrix.transposed @ multiplier))
-        return of_values, multiplier, of_guess, None, None, None, None, None, None
+        images = product(matrix.transposed, multiplier)
+        of_guess = gradient - free - (images - restrict(images))
+        return of_values, multiplier, of_guess, None, None, None, None, None, None, None

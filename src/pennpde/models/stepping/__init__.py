@@ -4,6 +4,7 @@ network     a case in, fields at any times out
 march       steps in a row
 scheme      one step
 correction  what is learned
+poles       pressures in corners where the velocity jumps
 problem     a flow on dual cells, as tensors
 grid        cells, conditions and start of a case, split where they are coarse
 """

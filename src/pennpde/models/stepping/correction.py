@@ -29,27 +29,34 @@ class StressNetwork(nn.Module):
         self.coefficients = MLP((INVARIANTS, width, width, 3), start=0.0, spread=0.0)
 
     def forward(self, problem: Problem, neighbours: Neighbours, step: Float[Tensor, " flows"]) -> Stress:
-        bent = torch.tanh(self.coefficients(invariants(problem, neighbours, step)))
-        by_viscosity = torch.where(bent[:, 0] > 0, 0.5 * bent[:, 0], 0.25 * bent[:, 0])
-        by_roughness = UPWIND * bent[:, 2]
+        bent = self._bent(invariants(problem, neighbours, step))
+        by_viscosity = torch.where(bent[0] > 0, 0.5 * bent[0], 0.25 * bent[0])
+        by_roughness = UPWIND * bent[2]
         cells = problem.cells
         viscous = cells.at_edges(problem.viscosity) * cells.conductances.clamp_min(0.0)
         size = 0.5 * neighbours.fluxes.abs()
         # Advection may also take viscosity away, but never more than a quarter: every edge keeps a positive one.
         taken = torch.minimum(0.05 * size, 0.25 * viscous)
-        by_flux = torch.where(bent[:, 1] > 0, 0.25 * size, taken) * bent[:, 1]
+        by_flux = torch.where(bent[1] > 0, 0.25 * size, taken) * bent[1]
         return Stress(viscous * by_viscosity + by_flux, size * by_roughness)
+
+    def _bent(self, values: Float[Tensor, "invariants edges"]) -> Float[Tensor, "3 edges"]:
+        """The coefficients between -1 and 1. Each layer is followed by a hyperbolic tangent."""
+        for layer in self.coefficients.layers:
+            # 2 σ(2x) - 1 is tanh x, four times faster on a CPU.
+            values = 2.0 * torch.sigmoid(torch.addmm(2.0 * layer.bias[:, None], 2.0 * layer.weight, values)) - 1.0
+        return values
 
 
 def invariants(
     problem: Problem, neighbours: Neighbours, step: Float[Tensor, " flows"]
-) -> Float[Tensor, "edges invariants"]:
+) -> Float[Tensor, "invariants edges"]:
     """Numbers without unit that describe the flow around an edge."""
     cells = problem.cells
-    length_squared = cells.offsets.square().sum(dim=1)
+    length_squared = cells.offsets.square().sum(dim=0)
     length = length_squared.sqrt()
     mean, difference = neighbours.velocity, neighbours.difference
-    own = mean.square().sum(dim=1)
+    own = mean.square().sum(dim=0)
     # Of the whole flow, over edges: cheaper than over areas, and as good to tell fast from slow.
     speed = own + 1e-4 * cells.at_edges(_mean_over_edges(problem, own)) + 1e-12
     rough = difference - 0.5 * (neighbours.explained[0] + neighbours.explained[1])
@@ -58,7 +65,7 @@ def invariants(
     near = cells.mean(problem.wall_distance) / length
     viscous = viscosity * cells.conductances.abs()
     size = neighbours.fluxes.abs()
-    jumps = difference.square().sum(dim=1)
+    jumps = difference.square().sum(dim=0)
     fast = speed.sqrt()
     return torch.stack(
         [
@@ -68,20 +75,20 @@ def invariants(
             size / (size + viscous + 1e-12),
             0.3 * torch.log(viscosity * time_step / length_squared + 1e-4),
             0.3 * torch.log(time_step * fast / length + 1e-3),
-            (mean * cells.offsets).sum(dim=1).square() / (speed * length_squared),
+            (mean * cells.offsets).sum(dim=0).square() / (speed * length_squared),
             torch.tanh(jumps / speed),
-            torch.tanh(rough.square().sum(dim=1) / (jumps + 1e-4 * speed)),
+            torch.tanh(rough.square().sum(dim=0) / (jumps + 1e-4 * speed)),
             torch.tanh(neighbours.turning / speed),
             0.3 * torch.log(fast * length / viscosity + 1e-2),
         ],
-        dim=1,
+        dim=0,
     )
 
 
 def _mean_over_edges(problem: Problem, values: Float[Tensor, " edges"]) -> Float[Tensor, " flows"]:
     cells = problem.cells
     if cells.edge_owner is None:
-        return values.mean(dim=0, keepdim=True)
+        return values.mean().reshape(1)
     sums = values.new_zeros(cells.number_of_meshes).index_add(0, cells.edge_owner, values)
     counts = values.new_zeros(cells.number_of_meshes).index_add(0, cells.edge_owner, torch.ones_like(values))
     return sums / counts

@@ -32,6 +32,8 @@ class Pace:
             at the start.
         growth: by how much a step may be longer than the one before.
         longest: of all steps.
+        calm: a flow is calm if the velocity after a step differs from the continued one by less than this share.
+        stretch: by how much steps of a calm flow may be longer than the Courant number says.
         tolerance: of the momentum equation. In a unit of time a velocity gains as much noise as this over a step.
     """
 
@@ -39,6 +41,8 @@ class Pace:
     first: float = 0.02
     growth: float = 1.3
     longest: float = 0.25
+    calm: float = 1e-3
+    stretch: float = 3.0
     tolerance: float = 3e-5
 
 
@@ -97,10 +101,12 @@ def march(
     pace = pace or Pace()
     now, allowed = start, pace.first
     first, step, change, lost = state.before is None, 0.0, math.inf, False
+    stretch = 1.0
     for time in times:
         # A flow that is lost stays so: what comes out is not finite, which the certificate reports.
         while now < time - 1e-9 * max(1.0, time) and not lost:
-            limit = min(step_limit(problem, state.fluxes, pace.courant), pace.longest, allowed)
+            by_courant = step_limit(problem, state.fluxes, pace.courant)
+            limit = min(stretch * by_courant, pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
             length = torch.full_like(problem.viscosity, step)
@@ -110,6 +116,9 @@ def march(
                 allowed = 0.5 * step
                 continue
             change = _change(problem, following.velocity, state.velocity, step)
+            # What is left of a continued velocity grows with the square of the step.
+            longer = step * math.sqrt(pace.calm / max(_surprise(problem, following, state, step), 1e-12))
+            stretch = min(max(longer / by_courant, 1.0), pace.stretch)
             state, first, lost = following, False, not math.isfinite(change)
             now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
         yield Moment(time, state, step, change)
@@ -122,6 +131,21 @@ def _is_sound(following: State, before: State) -> bool:
 
 
 def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
-    weights, velocity = problem.cells.areas[:, None], velocity.detach()
-    difference = (weights * (velocity - before.detach()).square()).sum()
-    return math.sqrt(float(difference / (weights * velocity.square()).sum().clamp_min(1e-30))) / step
+    return _distance(problem, velocity.detach(), before.detach()) / step
+
+
+def _surprise(problem: Problem, following: State, state: State, step: float) -> float:
+    """How far the velocity after a step is from the one before, continued."""
+    if state.before is None:
+        return math.inf
+    earlier, _, last = state.before
+    ratio = step / float(last)
+    continued = (1.0 + ratio) * state.velocity.detach() - ratio * earlier.detach()
+    return _distance(problem, following.velocity.detach(), continued)
+
+
+def _distance(problem: Problem, velocity: Tensor, other: Tensor) -> float:
+    """Root mean square of a difference over that of the velocity."""
+    weights = problem.cells.areas
+    square = (weights * (velocity - other).square()).sum() / (weights * velocity.square()).sum().clamp_min(1e-30)
+    return math.sqrt(float(square))

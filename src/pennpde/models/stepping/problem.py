@@ -1,4 +1,7 @@
-"""A flow on dual cells: what the scheme needs of a case, as tensors, computed once per mesh."""
+"""A flow on dual cells: what the scheme needs of a case, as tensors, computed once per mesh.
+
+As in `DualCells`, points and edges are the last axis of all tensors.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from torch import Tensor
 from pennpde.models.stepping.grid import Grid
 from pennpde.operators.dual_cells import DualCells
 from pennpde.operators.poisson import Factorised, Multigrid, poisson
+from pennpde.operators.sparse import SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class Problem:
         viscosity: one per flow.
         free: 1 where the velocity is looked for, 0 where it is prescribed.
         velocity: the prescribed one; elsewhere that of the start.
-        slip: unit normals of slip walls, zero elsewhere.
+        slip: unit normals of slip walls, zero elsewhere; None where there are none.
         pressure: the prescribed one; elsewhere that of the start.
         pressure_free: 1 where the pressure is looked for.
         inflow: what leaves each cell through facets on which the velocity is prescribed, negative at inlets.
@@ -40,24 +44,27 @@ class Problem:
         closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
         places: for each point of the user's mesh its cell.
         jumps: by how much the pressure there is larger than in that cell.
+        poles: points of the user's mesh whose pressure is a mean over points, and the weights; None where there are
+            none. Batches, which are for training, have none.
     """
 
     cells: DualCells
     pressure_solver: Factorised | Multigrid
     viscosity: Float[Tensor, " flows"]
     free: Float[Tensor, " points"]
-    velocity: Float[Tensor, "points 2"]
-    slip: Float[Tensor, "points 2"]
+    velocity: Float[Tensor, "2 points"]
+    slip: Float[Tensor, "2 points"] | None
     pressure: Float[Tensor, " points"]
     pressure_free: Float[Tensor, " points"]
     inflow: Float[Tensor, " points"]
-    facet_shift: Float[Tensor, "edges 2"]
+    facet_shift: Float[Tensor, "2 edges"]
     open: Float[Tensor, " points"]
     wall_distance: Float[Tensor, " points"]
     closed: Float[Tensor, " flows"]
     places: Int[Tensor, " user_points"]
     jumps: Float[Tensor, " user_points"]
-    jump: tuple[Float[Tensor, " edges"], Float[Tensor, "points 2"]] | None = None
+    jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
+    poles: tuple[Int[Tensor, " corners"], SparseMatrix] | None = None
 
     @staticmethod
     def of(grid: Grid, viscosity: float, number_of_points: int, *, factorise: bool | None = None) -> Problem:
@@ -94,13 +101,14 @@ class Problem:
         if grid.pressure_jump.any():
             jump = _jump(grid, cells, groups, places)
         pressure = grid.pressure - grid.pressure_jump
+        slip = merged(grid.slip) * (1.0 - held)[:, None]
         return Problem(
             cells,
             poisson(cells, pressure_held, factorise=factorise),
             torch.tensor([viscosity], dtype=torch.float64),
             torch.from_numpy(1.0 - held),
-            torch.from_numpy(velocity),
-            torch.from_numpy(merged(grid.slip) * (1.0 - held)[:, None]),
+            _components_first(velocity),
+            _components_first(slip) if slip.any() else None,
             torch.from_numpy(pressure[stands]),
             torch.from_numpy(1.0 - pressure_held),
             torch.from_numpy(inflow),
@@ -125,14 +133,17 @@ class Problem:
         if not all(isinstance(each, Factorised) for each in solvers):
             raise ValueError("Only flows with a factorised pressure equation go into a batch.")
         joined: dict[str, Any] = {
-            each.name: torch.cat([getattr(part, each.name) for part in parts])
+            each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "jump", "places")
+            if each.name not in ("cells", "pressure_solver", "slip", "jump", "poles", "places")
         }
+        slips = any(part.slip is not None for part in parts)
+        normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
         places = torch.cat([part.places + int(start) for part, start in zip(parts, starts, strict=False)])
         return Problem(
             DualCells.side_by_side([part.cells for part in parts]),
             Factorised.side_by_side([each for each in solvers if isinstance(each, Factorised)]),
+            slip=torch.cat(normals, dim=-1) if slips else None,
             places=places,
             **joined,
         )
@@ -146,18 +157,22 @@ class Problem:
             changes["pressure_solver"] = replace(self.pressure_solver, levels=self.pressure_solver.levels.map(move))
         if self.jump is not None:
             changes["jump"] = tuple(move(each) for each in self.jump)
+        if self.poles is not None:
+            changes["poles"] = (move(self.poles[0]), self.poles[1].map(move))
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Tensor):
                 changes[each.name] = move(value)
         return replace(self, **changes)
 
-    def restrict(self, values: Float[Tensor, "points 2"]) -> Float[Tensor, "points 2"]:
+    def restrict(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
         """Without what is not free: nothing where the velocity is prescribed, tangential at slip walls."""
-        free = values * self.free[:, None]
-        return free - self.slip * (self.slip * free).sum(dim=1, keepdim=True)
+        return self.along_slip_walls(values * self.free)
 
-    def gradient(self, pressure: Float[Tensor, " points"]) -> Float[Tensor, "points 2"]:
+    def along_slip_walls(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
+        return values if self.slip is None else values - self.slip * (self.slip * values).sum(dim=0)
+
+    def gradient(self, pressure: Float[Tensor, " points"]) -> Float[Tensor, "2 points"]:
         """The gradient of a pressure, with its periodic jumps."""
         slope = self.cells.slope(pressure)
         return slope if self.jump is None else slope + self.jump[1]
@@ -165,34 +180,38 @@ class Problem:
 
 def _jump(
     grid: Grid, cells: DualCells, groups: Sequence[np.ndarray], places: np.ndarray
-) -> tuple[Float[Tensor, " edges"], Float[Tensor, "points 2"]]:
+) -> tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]]:
     whole = DualCells.of(grid.cells.points, groups)
     rise = torch.from_numpy(grid.pressure_jump)
     number = cells.number_of_points
-    slope = torch.zeros(number, 2, dtype=torch.float64).index_add(
-        0, torch.from_numpy(places), whole.areas[:, None] * whole.slope(rise)
+    slope = torch.zeros(2, number, dtype=torch.float64).index_add(
+        1, torch.from_numpy(places), whole.areas * whole.slope(rise)
     )
     ends = np.stack([places[whole.first.numpy()], places[whole.second.numpy()]])
     keys = cells.first.numpy() * np.int64(number) + cells.second.numpy()
     where = np.searchsorted(keys, ends.min(axis=0) * np.int64(number) + ends.max(axis=0))
     along = np.zeros(len(keys))
     along[where] = np.where(ends[0] < ends[1], 1.0, -1.0) * whole.difference(rise).numpy()
-    return torch.from_numpy(along), slope / cells.areas[:, None]
+    return torch.from_numpy(along), slope / cells.areas
 
 
-def _facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "edges 2"]:
+def _facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "2 edges"]:
     ends = places[grid.cells.facets]
-    middle = grid.facet_velocity.mean(axis=1)
+    middle = grid.facet_velocity[:, [0, 2]].mean(axis=1)
     mean = grid.velocity[grid.cells.facets].mean(axis=1)
     shift = np.where(grid.facet_held[:, None], middle - mean, 0.0)
     number = np.int64(cells.number_of_points)
     keys = cells.first.numpy() * number + cells.second.numpy()
     wanted = ends.min(axis=1) * number + ends.max(axis=1)
-    result = np.zeros((len(keys), 2))
+    result = np.zeros((2, len(keys)))
     places_of = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     known = keys[places_of] == wanted
-    result[places_of[known]] = shift[known]
+    result[:, places_of[known]] = shift[known].T
     return torch.from_numpy(result)
+
+
+def _components_first(values: Float[np.ndarray, "points 2"]) -> Float[Tensor, "2 points"]:
+    return torch.from_numpy(np.ascontiguousarray(values.T))
 
 
 def _distance(positions: Float[np.ndarray, "points 2"], walls: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"]:

@@ -36,10 +36,10 @@ class State:
         before: velocity, fluxes and length of the last step; None at the start.
     """
 
-    velocity: Float[Tensor, "points 2"]
+    velocity: Float[Tensor, "2 points"]
     pressure: Float[Tensor, " points"]
     fluxes: Float[Tensor, " edges"]
-    before: tuple[Float[Tensor, "points 2"], Float[Tensor, " edges"], Float[Tensor, " flows"]] | None = None
+    before: tuple[Float[Tensor, "2 points"], Float[Tensor, " edges"], Float[Tensor, " flows"]] | None = None
 
     def detached(self) -> State:
         before = self.before and (self.before[0].detach(), self.before[1].detach(), self.before[2])
@@ -71,29 +71,25 @@ class Neighbours:
         fluxes: through the faces.
     """
 
-    velocity: Float[Tensor, "edges 2"]
-    difference: Float[Tensor, "edges 2"]
-    explained: tuple[Float[Tensor, "edges 2"], Float[Tensor, "edges 2"]]
+    velocity: Float[Tensor, "2 edges"]
+    difference: Float[Tensor, "2 edges"]
+    explained: tuple[Float[Tensor, "2 edges"], Float[Tensor, "2 edges"]]
     turning: Float[Tensor, " edges"]
     fluxes: Float[Tensor, " edges"]
 
     @staticmethod
-    def of(problem: Problem, velocity: Float[Tensor, "points 2"], fluxes: Float[Tensor, " edges"]) -> Neighbours:
+    def of(problem: Problem, velocity: Float[Tensor, "2 points"], fluxes: Float[Tensor, " edges"]) -> Neighbours:
         cells = problem.cells
-        first, second = (velocity.index_select(0, each) for each in (cells.first, cells.second))
-        slopes = cells.slope(velocity).reshape(-1, 4)
-        along, size = [], []
-        for ends in (cells.first, cells.second):
-            slope = slopes.index_select(0, ends)
-            along.append(cells.offsets[:, :1] * slope[:, :2] + cells.offsets[:, 1:] * slope[:, 2:])
-            size.append(slope.square().sum(dim=1))
-        turning = 0.5 * (size[0] + size[1]) * cells.offsets.square().sum(dim=1)
-        return Neighbours(0.5 * (first + second), second - first, (along[0], along[1]), turning, fluxes)
+        first, second = cells.ends(velocity)
+        slopes = cells.slope(velocity)
+        here, there = (cells.offsets[0] * each[:, 0] + cells.offsets[1] * each[:, 1] for each in cells.ends(slopes))
+        turning = cells.mean(slopes.square().sum(dim=(0, 1))) * cells.offsets.square().sum(dim=0)
+        return Neighbours(0.5 * (first + second), second - first, (here, there), turning, fluxes)
 
     @property
-    def roughness(self) -> Float[Tensor, "edges 2"]:
+    def roughness(self) -> Float[Tensor, "2 edges"]:
         """What of the difference the gradient upstream does not explain."""
-        return self.difference - torch.where((self.fluxes > 0)[:, None], *self.explained)
+        return self.difference - torch.where(self.fluxes > 0, *self.explained)
 
 
 Correction = Callable[[Problem, Neighbours, Float[Tensor, " flows"]], Stress]
@@ -106,7 +102,7 @@ def begin(problem: Problem) -> State:
     From rest that leaves the potential flow: what an impulsive start makes of it.
     """
     step = torch.ones_like(problem.viscosity)
-    velocity = problem.velocity - problem.slip * (problem.slip * problem.velocity).sum(dim=1, keepdim=True)
+    velocity = problem.along_slip_walls(problem.velocity)
     nothing = torch.zeros_like(problem.pressure)
     velocity, _, fluxes = _projected(problem, velocity, nothing, step, with_jump=False)
     return State(velocity, problem.pressure, fluxes)
@@ -138,7 +134,7 @@ def advance(
     else:
         ratio = step / state.before[2]
         leading = (1 + 2 * ratio) / (1 + ratio)
-        at_points, at_edges = cells.at_points(ratio)[:, None], cells.at_edges(ratio)
+        at_points, at_edges = cells.at_points(ratio), cells.at_edges(ratio)
         past = (1 + at_points) * velocity - at_points.square() / (1 + at_points) * state.before[0]
         expected = (1 + at_points) * velocity - at_points * state.before[0]
         fluxes = (1 + at_edges) * state.fluxes - at_edges * state.before[1]
@@ -156,9 +152,9 @@ def advance(
         # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
         backward = 0.5 * problem.open * cells.collected(fluxes).clamp_min(0.0)
         matrix = cells.matrix(cells.at_points(leading) * mass + backward, symmetric, 0.5 * fluxes)
-        right = mass[:, None] * past + cells.collected(rough_size[:, None] * neighbours.roughness)
-        right = right - cells.areas[:, None] * problem.gradient(new_pressure)
-        guess = torch.where(problem.free[:, None] > 0, problem.restrict(expected), problem.velocity)
+        right = mass * past + cells.collected(rough_size * neighbours.roughness)
+        right = right - cells.areas * problem.gradient(new_pressure)
+        guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
         found = krylov.solve(cells, matrix, right, guess, problem.restrict, tolerance=tolerance)
         new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter)
         fluxes = new_fluxes
@@ -173,11 +169,11 @@ def _projected(
     at_points, at_edges = cells.at_points(step), cells.at_edges(step)
     slope = problem.gradient if with_jump else cells.slope
     before = slope(pressure) if with_jump else torch.zeros_like(velocity)
-    fluxes = (cells.faces * (cells.mean(velocity) + problem.facet_shift)).sum(dim=1)
+    fluxes = (cells.faces * (cells.mean(velocity) + problem.facet_shift)).sum(dim=0)
     if with_jump:
         rise = 0.0 if problem.jump is None else problem.jump[0]
         uphill = cells.conductances * (cells.difference(pressure) + rise)
-        smooth = (cells.faces * cells.mean(problem.restrict(before))).sum(dim=1)
+        smooth = (cells.faces * cells.mean(problem.restrict(before))).sum(dim=0)
         damping = torch.minimum(at_edges, cells.mean(_own_time(problem, fluxes)))
         fluxes = fluxes + damping * (smooth - uphill)
     missing = cells.collected(fluxes) + problem.inflow
@@ -192,7 +188,7 @@ def _projected(
         right = right + cells.collected(cells.conductances * cells.difference(given))
     change = problem.pressure_solver.solve(right, torch.zeros_like(pressure)) + given
     fluxes = fluxes - at_edges * cells.conductances * cells.difference(change)
-    velocity = velocity - at_points[:, None] * problem.restrict(cells.slope(change))
+    velocity = velocity - at_points * problem.restrict(cells.slope(change))
     return velocity, pressure + change, fluxes
 
 
