@@ -4,13 +4,15 @@ python benchmarks/page_load.py                      # 50 clients for a minute
 python benchmarks/page_load.py --seconds 10 --out /tmp/try.json
 
 Starts `penn view` on this machine and talks to it as browsers do, over the loopback: every client opens the page with
-all its files, then moves a slider now and then, waits for the words and for the picture, and thinks. One client in ten
-also uploads a mesh and has its flow predicted. Prints a table and writes `benchmarks/results/page_load.json`. An answer
-is the time from the request to the last byte of the picture.
+all its files and the first example, then moves a slider to a new place, waits for the prediction, and thinks. Every
+fourth time it moves on after a second. One client in ten also uploads a mesh and has its flow predicted. Prints a table
+and writes `benchmarks/results/page_load.json`. A picture's time is that from the request to its last byte: *first
+picture* is the draft where there is one, *prediction* what was asked for.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import platform
@@ -32,7 +34,10 @@ THINKING = 10.0
 """Seconds between an answer and the next move of a slider, on average."""
 UPLOADERS = 10
 """One client in so many uploads a mesh."""
+IMPATIENT = 4
+"""Every so many moves, a client moves on after a second."""
 PATIENCE = 120.0
+"""Seconds after which a client gives up."""
 
 
 class Client:
@@ -50,32 +55,42 @@ class Client:
         self.random = random.Random(seed)
         self.answers: list[tuple[str, float]] = []
         self.errors: list[str] = []
+        self.drafts = self.given_up = 0
+        self.predicted: set[str] = set()
 
-    async def use(self, until: float, templates: list[dict[str, Any]], takes_times: bool) -> None:
+    async def use(self, until: float, start: dict[str, Any]) -> None:
         """Open the page and use it until a moment of the clock."""
         await asyncio.sleep(self.random.uniform(0, THINKING))
         await self.measured("page", self.open())
+        await self.measured("example", self.view(start["examples"][0], "example"))
         if self.mesh is not None:
             await self.measured("upload", self.upload())
-        template = self.random.choice(templates)
+        template = self.random.choice(start["templates"])
         values = {each["name"]: each["start"] for each in template["sliders"]}
         sliders = [each for each in template["sliders"] if each["name"] in ("first", "second", "velocity")]
-        moments = {"duration": 4, "frames": 16} if takes_times else None
+        moves = 0
         while time.monotonic() < until:
-            moved = self.random.choice(sliders)
+            moved, moves = self.random.choice(sliders), moves + 1
             values[moved["name"]] = round(self.random.uniform(moved["low"], moved["high"]), 2)
-            request = {"source": "template", "name": template["kind"], "values": values, "moments": moments}
-            await self.measured("view", self.view(request))
+            request = {"source": "template", "name": template["kind"], "values": values, "moments": start["moments"]}
+            if moves % IMPATIENT:
+                await self.measured("view", self.view(request))
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.measured("view", self.view(request)), 1.0)
             await asyncio.sleep(self.random.uniform(0, 2 * THINKING))
 
     async def measured(self, what: str, work: Any) -> None:
         begin = time.monotonic()
         try:
             await asyncio.wait_for(work, PATIENCE)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except TimeoutError:
+            self.given_up += 1
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             self.errors.append(f"{what}: {type(error).__name__} {error}"[:200])
         else:
-            self.answers.append((what, time.monotonic() - begin))
+            if what in ("page", "upload"):
+                self.answers.append((what, time.monotonic() - begin))
 
     async def fetched(self, method: str, path: str, **options: Any) -> bytes:
         async with self.session.request(method, self.address + path, **options) as answer:
@@ -90,29 +105,64 @@ class Client:
         await asyncio.gather(*(self.fetched("GET", path) for path in files))
         json.loads(await self.fetched("GET", "start"))
 
-    async def view(self, request: dict[str, Any]) -> None:
-        words = json.loads(await self.fetched("POST", "view", json=request))
-        await self.fetched("GET", f"record/{words['view']}")
+    async def view(self, request: dict[str, Any], what: str = "") -> None:
+        """Wait for a prediction and its picture, and for the draft on the way."""
+        begin, first = time.monotonic(), True
+        async with self.session.post(self.address + "view", json=request) as answer:
+            if answer.status != 200:
+                raise ValueError(f"view: {answer.status} {await answer.text()}")
+            async for line in answer.content:
+                words = json.loads(line)
+                if "error" in words:
+                    raise ValueError(words["error"])
+                shown = words.get("draft", words)
+                if "view" not in shown:
+                    continue
+                await self.fetched("GET", f"record/{shown['view']}")
+                seconds = time.monotonic() - begin
+                if first:
+                    self.answers.append((what or "first picture", seconds))
+                    self.drafts += "draft" in words
+                first = False
+                if "draft" not in words:
+                    if not what:
+                        self.answers.append(("prediction", seconds))
+                    self.predicted.add(words["view"])
+                    return
+        raise ValueError("The server ended before the prediction was ready.")
 
     async def upload(self) -> None:
         found = json.loads(await self.fetched("POST", "upload", params={"name": "duct.vtu"}, data=self.mesh))
-        await self.view({"source": "upload", "name": found["key"], "roles": found["roles"]})
+        await self.view({"source": "upload", "name": found["key"], "roles": found["roles"]}, "first picture of upload")
 
 
-async def load(address: str, clients: int, seconds: float, mesh: bytes) -> list[Client]:
-    """All clients at once."""
-    async with aiohttp.ClientSession() as session, session.get(address + "start") as answer:
-        start = await answer.json()
-    until = time.monotonic() + seconds
+async def load(address: str, clients: int, seconds: float, mesh: bytes, server: int) -> tuple[list[Client], float]:
+    """All clients at once, and the processor seconds of the page meanwhile."""
     made, sessions = [], []
     for seed in range(clients):
         sessions.append(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=6)))
         made.append(Client(sessions[-1], address, seed, mesh if seed % UPLOADERS == 0 else None))
     try:
-        await asyncio.gather(*(each.use(until, start["templates"], start["takes_times"]) for each in made))
+        async with sessions[0].get(address + "start") as answer:
+            start = await answer.json()
+        for example in start["examples"]:  # all is up and ready, as on a page that has been running for a while
+            await Client(sessions[0], address, 0, None).view(example)
+        before, until = processor_seconds(server), time.monotonic() + seconds
+        await asyncio.gather(*(each.use(until, start) for each in made))
+        return made, processor_seconds(server) - before
     finally:
         await asyncio.gather(*(session.close() for session in sessions))
-    return made
+
+
+def processor_seconds(process: int) -> float:
+    """Of a process and those that it started, until now."""
+    ticks = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if process in (int(entry.parent.name), int(fields[1])):
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def duct_file() -> bytes:
@@ -152,33 +202,44 @@ def main() -> None:
         alarm.start()
         address = server.stdout.readline().split()[0]
         alarm.cancel()
-        time.sleep(10)  # all processes are up, as on a page that has been running for a while
         try:
-            clients = asyncio.run(load(address, given.clients, given.seconds, mesh))
+            clients, processor = asyncio.run(load(address, given.clients, given.seconds, mesh, server.pid))
             alive = server.poll() is None
         finally:
             server.terminate()
     errors = [error for client in clients for error in client.errors]
     answers = [answer for client in clients for answer in client.answers]
-    rows = [
-        summary(what, [seconds for kind, seconds in answers if kind == what])
-        for what in ("page", "view", "upload")
-        if any(kind == what for kind, _ in answers)
-    ]
+    kinds = ("page", "example", "first picture", "prediction", "upload")
+    rows = [summary(what, found) for what in kinds if (found := [each for kind, each in answers if kind == what])]
+    actions = [each for kind, each in answers if kind not in ("prediction", "upload")]
+    rows.append(summary("all actions, first picture", actions))
+    predicted = set().union(*(client.predicted for client in clients))
     record = {
         "model": given.model,
         "clients": given.clients,
         "seconds": given.seconds,
         "thinking_seconds": THINKING,
+        "patience_seconds": PATIENCE,
         "errors": len(errors),
         "first_errors": errors[:5],
         "server_lived_on": alive,
         "rows": rows,
+        "given_up": sum(client.given_up for client in clients),
+        "drafts": sum(client.drafts for client in clients),
+        "predictions": len(predicted),
+        "processor_seconds": round(processor, 1),
+        "processor_seconds_per_action": round(processor / len(actions), 2),
+        "processor_seconds_per_prediction": round(processor / max(1, len(predicted)), 2),
         "cores": os.cpu_count(),
         "load_before": round(busy, 2),
+        "load_after": round(os.getloadavg()[0], 2),
+        "load_is": "processes that want a core, the average of a minute; other work ran on the machine",
         "python": platform.python_version(),
     }
-    print(f"{given.clients} clients, {given.seconds:.0f} s, {len(errors)} errors; load before: {busy:.1f}")
+    print(
+        f"{given.clients} clients, {given.seconds:.0f} s, {len(errors)} errors; load before: {busy:.1f}; "
+        f"{processor:.0f} processor seconds for {len(predicted)} predictions"
+    )
     for row in rows:
         print("  ".join(f"{name} {value}" for name, value in row.items()))
     given.out.parent.mkdir(parents=True, exist_ok=True)

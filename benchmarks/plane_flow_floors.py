@@ -35,7 +35,8 @@ def measured(folder: Path) -> None:
 
 def table() -> str:
     """Relative errors in per cent, means over cases, u / p."""
-    titles = ("", "test set", "all moments", *lookup.plane_flow_floors.TIMES, "steady")
+    floors = lookup.plane_flow_floors
+    titles = ("", "test set", "all moments", *floors.TIMES, "steady", floors.UNDETERMINED)
     rows = [f"| {' | '.join(titles)} |", "| --- | --- |" + " ---: |" * (len(titles) - 2)]
     for folder in sorted(RECORDS.glob("floor_*"), reverse=True):
         for split in SPLITS:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import lzma
 from dataclasses import replace
 
 import h5py
@@ -52,6 +53,14 @@ def test_times_and_notes_come_back():
 
 def test_the_same_case_gives_the_same_bytes():
     assert vtkhdf.pack(some_case()) == vtkhdf.pack(some_case())
+
+
+def test_without_compression_a_case_comes_back_as_it_was_and_compresses_better_as_a_whole():
+    case = some_case()
+    plain = vtkhdf.pack(case, compressed=False)
+    assert_same_case(unpacked(plain).case, case)
+    assert len(vtkhdf.pack(case)) < len(plain)
+    assert len(lzma.compress(plain)) < len(lzma.compress(vtkhdf.pack(case)))
 
 
 def test_a_case_moved_by_a_rigid_motion_comes_back_as_it_was():

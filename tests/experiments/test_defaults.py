@@ -36,6 +36,14 @@ def test_flows_at_one_time_are_for_the_papers_network(ducts):
     assert experiment.training.scales is None, "they follow from the training cases"
 
 
+def test_who_begins_with_random_weights_hears_of_the_general_network(ducts, caplog):
+    with caplog.at_level(logging.INFO, "pennpde"):
+        for_dataset(ducts, start=Start.of("flow"))
+        assert "--from flow" not in caplog.text
+        for_dataset(ducts)
+        assert "--from flow needs fewer runs" in caplog.text
+
+
 def test_a_dataset_that_does_not_state_its_content_is_known_by_its_unknowns(tmp_path):
     assert for_dataset(store_ducts(tmp_path / "data", kind="runs")).network == "flow-paper"
 

@@ -90,6 +90,18 @@ def test_the_command_measures_every_moment_and_the_steady_states(dataset, tmp_pa
     assert "steady" in result.stdout
 
 
+def test_moments_that_are_not_determined_are_measured_apart(dataset):
+    files = list(storage.read_files(dataset, "test"))
+    last = {file.case.name: file.times[-1] for file in files}
+    record = floors.measure(floors.start, files, {}, lambda name, time: time != last[name])
+    assert record["times"][floors.UNDETERMINED]["cases"] == len(files)
+    assert record["times"]["all moments"]["cases"] == sum(len(file.times) - 1 for file in files)
+    assert record["not_known_whether_determined"] == 0
+    record = floors.measure(floors.start, files, {}, lambda name, time: None)
+    assert floors.UNDETERMINED not in record["times"]
+    assert record["not_known_whether_determined"] == sum(len(file.times) + 1 for file in files)
+
+
 def test_a_set_without_training_flows_is_refused(tmp_path):
     storage.write(tmp_path, [], dataset="plane-flow", splits={"train": []}, settings={"seed": 0})
     with pytest.raises(ValueError, match="no training flows"):

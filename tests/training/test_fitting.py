@@ -1,5 +1,7 @@
 """Training: what it learns, and that the same seed gives the same bits."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -97,3 +99,26 @@ def test_cases_and_networks_that_do_not_fit_are_named():
         fit(Wrong(), TRAIN, epochs=1)
     with pytest.raises(ValueError, match="no parameter"):
         fit(Constant().requires_grad_(False), TRAIN, epochs=1)
+
+
+def test_a_budget_in_processor_time_does_not_run_out_while_others_use_the_machine(tmp_path, monkeypatch):
+
+    from pennpde.training import fitting
+
+    worked, clock = [0.0], [0.0]
+
+    def work(*_):  # each step takes the processor a second, and an hour on the clock
+        worked[0], clock[0] = worked[0] + 1.0, clock[0] + 3600.0
+
+    class Slow(Constant):
+        def forward(self, case):
+            work()
+            return super().forward(case)
+
+    monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: worked[0]))
+    options = {"batch_size": 1, "stacked": False, "processor_minutes": 0.1}
+    result = fit(Slow(), [constant_case(1.0)], folder=tmp_path, **options)
+    assert (result.ended, result.steps) == ("budget", 6)
+    assert result.processor_seconds == 6
+    more = fit(Slow(), [constant_case(1.0)], folder=tmp_path, resume=True, **{**options, "processor_minutes": 0.2})
+    assert more.processor_seconds == 12, "time before the break counts"

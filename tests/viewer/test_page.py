@@ -75,7 +75,7 @@ class Viewer:
         self.page.evaluate("new Promise((done) => setTimeout(done, 100))")
         self.wait(
             "pennPage.visible.every((index) => { const pane = pennPage.panes[index];"
-            " return !pane.busy && pane.view.view && pane.drawn === 'record/' + pane.view.view; })"
+            " return !pane.busy && !pennPage.isDraft(pane) && pane.drawn === 'record/' + pane.view.view; })"
         )
 
     def frame(self):
@@ -170,6 +170,44 @@ def test_while_a_slider_moves_only_its_latest_place_counts(viewer):
     viewer.wait("document.querySelector('[data-test=status]').innerText.startsWith('Step 0.30')")
     viewer.settle()
     assert 1 <= len(asked) < 30
+
+
+def test_until_a_prediction_is_there_the_picture_is_marked_as_a_draft(viewer):
+    held = []
+    viewer.page.route("**/view", lambda route: held.append(route))  # noqa: PLW0108  # Playwright marks its handlers
+    viewer.page.evaluate("pennPage.pane.values.a.first = 0.42")
+    while not held:
+        viewer.page.wait_for_timeout(50)
+    draft = viewer.part("draft-A")
+    draft.wait_for(timeout=PATIENCE)
+    assert "ramp 0.37 instead of 0.42" in draft.inner_text()
+    assert "being computed" in draft.inner_text()
+    viewer.part("download").click()
+    for kind in ("png", "vtu", "html"):
+        assert "v-list-item--disabled" in viewer.part(f"download-{kind}").get_attribute("class")
+    viewer.page.keyboard.press("Escape")
+    assert viewer.page.evaluate("pennPage.pane.busy")
+    held[0].continue_()
+    viewer.settle()
+    viewer.page.unroute("**/view")
+    assert viewer.status().startswith("Step 0.42")
+    assert draft.count() == 0
+
+
+def test_a_draft_stays_a_draft_where_the_prediction_never_comes(viewer):
+    shown = viewer.page.evaluate("JSON.parse(JSON.stringify(pennPage.view))")
+    line = json.dumps({"draft": shown, "progress": {"before": 2, "seconds": 0, "usual_seconds": None}})
+    viewer.page.route("**/view", lambda route: route.fulfill(status=200, body=f"{line}\n"))
+    viewer.nudge("slider-speed", 2)
+    viewer.page.wait_for_selector('[data-test="message"]', timeout=PATIENCE)
+    assert "ended before the prediction was ready" in viewer.part("message").inner_text()
+    assert "inlet speed 1 instead of 1.1" in viewer.part("draft-A").inner_text()
+    assert "no prediction for your settings" in viewer.part("draft-A").inner_text()
+    assert viewer.part("slider-reynolds").locator("output").inner_text() == "1100"  # of the controls, not of the draft
+    viewer.page.unroute("**/view")
+    viewer.nudge("slider-speed", 2, "ArrowLeft")
+    viewer.settle()
+    assert viewer.part("draft-A").count() == 0
 
 
 def test_fields_cells_and_streamlines_are_switched(viewer):
@@ -328,6 +366,27 @@ def test_a_damaged_link_is_named_and_the_page_starts(browser, address):
     assert "link is damaged" in viewer.part("notice").inner_text()
     assert viewer.status().startswith("Step 0.37")
     context.close()
+
+
+def test_what_makes_no_sense_in_a_link_is_left_out(viewer, address):
+    wrong = {
+        "probes": {},
+        "line": "a",
+        "range": {},
+        "frame": -1,
+        "duration": "x",
+        "looks": [{"zoom": "x"}],
+        "tool": "line",
+    }
+    viewer.page.evaluate("location.hash = ''")
+    viewer.page.goto(link(address, **wrong, streamlines=False))
+    viewer.wait("pennPage.streamlines === false && pennPage.tool === 'line'")
+    viewer.settle()
+    kept = viewer.page.evaluate(
+        "[pennPage.probes, pennPage.line, pennPage.range.mode, pennPage.frame, pennPage.looks[0]]"
+    )
+    assert kept == [[], None, "robust", 0, None]
+    assert viewer.part("line").is_visible()
 
 
 def test_two_cases_stand_side_by_side_with_the_same_colours(viewer):

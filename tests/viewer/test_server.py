@@ -3,13 +3,13 @@
 import asyncio
 import http.client
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 from problems import rectangle
+from waiting import waited_for
 
 from pennpde.viewer import server
 from pennpde.viewer.server import MOST_BYTES
@@ -36,8 +36,12 @@ def ask(address):
 
 
 def view(ask, **content):
+    """Status, and the last line: the view, or what is wrong with the request."""
     status, _, body = ask("POST", "/view", json.dumps(content))
-    return status, json.loads(body) if status == 200 else body.decode()
+    if status != 200:
+        return status, body.decode()
+    last = json.loads(body.splitlines()[-1])
+    return (422, last["error"]) if "error" in last else (200, last)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +125,8 @@ def test_the_server_itself_refuses_too_much(address):
     connection.close()
 
 
-def test_the_oldest_uploads_make_room_for_new_ones(network_folder, tmp_path, monkeypatch):
-    """In this process, with limits that two small meshes reach."""
-    monkeypatch.setattr(server, "MOST_STORED", 1)
-    rectangle((6, 3), (2.0, 1.0)).save(tmp_path / "mine.vtu")
-    content = (tmp_path / "mine.vtu").read_bytes()
+def with_page(network_folder, use):
+    """A page in this process, and a session with it."""
 
     async def run():
         page = server.Page(str(network_folder), workers=1)
@@ -133,20 +134,72 @@ def test_the_oldest_uploads_make_room_for_new_ones(network_folder, tmp_path, mon
         serving = asyncio.create_task(page.run("127.0.0.1", 0, ready.set_result))
         try:
             await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
-            folder = Path(page._folder.name)
             async with aiohttp.ClientSession(base_url=ready.result()) as session:
-                keys = []
-                for _ in range(2):
-                    async with session.post("upload", params={"name": "mine.vtu"}, data=content) as answer:
-                        keys.append((await answer.json())["key"])
-                async with session.get(f"upload/{keys[0]}") as first, session.get(f"upload/{keys[1]}") as second:
-                    assert (first.status, second.status) == (410, 200)
-            assert {path.name for path in folder.iterdir()} == {keys[1]}
+                await use(page, session)
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
-        assert not folder.exists()
+        assert not Path(page._folder.name).exists()
 
-    # In a thread of its own: the browser of other tests keeps an event loop running in this one.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, run()).result()
+    waited_for(run())
+
+
+def test_the_oldest_uploads_make_room_for_new_ones(network_folder, tmp_path, monkeypatch):
+    """With limits that two small meshes reach."""
+    monkeypatch.setattr(server, "MOST_STORED", 1)
+    rectangle((6, 3), (2.0, 1.0)).save(tmp_path / "mine.vtu")
+    content = (tmp_path / "mine.vtu").read_bytes()
+
+    async def use(page, session):
+        keys = []
+        for _ in range(2):
+            async with session.post("upload", params={"name": "mine.vtu"}, data=content) as answer:
+                keys.append((await answer.json())["key"])
+        async with session.get(f"upload/{keys[0]}") as first, session.get(f"upload/{keys[1]}") as second:
+            assert (first.status, second.status) == (410, 200)
+        assert {path.name for path in Path(page._folder.name).iterdir()} == {keys[1]}
+
+    with_page(network_folder, use)
+
+
+def test_a_draft_and_the_progress_come_before_the_view_and_who_leaves_is_forgotten(network_folder):
+    async def use(page, session):
+        start = await (await session.get("start")).json()
+        example = start["examples"][0]
+        async with asyncio.timeout(120):
+            while len(page._views._ready) < len(start["examples"]):  # nobody has asked for them
+                await asyncio.sleep(0.05)
+        async with session.post("view", json=example) as answer:
+            shown = await answer.json(content_type=None)
+        view, go, asked = page._pool.view, asyncio.Event(), []
+
+        async def slow(request, large, begin):
+            asked.append(request["values"]["first"])
+            await go.wait()
+            return await view(request, large, begin)
+
+        page._pool.view = slow
+
+        def moved(first):
+            return session.post("view", json={**example, "values": {**example["values"], "first": first}})
+
+        async with moved(0.5) as left:
+            assert "draft" in json.loads(await left.content.readline())
+        async with moved(0.4) as answer:
+            first = json.loads(await answer.content.readline())
+            assert first["draft"] == shown
+            assert first["draft"]["asked"]["values"]["first"] == 0.37  # what it is a prediction of
+            assert first["progress"]["before"] in (0, 1)
+            async with asyncio.timeout(60):
+                while len(page._views._asked) > 1:  # the other connection was closed before its turn came
+                    await asyncio.sleep(0.05)
+            assert asked == [0.5, 0.4]
+            go.set()
+            lines = [json.loads(line) for line in (await answer.read()).splitlines()]
+        assert lines[-1]["title"] == "Step 0.40"
+        assert lines[-1]["asked"]["values"]["first"] == 0.4
+        assert all(line.keys() == {"progress"} for line in lines[:-1])
+        assert page._views.find(lines[-1]["view"]) is not None
+        assert len(page._views._ready) == len(start["examples"]) + 1  # nobody computed the view of the one who left
+
+    with_page(network_folder, use)

@@ -57,6 +57,8 @@ def pack(
     times: Sequence[float] | None = None,
     significant_bits: int = SINGLE,
     notes: Mapping[str, Any] | None = None,
+    *,
+    compressed: bool = True,
 ) -> bytes:
     """The content of a case file; the same case always gives the same bytes.
 
@@ -70,6 +72,8 @@ def pack(
         significant_bits: fewer than 24 round the fields further, which packs them smaller: 11 are those of 16-bit
             floats.
         notes: further facts to keep in the file, in JSON's terms.
+        compressed: whether arrays are compressed, each with a checksum. A file that goes into a compressed archive
+            becomes smaller there without.
     """
     if len(case.sizes) != 1:
         raise ValueError(f"A file holds one case, but this is a batch of {len(case.sizes)}; write them one by one.")
@@ -82,7 +86,7 @@ def pack(
     # h5py must not write on its own to the disk, where it could be interrupted: see `write_atomically`.
     content = io.BytesIO()
     with h5py.File(content, "w", libver=("v110", "v110")) as file:
-        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, significant_bits)
+        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, significant_bits, compressed)
         writer.mesh(case.mesh)
         writer.case(case, series)
         own = file.create_group("pennpde")
@@ -246,8 +250,12 @@ def _target_blocks(case: Case) -> dict[str, list[Tensor]]:
 
 
 class _Writer:
-    def __init__(self, group: h5py.Group, mesh: Mesh, significant_bits: int) -> None:
+    def __init__(self, group: h5py.Group, mesh: Mesh, significant_bits: int, compressed: bool) -> None:
         self.group, self.significant_bits = group, significant_bits
+        # Bytes of the same significance lie together either way: they are what repeats.
+        self.filters: dict[str, Any] = {"shuffle": True}
+        if compressed:
+            self.filters |= {"compression": "gzip", "compression_opts": 9, "fletcher32": True}
         self.points, self.space = mesh.number_of_points, mesh.space
         group.attrs["Version"] = np.array([2, 5] if mesh.polyhedron_faces is not None else [2, 0])
         group.attrs["Type"] = np.bytes_("UnstructuredGrid")
@@ -369,9 +377,7 @@ class _Writer:
             return
         # A viewer reads one time step at a time, so large arrays are packed block by block.
         chunks = values.shape if values.nbytes <= _ONE_CHUNK or not rows else (rows, *values.shape[1:])
-        self.group.create_dataset(
-            name, data=values, chunks=chunks, shuffle=True, compression="gzip", compression_opts=9, fletcher32=True
-        )
+        self.group.create_dataset(name, data=values, chunks=chunks, **self.filters)
 
 
 class _Reader:

@@ -24,6 +24,7 @@ from pennpde.models import registry
 from pennpde.models.advection_diffusion import transport_units
 from pennpde.network.inputs import check_unknowns
 from pennpde.training import Settings
+from pennpde.training.settings import BUDGETS
 
 log = logging.getLogger("pennpde.experiments")
 
@@ -99,6 +100,8 @@ def for_dataset(
     network = start.config.network if start is not None else network_for(manifest, folder)
     default = DEFAULTS.get(network, _ANY)
     files = _some_training_cases(folder, manifest)
+    if start is None and network == "flow-paper" and files[0].case.space == 2:
+        log.info("beginning with random weights; for plane flows --from flow needs fewer runs (docs/own_runs.md)")
     if start is not None:
         check_unknowns(start.model, files[0].case)
     arguments = dict(start.config.arguments if start is not None else default.arguments)
@@ -110,7 +113,7 @@ def for_dataset(
     training = {**default.training, **(default.gentle if start is not None else {})}
     training |= _batches(default, number, device)
     given = {name: value for name, value in (changes or {}).items() if value is not None}
-    if not given.keys() & {"minutes", "epochs", "steps"}:
+    if not given.keys() & set(BUDGETS):
         given["minutes"] = MINUTES
     if "steps" in given:
         training["warm_up"] = min(training.get("warm_up", 0), given["steps"] // 10)

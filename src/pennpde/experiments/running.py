@@ -96,6 +96,9 @@ def run(
         train, validation = (seen_cases(model, read.splits[split]) for split in ("train", "validation"))
         told = _Told(experiment, read.facts, _spanned(model, train), _origin(start, kept))
         _prepare(model, train, validation)
+        if not validation:
+            judge = "training loss" if start is None else "error on all training cases"
+            log.info(f"there are no validation cases: the {judge} decides which weights are the best")
         if pause_after is not None:
             pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
 
@@ -143,8 +146,6 @@ def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]
     if prepare := getattr(model, "prepare", None):
         for case in (*train, *validation):  # now, as the time of steps and tests is budgeted
             prepare(case)
-    if not validation:
-        log.info("there are no validation cases: the training loss decides which weights are the best")
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str
         "steps": result.steps,
         "epochs": result.epochs,
         "minutes": result.seconds / 60,
+        "processor_minutes": result.processor_seconds / 60,
         "milliseconds_per_step": result.milliseconds_per_step,
         "restarts": result.restarts,
         "rollbacks": result.rollbacks,

@@ -1,4 +1,4 @@
-"""Gmsh's .msh files, formats 2.2 and 4.1, text and binary: points, cells, and physical groups as patches.
+"""Gmsh's .msh files, formats 2.2 and 4.1, text and binary: points, cells, fields, and physical groups as patches.
 
 Not read by meshio, which loses groups: it takes one group of an entity that has several, none whose number is negative
 (a curve that runs backwards), and mixes them up where a part of the mesh has no group.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +129,7 @@ def _parsed(content: bytes) -> Contents:
         )
         tags, points = _nodes_4(nodes)
         elements = _elements_4(listed, groups)
-    return _contents(points, tags, elements, names)
+    return replace(_contents(points, tags, elements, names), fields=_fields(content, binary, tags))
 
 
 def _section(content: bytes, name: str) -> bytes | None:
@@ -328,6 +328,59 @@ def _contents(
             members.setdefault(name, []).append(first + np.flatnonzero((np.abs(block.groups) == number).any(axis=1)))
         first += len(block.rows)
     return from_elements(points, elements, {name: np.concatenate(parts) for name, parts in members.items()})
+
+
+def _fields(content: bytes, binary: bool, tags: np.ndarray) -> dict[str, np.ndarray]:
+    """Fields at points, by name.
+
+    Of several times the last in the file counts. A field that some points lack is left out: a mesh has its fields
+    everywhere.
+    """
+    found = {}
+    for match in re.finditer(rb"^\$NodeData[ \t]*\r?\n", content, re.MULTILINE):
+        name, components, count, start = _field_header(content, match.end())
+        if binary:
+            kind = np.dtype([("tag", "<i4"), ("values", "<f8", components)])
+            if count * kind.itemsize > len(content) - start:
+                raise _DamagedError(f"its field {name!r} announces {count:,} points and has fewer.")
+            table = np.frombuffer(content, kind, count, start)
+            numbers, values = table["tag"].astype(np.int64), table["values"].reshape(count, components)
+        else:
+            end = content.find(b"$EndNodeData", start)
+            rows = _from_text(content[start : max(end, start)], "NodeData")
+            if len(rows) != count * (1 + components):
+                raise _DamagedError(f"its field {name!r} announces {count:,} points and has another number.")
+            rows = rows.reshape(count, 1 + components)
+            numbers, values = rows[:, 0].astype(np.int64), rows[:, 1:]
+        at_points = np.full((len(tags), components), np.nan)
+        at_points[_indices(numbers, tags)] = values
+        if np.isin(tags, numbers).all():
+            found[name] = at_points[:, 0] if components == 1 else at_points
+    return found
+
+
+def _field_header(content: bytes, start: int) -> tuple[str, int, int, int]:
+    """Name, components, number of points of a field, and where its rows begin: lines of text, also in binary files."""
+    at, groups = start, []
+
+    def line() -> bytes:
+        nonlocal at
+        end = content.find(b"\n", at)
+        if end < 0:
+            raise _DamagedError("its section $NodeData has no end; the file is not complete.")
+        found, at = content[at:end].strip(), end + 1
+        return found
+
+    for _ in range(3):  # texts, real numbers, whole numbers, each after how many there are
+        announced = line()
+        if not announced.isdigit() or int(announced) > 100:
+            raise _DamagedError(f"its section $NodeData announces {announced[:40]!r} entries.")
+        groups.append([line() for _ in range(int(announced))])
+    texts, _, wholes = groups
+    if len(wholes) < 3 or not all(each.isdigit() for each in wholes[:3]) or not 0 < int(wholes[1]) <= 9:
+        raise _DamagedError("its section $NodeData does not say how many components and points it has.")
+    name = texts[0].strip(b'"').decode("utf-8", "replace") if texts else "field"
+    return name, int(wholes[1]), int(wholes[2]), at
 
 
 def _indices(block: np.ndarray, tags: np.ndarray) -> np.ndarray:

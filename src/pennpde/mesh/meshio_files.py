@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,10 @@ def _contents(given: Any, path: Path) -> Contents:
         if mask.any() and not mask.all():
             masks[str(name)] = mask
     groups = _groups(given, [len(block.data) for block in given.cells])
-    return from_elements(np.asarray(given.points, dtype=np.float64), elements, groups, masks)
+    found = from_elements(np.asarray(given.points, dtype=np.float64), elements, groups, masks)
+    fields = {str(name): np.asarray(values) for name, values in given.point_data.items()}
+    known = {name: values for name, values in fields.items() if values.dtype.kind == "f" and len(values) == number}
+    return replace(found, fields=known)
 
 
 def _groups(given: Any, sizes: list[int]) -> dict[str, np.ndarray]:

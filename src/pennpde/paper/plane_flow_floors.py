@@ -33,6 +33,8 @@ STEADY = float("inf")
 UNKNOWNS = ("u", "p")
 TIMES = {"0 < t ≤ 1": (0.0, 1.0), "1 < t ≤ 3": (1.0, 3.0), "3 < t ≤ 5": (3.0, 5.0), "5 < t ≤ 8": (5.0, 8.0)}
 """Ranges of the moments in the records; the steady state is apart."""
+UNDETERMINED = "not determined"
+"""Moments and steady states that depend on the mesh of the truth: nothing is judged by them. See `sensitivity`."""
 
 
 def at_all_times(files: Iterable[CaseFile]) -> list[Case]:
@@ -160,16 +162,28 @@ def floors(train_data: Path | str) -> dict[str, Callable[[Case], Mapping[str, Te
 
 
 def measure(
-    look_up: Callable[[Case], Mapping[str, Tensor]], files: Iterable[CaseFile], about: Mapping[str, Any]
+    look_up: Callable[[Case], Mapping[str, Tensor]],
+    files: Iterable[CaseFile],
+    about: Mapping[str, Any],
+    determined: Callable[[str, float], bool | None],
 ) -> dict[str, Any]:
-    """The record of a look-up, as `penn evaluate` writes it for networks, and its errors by ranges of time."""
-    records, errors = [], []
+    """The record of a look-up, as `penn evaluate` writes it for networks, and its errors by ranges of time.
+
+    Args:
+        look_up: from a case to its fields.
+        files: cases with their truth.
+        about: goes into the record as it is.
+        determined: whether a case, by its name, is determined at a time; None where that was not measured.
+    """
+    records, errors, undetermined, unknown = [], [], [], 0
     for file in files:
         began, measured = perf_counter(), []
         for case in at_all_times([file]):
             found = look_up(case)
             measured.append({name: float(relative_l2(found[name], each)) for name, each in case.targets.items()})
-            errors.append((time_of(case), measured[-1]))
+            known = determined(file.case.name, time_of(case))
+            unknown += known is None
+            (undetermined if known is False else errors).append((time_of(case), measured[-1]))
         moments = measured[: len(file.times)]
         records.append(
             MomentRecord(
@@ -191,7 +205,8 @@ def measure(
         parameters=0,
         about=about,
     )
-    return {**evaluation.to_plain(), "times": by_time(errors)}
+    times = {**by_time(errors), **told({UNDETERMINED: [row for _, row in undetermined]})}
+    return {**evaluation.to_plain(), "times": times, "not_known_whether_determined": unknown}
 
 
 def by_time(errors: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, Any]:
@@ -199,6 +214,11 @@ def by_time(errors: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, An
     groups = {title: [row for time, row in errors if low < time <= high] for title, (low, high) in TIMES.items()}
     groups["all moments"] = [row for time, row in errors if time != STEADY]
     groups["steady"] = [row for time, row in errors if time == STEADY]
+    return told(groups)
+
+
+def told(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
+    """Mean and median of the errors of groups that have any."""
     return {
         title: {
             "cases": len(rows),

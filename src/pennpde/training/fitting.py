@@ -54,6 +54,8 @@ class TrainingResult:
     epochs: float
     seconds: float
     """In steps and tests, over all pauses."""
+    processor_seconds: float
+    """What processors worked for these, of this process."""
     milliseconds_per_step: float
     restarts: int
     rollbacks: int
@@ -113,7 +115,8 @@ def fit(
         progress: Whether a progress bar may be shown; only on a terminal.
         on_improvement: Called with the network and the course of the training after each new best validation error.
         as_seen: Whether the cases are complete and in the network's units already (`network.inputs.seen_by`).
-        judge_start: Whether the weights that the network begins with may be the best: for trained ones.
+        judge_start: Whether the weights that the network begins with may be the best: for trained ones. Then training
+            never ends worse than it began. Without validation cases all training cases are the judges.
         threads: On a CPU; None: as many as a batch is worth and the machine has idle. A continued training takes as
             many as before.
         **changes: Settings by name, in place of those in `settings`.
@@ -146,8 +149,8 @@ def fit(
         threads = threads_for(train, settings.batch_size // processes.count, processes.device)
     with _determinism(settings), _own_random_numbers(settings.seed), with_threads(threads):
         model.to(processes.device)
-        run = _Run(model, train, validation, settings, processes, folder, resume, loss)
-        run.loop(begun, pause_after, progress, on_improvement, judge_start)
+        run = _Run(model, train, validation, settings, processes, folder, resume, loss, judge_start)
+        run.loop(begun, pause_after, progress, on_improvement)
         return run.end()
 
 
@@ -164,9 +167,10 @@ class _Run:
         folder: Path | None,
         resume: bool,
         loss: Loss | None,
+        judge_start: bool,
     ):
         self.model, self.settings, self.processes, self.folder = model, settings, processes, folder
-        self.train, self.validation = train, validation
+        self.train, self.validation, self.judge_start = train, validation, judge_start
         self.targets = tuple(train[0].targets)
         self.scales = dict(settings.scales) if settings.scales else standard_deviations(train)
         if missing := set(self.targets) - self.scales.keys():
@@ -174,7 +178,8 @@ class _Run:
         self.dataset = states.fingerprint([*train, *validation])
         self.order = Order(len(train), settings.batch_size, settings.seed)
         self.total_steps = settings.number_of_steps(len(train))
-        self.step, self.seconds, self.course = 0, 0.0, Course()
+        self.step, self.course = 0, Course()
+        self.seconds, self.processor_seconds = 0.0, 0.0
         self.rate, self.taken, self.time_of_steps = settings.learning_rate, 0, 0.0
         self.tell: Callable[[str], None] = log.info if processes.is_main else log.debug
         self.ended: Literal["budget", "early stop", "paused"] | None = None
@@ -208,6 +213,7 @@ class _Run:
 
     def _continue(self, found: states.State) -> None:
         self.step, self.seconds = found.plain["step"], found.plain["seconds"]
+        self.processor_seconds = found.plain.get("processor_seconds", 0.0)
         self.course = Course.from_plain(found.plain["course"])
         ended = found.plain["ended"]
         self.ended = ended if ended == "early stop" else None
@@ -225,7 +231,6 @@ class _Run:
         pause_after: float | None,
         progress: bool,
         on_improvement: Callable[[nn.Module, Course], None] | None,
-        judge_start: bool,
     ) -> None:
         main = self.processes.is_main
         journal = Journal(self.folder if main else None, self.targets, self.step, progress and main)
@@ -234,24 +239,25 @@ class _Run:
         with journal, _signals(self.folder is not None) as asked_to_stop:
             if self.step == 0 and self.folder and main:
                 self.save()  # a full disk is found now, and a training that is killed before the first test goes on
-            if self.step == 0 and judge_start and self.validation:
-                self._test(journal, on_improvement)
+            if self.step == 0 and self.judge_start:
+                with self._counted_time():
+                    self._test(journal, on_improvement)
             while self.ended is None and self._fraction(self.step) < 1:
-                clock = time.monotonic()
                 count, is_check, is_test = self._stretch_from(self.step)
-                losses = self._take_steps(count)
-                self.seconds += time.monotonic() - clock
+                with self._counted_time():
+                    losses = self._take_steps(count)
                 if is_check and (trouble := self.course.trouble(self.settings)):
                     self._roll_back(trouble, journal)
                 elif is_test:
-                    clock = time.monotonic()
-                    self._test(journal, on_improvement)
-                    self.seconds += time.monotonic() - clock
+                    with self._counted_time():
+                        self._test(journal, on_improvement)
                 elif lost := sum(not math.isfinite(loss) for loss in losses):
                     journal.write(self._row(event=f"{lost} steps skipped: gradient not finite"))
                 over = pause_after is not None and time.monotonic() - begun > 60 * pause_after
                 # The main process's clock counts: all must take the same decision.
-                self.seconds, over = self.processes.same((self.seconds, over or bool(asked_to_stop)))
+                self.seconds, self.processor_seconds, over = self.processes.same(
+                    (self.seconds, self.processor_seconds, over or bool(asked_to_stop))
+                )
                 self._show(journal)
                 if over and self.ended is None:
                     self.ended = "paused"
@@ -283,6 +289,7 @@ class _Run:
             steps=self.step,
             epochs=self._epoch(),
             seconds=self.seconds,
+            processor_seconds=self.processor_seconds,
             milliseconds_per_step=1e3 * self.time_of_steps / max(1, self.taken),
             restarts=self.course.restarts,
             rollbacks=self.course.rollbacks,
@@ -299,6 +306,7 @@ class _Run:
             "version": __version__,
             "step": self.step,
             "seconds": self.seconds,
+            "processor_seconds": self.processor_seconds,
             "ended": self.ended,
             "course": asdict(self.course),
             "settings": asdict(self.settings),
@@ -319,6 +327,14 @@ class _Run:
         }
         tensors = {f"{kind}/{name}": tensor for kind, part in parts.items() for name, tensor in part.items()}
         states.save(states.State(plain, tensors), self.folder)
+
+    @contextmanager
+    def _counted_time(self) -> Iterator[None]:
+        """Time that counts against the budget."""
+        clock, processor = time.monotonic(), time.process_time()
+        yield
+        self.seconds += time.monotonic() - clock
+        self.processor_seconds += time.process_time() - processor
 
     def _stretch_from(self, step: int) -> tuple[int, bool, bool]:
         """Steps until the clock is read next, whether the losses are read as well, and whether a validation follows.
@@ -377,9 +393,12 @@ class _Run:
         journal.write(self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()}))
 
     def _validation(self) -> tuple[float, dict[str, float]]:
-        if not self.validation:
-            return self.course.loss, {}
         numbers = range(len(self.train), len(self.train) + len(self.validation))
+        if not self.validation:
+            if not self.judge_start:
+                return self.course.loss, {}
+            # The losses of the last steps belong to many weights; the start can only be compared with one network.
+            numbers = range(len(self.train))
         errors = {name: sum(values) / len(values) for name, values in self.steps.errors(list(numbers)).items()}
         return self._in_units_of_loss(errors), errors
 
@@ -429,6 +448,8 @@ class _Run:
         fraction = step / self.total_steps if self.total_steps else 1.0
         if self.settings.minutes is not None:
             fraction = max(fraction, self.seconds / (60 * self.settings.minutes))
+        if self.settings.processor_minutes is not None:
+            fraction = max(fraction, self.processor_seconds / (60 * self.settings.processor_minutes))
         return fraction
 
     def _epoch(self) -> float:

@@ -20,6 +20,8 @@ class Settings:
         epochs: Stop after this many passes over the training cases.
         steps: Stop after this many steps.
         minutes: Stop after this time in steps and validations; reading data, compiling and pauses do not count.
+        processor_minutes: The same in time that processors work for this training: on a busy machine the clock runs,
+            but the training does not.
         schedule: "restart", the paper's protocol: if the validation error has not improved in `patience` validations,
             training continues from the best weights with a fresh Adam and `rate_factor` times the learning rate, at
             most `restarts` times. "cosine": the learning rate falls to `final_rate` over the budget, which must be
@@ -33,6 +35,7 @@ class Settings:
         warm_up: Steps over which the rate rises at the start, and after a restart or rollback.
         betas: Of Adam; the second is the authors', not PyTorch's default.
         clip: Largest norm of the gradient; None: no clipping.
+        last_steps: Of a network that marches in time, steps that the gradient goes through; None: 32. Others: not used.
         scales: By target, what its error is divided by in the loss; None: the standard deviation of the target over
             the training cases.
         divergence: A mean loss over `check_every` steps this many times the usual one counts as diverged.
@@ -52,6 +55,7 @@ class Settings:
     epochs: float | None = None
     steps: int | None = None
     minutes: float | None = None
+    processor_minutes: float | None = None
     schedule: Literal["restart", "cosine", "constant"] = "restart"
     test_every: float = 10
     patience: int | None = None
@@ -61,6 +65,7 @@ class Settings:
     warm_up: int = 0
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float | None = 1.0
+    last_steps: int | None = None
     scales: Mapping[str, float] | None = None
     divergence: float = 100.0
     rollbacks: int = 10
@@ -77,12 +82,15 @@ class Settings:
             raise ValueError(f'optimizer is {self.optimizer!r}; it may be "adam" or "soap".')
         if self.schedule not in ("restart", "cosine", "constant"):
             raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
-        for name in ("learning_rate", "batch_size", "epochs", "minutes", "test_every", "check_every", "divergence"):
+        for name in ("epochs", "minutes", "processor_minutes"):
+            _check_positive(name, getattr(self, name))
+        for name in ("learning_rate", "batch_size", "test_every", "check_every", "divergence"):
             _check_positive(name, getattr(self, name))
         for name in ("batch_size", "steps", "check_every", "patience", "restarts", "rollbacks", "warm_up", "seed"):
             _check_count(name, getattr(self, name))
-        if self.clip is not None:
-            _check_positive("clip", self.clip)
+        _check_count("last_steps", self.last_steps)
+        for name in ("clip", "last_steps"):
+            _check_positive(name, getattr(self, name))
         if not 0 < self.rate_factor < 1:
             raise ValueError(f"rate_factor is {self.rate_factor}; a restart lowers the rate, so it lies in (0, 1).")
         if not 0 <= self.final_rate <= 1:
@@ -91,7 +99,7 @@ class Settings:
             raise ValueError(f"betas is {self.betas}; Adam takes two numbers in [0, 1).")
         for name, scale in (self.scales or {}).items():
             _check_positive(f"scales[{name!r}]", scale)
-        if self.schedule == "cosine" and self.epochs is None and self.steps is None and self.minutes is None:
+        if self.schedule == "cosine" and all(getattr(self, name) is None for name in BUDGETS):
             raise ValueError('schedule "cosine" falls over the whole training: give epochs, steps or minutes.')
 
     def with_changes(self, changes: Mapping[str, Any]) -> Settings:
@@ -109,7 +117,8 @@ class Settings:
         return min(bounds)
 
 
-MAY_CHANGE = frozenset({"epochs", "steps", "minutes", "patience", "restarts", "rollbacks", "captured", "compiled"})
+BUDGETS = ("epochs", "steps", "minutes", "processor_minutes")
+MAY_CHANGE = frozenset({*BUDGETS, "patience", "restarts", "rollbacks", "captured", "compiled"})
 """Settings that a resumed training may change: budgets, and how the device does the work."""
 
 

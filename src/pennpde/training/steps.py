@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
 from pennpde.training.batches import Blocks, Stacked
+from pennpde.training.last_steps import LastSteps
 from pennpde.training.losses import Loss
 from pennpde.training.optimizers import Adam, Optimizer, Soap
 from pennpde.training.processes import Processes
@@ -55,6 +56,7 @@ class Steps:
         self.model, self.batches, self.loss, self.settings, self.processes = model, batches, loss, settings, processes
         self.targets = tuple(targets)
         self.share = processes.share(settings.batch_size)
+        self.last_steps = LastSteps.of(model, settings.last_steps)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
@@ -132,7 +134,10 @@ class Steps:
 
     def _gradients(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
         case, weights = self.batches.draw(row)
-        loss = self.loss(self.model, case, weights)
+        if self.last_steps is None:
+            loss = self.loss(self.model, case, weights)
+        else:
+            loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights))
         loss.backward()
         return loss.detach()
 

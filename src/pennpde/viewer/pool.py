@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +140,10 @@ class Lane:
         """Let a worker take requests."""
         self._idle.put_nowait(worker)
 
-    async def ask(self, message: Mapping[str, Any], what: str, patience: float) -> tuple[dict[str, Any], list[bytes]]:
+    async def ask(
+        self, message: Mapping[str, Any], what: str, patience: float, begin: Callable[[], None] = lambda: None
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """What a worker answers, as soon as one is idle; `begin` is called then."""
         if self._waiting >= MOST_WAITING:
             raise BusyError("The server has too much to do; try again in a moment.")
         self._waiting += 1
@@ -148,6 +151,7 @@ class Lane:
             worker = await self._idle.get()
         finally:
             self._waiting -= 1
+        begin()
         try:
             return await worker.ask(message, what, patience)
         finally:
@@ -190,10 +194,12 @@ class Pool:
             await worker.start()
         lane.open(worker)
 
-    async def view(self, request: Mapping[str, Any], large: bool) -> tuple[dict[str, Any], bytes]:
-        """The words and the record of a view."""
-        lane = self._slow if large else self._quick
-        words, (record,) = await lane.ask({"do": "view", "request": request}, "This prediction", self.patience.view)
+    async def view(
+        self, request: Mapping[str, Any], large: bool, begin: Callable[[], None] = lambda: None
+    ) -> tuple[dict[str, Any], bytes]:
+        """The words and the record of a view; `begin` is called when the work on it begins."""
+        lane, message = self._slow if large else self._quick, {"do": "view", "request": request}
+        words, (record,) = await lane.ask(message, "This prediction", self.patience.view, begin)
         return words, record
 
     async def file(self, request: Mapping[str, Any], suffix: str) -> bytes:

@@ -1,7 +1,8 @@
 """The page of `penn view` and its server.
 
 The server remembers nothing about browsers: what a page shows is kept in the browser and in its address. A browser
-sends a request as JSON, gets words, and fetches the picture behind them. Other processes do the work (`pool`).
+sends a request as JSON, gets words, and fetches the picture behind them. While a view is computed, it gets a draft and
+hears of the progress, as lines of JSON on the same connection. Other processes do the work (`pool`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ import asyncio
 import contextlib
 import html
 import ipaddress
-import logging
+import json
 import re
 import secrets
 import shutil
 import signal
 import tempfile
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -31,17 +31,18 @@ from aiohttp import web
 from pennpde import __version__
 from pennpde.viewer.pool import BusyError, Patience, Pool
 from pennpde.viewer.requests import Request
+from pennpde.viewer.views import Computation, Shown, Views, is_large
 
 MOST_BYTES = 50 * 2**20
 """Of an uploaded file."""
 MOST_UPLOADS = 100
 MOST_STORED = 2 * 2**30
 """Bytes of all uploads on the disk, unpacked; beyond it the oldest is removed."""
-MOST_REMEMBERED = 96 * 2**20
-"""Bytes of records that are kept, compressed."""
 _MOST_OF_A_REQUEST = 64 * 2**10
-_LARGE = 15_000
-"""Points of a mesh whose prediction takes seconds."""
+_GRACE = 0.2
+"""Seconds in which a prediction may come without a draft before it: two pictures in a row would only flicker."""
+_PULSE = 0.5
+"""Seconds between two words about the progress."""
 _WEB = Path(__file__).parent / "web"
 _LIBRARIES = {
     "vue": Path(trame_client.__file__).parent / "module" / "vue3-www",
@@ -51,16 +52,7 @@ _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -6 40 40">'
     '<path d="M2 8H14L18 25H38V3H2Z" fill="#2a6fdb"/></svg>'
 )
-_logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """A view that is remembered."""
-
-    request: Mapping[str, Any]
-    words: dict[str, Any]
-    record: bytes
+_LINES = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
 
 
 class Page:
@@ -93,8 +85,7 @@ class Page:
         arguments += ["--data", str(data)] if data is not None else []
         arguments += ["--plugin", plugin] if plugin is not None else []
         self._pool = Pool(arguments, workers, patience)
-        self._views: OrderedDict[str, Shown] = OrderedDict()
-        self._asked: dict[str, asyncio.Task[Shown]] = {}
+        self._views = Views(self._computed)
         self._start: dict[str, Any] = {}
         self._loopback = True
 
@@ -106,14 +97,26 @@ class Page:
             # By default the process would end at once, and leave behind what was uploaded.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
         runner = web.AppRunner(self._application(), access_log=None)
+        examples: asyncio.Task[None] | None = None
         try:
             self._start = await self._pool.start()
+            self._views.spans = {
+                slider["name"]: slider["high"] - slider["low"]
+                for template in self._start["templates"]
+                for slider in template["sliders"]
+                if not slider["typed"]
+            }
             await runner.setup()
             await web.TCPSite(runner, host, port).start()
             name = f"[{host}]" if ":" in host else host
             on_ready(f"http://{name}:{runner.addresses[0][1]}/")
+            examples = asyncio.create_task(self._prepare_examples())
             await terminated.wait()
         finally:
+            if examples is not None:
+                examples.cancel()
+                await asyncio.gather(examples, return_exceptions=True)
+            await self._views.close()
             await runner.cleanup()
             await self._pool.close()
             self._folder.cleanup()
@@ -173,52 +176,59 @@ class Page:
 
     # Views
 
-    async def _view(self, http: web.Request) -> web.Response:
+    async def _prepare_examples(self) -> None:
+        """What the designs show first, one after the other: whoever comes meanwhile waits for one at most."""
+        for example in self._start["examples"]:
+            with contextlib.suppress(ValueError, BusyError):  # who asks for it will hear why
+                await self._views.prepare(Request.of(example))
+
+    async def _view(self, http: web.Request) -> web.StreamResponse:
         try:
             request = Request.of(await http.json())
         except (ValueError, UnicodeDecodeError) as error:
             raise web.HTTPUnprocessableEntity(text=str(error)) from None
-        if request.source == "upload":
-            self._found(request.name)
-        try:
-            shown = await self._shown(request)
-        except BusyError as error:
-            raise web.HTTPServiceUnavailable(text=str(error)) from None
-        except ValueError as error:
-            raise web.HTTPUnprocessableEntity(text=str(error)) from None
-        return web.json_response(shown.words, headers={"Cache-Control": "no-store"})
+        points = self._found(request.name).get("points", 0) if request.source == "upload" else 0
+        shown = self._views.find(request.number)
+        if shown is not None:
+            return _line(shown.words)
+        with self._views.wanted(request, is_large(request, points)) as computation:
+            await asyncio.wait([computation.task], timeout=_GRACE)
+            if not computation.task.done():
+                return await self._stream(http, computation)
+            try:
+                return _line(computation.task.result().words)
+            except BusyError as error:
+                raise web.HTTPServiceUnavailable(text=str(error)) from None
+            except ValueError as error:
+                raise web.HTTPUnprocessableEntity(text=str(error)) from None
 
-    async def _shown(self, request: Request) -> Shown:
-        """The view of a request. It is computed once, however many browsers ask for it at the same time."""
-        number = request.number
-        if number in self._views:
-            self._views.move_to_end(number)
-            return self._views[number]
-        if number not in self._asked:
-            task = asyncio.create_task(self._computed(number, request))
-            self._asked[number] = task
-            task.add_done_callback(lambda _: self._asked.pop(number, None))
-        # One browser that goes away does not take the view from the others.
-        return await asyncio.shield(self._asked[number])
+    async def _stream(self, http: web.Request, computation: Computation) -> web.StreamResponse:
+        """A draft, if there is one, then the progress, then the view or an error: a line each."""
+        response = web.StreamResponse(headers=_LINES)
+        draft = self._views.nearest(computation.request)
+        content: dict[str, Any] = {} if draft is None else {"draft": draft.words}
+        with contextlib.suppress(ConnectionError):  # a browser that moves on closes the connection
+            await response.prepare(http)
+            while http.transport is not None and not computation.task.done():
+                content["progress"] = self._views.progress(computation)
+                await response.write(json.dumps(content).encode() + b"\n")
+                await asyncio.wait([computation.task], timeout=_PULSE)
+                content = {}
+            if computation.task.done() and not computation.task.cancelled():
+                error = computation.task.exception()
+                content = {"error": str(error)} if error is not None else computation.task.result().words
+                await response.write(json.dumps(content).encode() + b"\n")
+        return response
 
-    async def _computed(self, number: str, request: Request) -> Shown:
-        content = request.content
-        words, record = await self._pool.view(content, self._is_large(request))
+    async def _computed(self, computation: Computation) -> Shown:
+        request = computation.request
+        words, record = await self._pool.view(request.content, computation.large, computation.begin)
         title = Path(words["title"]).stem if request.source == "upload" else words["title"]
-        shown = Shown(content, words | {"file": _file_name(title)}, record)
-        self._views[number] = shown
-        while len(self._views) > 1 and sum(len(each.record) for each in self._views.values()) > MOST_REMEMBERED:
-            self._views.popitem(last=False)
-        return shown
-
-    def _is_large(self, request: Request) -> bool:
-        if request.source == "upload":
-            return self._uploads.get(request.name, {}).get("points", 0) > _LARGE
-        # A mesh unlike those of training is made anew for the prediction, which takes a second or two.
-        return dict(request.values).get("resolution", 0.0) > 32
+        asked = {"values": dict(request.values), "moments": request.content["moments"]}
+        return Shown(request, words | {"file": _file_name(title), "asked": asked}, record)
 
     def _find(self, http: web.Request) -> Shown:
-        shown = self._views.get(http.match_info["number"])
+        shown = self._views.find(http.match_info["number"])
         if shown is None:
             raise web.HTTPNotFound(text="This picture is no longer available.")
         return shown
@@ -232,7 +242,7 @@ class Page:
         if name.suffix not in (".vtu", ".vtkhdf", ".html") or not shown.words["predicted"]:
             raise web.HTTPNotFound(text=f"There is no {name}.")
         try:
-            body = await self._pool.file(shown.request, name.suffix)
+            body = await self._pool.file(shown.request.content, name.suffix)
         except ValueError as error:
             raise web.HTTPUnprocessableEntity(text=str(error)) from None
         headers = {"Content-Disposition": f'attachment; filename="{_file_name(name.stem)}{name.suffix}"'}
@@ -293,6 +303,10 @@ class Page:
     def _too_large(self, name: str, size: int) -> web.HTTPRequestEntityTooLarge:
         allowed = f"the page takes up to {self.most_bytes / 2**20:.0f} MB. Use `penn predict` for larger meshes."
         return web.HTTPRequestEntityTooLarge(self.most_bytes, size, text=f"{name} is too large: {allowed}")
+
+
+def _line(content: dict[str, Any]) -> web.Response:
+    return web.Response(body=json.dumps(content).encode() + b"\n", headers=_LINES)
 
 
 def _icon() -> str:

@@ -33,6 +33,8 @@ from pennpde.viewer.subjects import Slider, subject_of
 
 _MOST_REMEMBERED = 8
 """Outcomes, for files to be downloaded, and uploads."""
+_MOMENTS = Moments(duration=4.0, frames=16)
+"""Those that the page asks for until a user wants others."""
 _VISCOSITY = "viscosity"
 _REYNOLDS = "Reynolds number"
 
@@ -122,8 +124,18 @@ class Workbench:
             "cases": cases,
             "suffixes": [*SUFFIXES, ".zip"],
             "takes_times": self.takes_times,
+            "moments": asdict(_MOMENTS) if self.takes_times else None,
+            "examples": [request.content for request in self.examples()],
             "reynolds": self._reynolds_range(),
         }
+
+    def examples(self) -> list[Request]:
+        """What the page asks for before anybody moves a slider, of each design."""
+        moments = _MOMENTS if self.takes_times else None
+        return [
+            Request("template", each.kind, tuple(sorted((s.name, s.start) for s in each.sliders)), moments=moments)
+            for each in self.subject.templates
+        ]
 
     def warm_up(self) -> None:
         """Predict something small: the first prediction also loads libraries, which is none of its time."""

@@ -203,19 +203,90 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, what):
     assert not (tmp_path / "set").exists()
 
 
-def test_a_cgns_file_brings_its_patches_and_fields(tmp_path):
-    import h5py
-    from mesh_writers import write_as
+CONDITIONS = PROBLEM[PROBLEM.index("[dirichlet.u]") :]
+"""Of a file that brings its patches."""
 
-    folder = run_folder(tmp_path, PROBLEM[PROBLEM.index("[dirichlet.u]") :])
-    mesh = square().with_patches(
+
+def with_patches() -> Mesh:
+    return square().with_patches(
         {
             "inlet": lambda x: np.isclose(x[:, 0], 0.0),
             "outlet": lambda x: np.isclose(x[:, 0], 1.0),
             "wall": lambda x: np.isclose(x[:, 1], 0.0) | np.isclose(x[:, 1], 1.0),
         }
     )
-    path = write_as("cgns", folder, mesh)
+
+
+def check_steady(folder: Path) -> None:
+    case = storage.read(folder)[0]
+    assert set(case.mesh.patches) == {"inlet", "outlet", "wall"}
+    places = case.mesh.points.numpy()
+    inside = np.setdiff1d(np.arange(len(places)), case.mesh.boundary_points)
+    np.testing.assert_allclose(case.targets["steady_u"][inside], velocity(places[inside]), atol=1e-6)
+    np.testing.assert_allclose(case.targets["steady_p"][inside], pressure(places[inside]), atol=1e-6)
+
+
+def node_data(name: str, tags: np.ndarray, values: np.ndarray, binary: bool) -> bytes:
+    """A section $NodeData of Gmsh."""
+    values = values.reshape(len(tags), -1)
+    header = f'$NodeData\n1\n"{name}"\n1\n0.5\n3\n0\n{values.shape[1]}\n{len(tags)}\n'.encode()
+    if binary:
+        rows = np.zeros(len(tags), [("tag", "<i4"), ("values", "<f8", values.shape[1])])
+        rows["tag"], rows["values"] = tags, values.reshape(rows["values"].shape)
+        return header + rows.tobytes() + b"\n$EndNodeData\n"
+    lines = [f"{tag} {' '.join(map(repr, row))}\n" for tag, row in zip(tags.tolist(), values.tolist(), strict=True)]
+    return header + "".join(lines).encode() + b"$EndNodeData\n"
+
+
+@pytest.mark.parametrize("kind", ["gmsh 2.2 text", "gmsh 2.2 binary", "gmsh 4.1 text", "gmsh 4.1 binary"])
+def test_a_gmsh_file_brings_its_groups_and_fields(tmp_path, kind):
+    from mesh_writers import positions_of, write_as
+
+    folder = run_folder(tmp_path, CONDITIONS)
+    mesh = with_patches()
+    path = write_as(kind, folder, mesh)
+    gaps = 10 if kind in ("gmsh 2.2 text", "gmsh 4.1 binary") else 1
+    places, tags = positions_of(mesh), gaps * np.arange(1, mesh.number_of_points + 1)
+    order = np.random.default_rng(0).permutation(len(tags))
+    speeds = np.column_stack([velocity(places), np.zeros(len(tags))])
+    with path.open("ab") as file:
+        for values, name in ((0 * speeds, "u"), (speeds, "u"), (pressure(places), "p"), (tags, "some points")):
+            some = order[: 5 if name == "some points" else None]
+            file.write(node_data(name, tags[some], np.asarray(values, float)[some], "binary" in kind))
+    assert set(Mesh.read(path).fields) == {"u", "p"}, "one that most points lack is no field of the mesh"
+    collect_runs([path], tmp_path / "set", time="steady")
+    check_steady(tmp_path / "set")
+
+
+def test_a_gmsh_field_that_is_cut_is_refused_in_words(tmp_path):
+    from mesh_writers import write_as
+
+    path = write_as("gmsh 4.1 binary", tmp_path, with_patches())
+    whole, data = path.read_bytes(), node_data("p", np.arange(10, 500, 10), np.ones(49), binary=True)
+    for length in (12, 30, 50, 200):
+        path.write_bytes(whole + data[:length])
+        with pytest.raises(ValueError, match="damaged"):
+            Mesh.read(path)
+
+
+def test_a_med_file_brings_its_fields(tmp_path):
+    meshio = pytest.importorskip("meshio")
+
+    folder = run_folder(tmp_path)
+    mesh = square(triangles=True)
+    places = mesh.points.numpy()
+    rows = [("triangle", mesh.connectivity.reshape(-1, 3))]
+    meshio.Mesh(places, rows, point_data={"u": velocity(places), "p": pressure(places)}).write(folder / "flow.med")
+    collect_runs([folder / "flow.med"], tmp_path / "set", time="steady")
+    check_steady(tmp_path / "set")
+
+
+def test_a_cgns_file_brings_its_patches_and_fields(tmp_path):
+    import h5py
+    from mesh_writers import write_as
+
+    folder = run_folder(tmp_path, CONDITIONS)
+    path = write_as("cgns", folder, with_patches())
     written = Mesh.read(path).points.numpy()
     fields = {"VelocityX": velocity(written)[:, 0], "VelocityY": velocity(written)[:, 1], "Pressure": pressure(written)}
     with h5py.File(path, "a") as file:
@@ -226,9 +297,4 @@ def test_a_cgns_file_brings_its_patches_and_fields(tmp_path):
             node.attrs.create("label", np.bytes_("DataArray_t"), dtype="S33")
             node[" data"] = values
     collect_runs([path], tmp_path / "set", time="steady")
-    case = storage.read(tmp_path / "set")[0]
-    assert set(case.mesh.patches) == {"inlet", "outlet", "wall"}
-    places = case.mesh.points.numpy()
-    inside = np.setdiff1d(np.arange(len(places)), case.mesh.boundary_points)
-    np.testing.assert_allclose(case.targets["steady_u"][inside], velocity(places[inside]), atol=1e-6)
-    np.testing.assert_allclose(case.targets["steady_p"][inside], pressure(places[inside]), atol=1e-6)
+    check_steady(tmp_path / "set")

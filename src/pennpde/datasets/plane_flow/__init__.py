@@ -18,6 +18,7 @@ recipe        what `penn generate plane-flow` makes
 cost          how long a flow takes to compute, about
 trials        one change at a time on the step of `penn demo`, with the truth
 finished      flows computed before, in archives
+sensitivity   which moments of a flow are determined: twice the spacing hardly changes them
 quality       how accurate the truth is: half the spacing, half the step
 twins         how far flows are from each other
 """

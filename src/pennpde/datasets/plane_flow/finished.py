@@ -2,7 +2,10 @@
 
 A folder holds `part_000.tar`, `part_001.tar` ...; each has one compressed archive per flow, with its cases as VTKHDF
 files and what is known about them as JSON. Archives are added, never rewritten. `failures.json` names the flows that
-could not be computed, and why.
+could not be computed, and why; `sensitivity.json` says at which moments flows depend on the mesh (see `sensitivity`).
+
+Arrays in the first five parts are compressed, and so were compressed twice; in later ones they are not, which makes an
+archive a fifth smaller.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import re
 import tarfile
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -17,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from pennpde.datasets.manifest import Manifest
+from pennpde.datasets.plane_flow import sensitivity
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.recipes import Product
-from pennpde.datasets.storage import checked_content, intact, read_manifest
+from pennpde.datasets.storage import intact, read_file, read_manifest
+from pennpde.datasets.vtkhdf import CaseFile, pack, unpack
 from pennpde.files import write_atomically
 
 FAILURES = "failures.json"
@@ -44,8 +50,27 @@ def failures(folder: Path | str) -> Mapping[str, Mapping[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+def cases(folder: Path | str, flow: Flow) -> dict[str, CaseFile]:
+    """The cases of a flow, by name, ready to be used; one that was drawn by other rules than today's is refused."""
+    files, facts = _contents(folder, flow)
+    return {name: unpack(files[f"{name}.vtkhdf"], name) for name in facts["cases"]}
+
+
 def products(folder: Path | str, flow: Flow) -> dict[str, Product]:
-    """The cases of a flow, by name; one that was drawn by other rules than today's is refused."""
+    """The cases of a flow as files of a dataset, whose arrays are compressed. Who only wants to read takes `cases`."""
+    files, facts = _contents(folder, flow)
+    made = {}
+    for name, known in facts["cases"].items():
+        content = files[f"{name}.vtkhdf"]
+        if not facts.get("compressed", True):
+            file = unpack(content, name)
+            content = pack(file.case, file.times, notes=file.notes)
+        made[name] = Product(name, content, {**known, **sensitivity.facts_of(folder, flow.name, known["times"])})
+    return made
+
+
+def _contents(folder: Path | str, flow: Flow) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files in the archive of a flow, and what its JSON says."""
     archive = _index(str(folder))[flow.name]
     with tarfile.open(archive) as part:
         member = part.extractfile(flow.name + _SUFFIX)
@@ -53,14 +78,14 @@ def products(folder: Path | str, flow: Flow) -> dict[str, Product]:
         content = lzma.decompress(member.read())
     with tarfile.open(fileobj=io.BytesIO(content)) as inner:
         files = {each.name: file.read() for each in inner.getmembers() if (file := inner.extractfile(each)) is not None}
-    facts: Mapping[str, Any] = json.loads(files[f"{flow.name}.json"])["cases"]
-    for name, known in facts.items():
+    facts: dict[str, Any] = json.loads(files[f"{flow.name}.json"])
+    for name, known in facts["cases"].items():
         if known["fingerprints"]["flow"] != flow.fingerprint():
             raise ValueError(
                 f"{archive} has {name}, but of a flow that is drawn differently today: its fingerprint is "
                 f"{known['fingerprints']['flow']}, not {flow.fingerprint()}. Leave --finished out to compute it."
             )
-    return {name: Product(name, files[f"{name}.vtkhdf"], known) for name, known in facts.items()}
+    return files, facts
 
 
 def _index(folder: str) -> dict[str, Path]:
@@ -123,10 +148,15 @@ def _flows_of(manifest: Manifest, dataset: Path | str) -> list[str]:
 
 def _flow_archive(dataset: Path, manifest: Manifest, flow: str) -> bytes:
     members = [name for name in manifest.cases if name.rpartition(".")[0] == flow]
-    facts = {"flow": flow, "cases": {name: manifest.cases[name].facts for name in members}}
-    files = {f"{name}.vtkhdf": checked_content(dataset, name, manifest) for name in members}
+    about = {name: sensitivity.without_facts(manifest.cases[name].facts) for name in members}
+    facts = {"flow": flow, "compressed": False, "cases": about}
+    files = {f"{name}.vtkhdf": _uncompressed(read_file(dataset, name, manifest)) for name in members}
     files[f"{flow}.json"] = json.dumps(facts).encode()
     return lzma.compress(_tar(files.items()), preset=9 | lzma.PRESET_EXTREME)
+
+
+def _uncompressed(file: CaseFile) -> bytes:
+    return pack(file.case, file.times, notes=file.notes, compressed=False)
 
 
 def _parts(flows: Iterable[tuple[str, bytes]], part_bytes: int) -> Iterable[bytes]:
@@ -154,9 +184,14 @@ def _tar(files: Iterable[tuple[str, bytes]]) -> bytes:
     return stream.getvalue()
 
 
+def _without_folders(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a failure without the folders of the machine that had it."""
+    return {key: re.sub(r" in /\S+", "", value) if isinstance(value, str) else value for key, value in facts.items()}
+
+
 def _note_failures(folder: Path, manifest: Manifest) -> None:
     noted = dict(failures(folder))
-    noted |= {name.rpartition(".")[0]: facts for name, facts in manifest.failed.items()}
+    noted |= {name.rpartition(".")[0]: _without_folders(facts) for name, facts in manifest.failed.items()}
     noted = {flow: noted[flow] for flow in sorted(noted) if flow not in _found(str(folder))}
     if noted or (folder / FAILURES).exists():
         write_atomically(folder / FAILURES, json.dumps(noted, indent=1) + "\n")

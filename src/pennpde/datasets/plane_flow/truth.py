@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,8 +73,8 @@ class Truth:
         pressure: at the moments, [points, moments].
         steady_velocity: [points, 2], where there is a steady state.
         steady_pressure: likewise, [points].
-        facts: seconds, cells, steps, the largest Courant number, iterations and the reason where there is no steady
-            state.
+        facts: seconds of one core, cells, steps, the largest Courant number, iterations and the reason where there is
+            no steady state.
     """
 
     mesh: Triangles
@@ -108,10 +108,10 @@ def solve(
     """
     resolution = resolution or Resolution.of(flow)
     installation = installation or openfoam.find_installation(("pimpleFoam", "simpleFoam"))
-    began = time.monotonic()
+    began = _core_seconds()
     mesh = truth_triangles(flow, resolution)
     dual = dual_of(mesh)
-    meshed = time.monotonic()
+    meshed = _core_seconds()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_mesh(folder, flow, dual)
@@ -129,7 +129,7 @@ def solve(
     progress = openfoam.run(
         folder, "pimpleFoam", installation=installation, on_progress=hear, timeout=timeout, largest_courant=1e3
     )
-    solved = time.monotonic()
+    solved = _core_seconds()
     points = PointValues.of(flow, mesh, dual)
     fields = [read_frame(folder / f"{moment:g}", flow, points) for moment in flow.moments]
     facts: dict[str, Any] = {
@@ -146,7 +146,7 @@ def solve(
         outcome = _steady(folder, flow, points, resolution.iterations, installation, timeout)
         facts |= outcome.facts
         steady_velocity, steady_pressure = outcome.velocity, outcome.pressure
-        facts["seconds_steady"] = round(time.monotonic() - solved, 2)
+        facts["seconds_steady"] = round(_core_seconds() - solved, 2)
     return Truth(
         mesh,
         np.stack([u for u, _ in fields], axis=-1),
@@ -155,6 +155,11 @@ def solve(
         steady_pressure,
         facts,
     )
+
+
+def _core_seconds() -> float:
+    """Of this process and the programs that it ran: the clock would tell how busy the machine is."""
+    return sum(os.times()[:4])
 
 
 # Steady states

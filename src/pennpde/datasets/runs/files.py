@@ -33,11 +33,9 @@ from pennpde.mesh.cell_values import CellsToPoints
 from pennpde.mesh.corners import facet_means
 
 SERIES = (".pvd", ".series")
-SINGLE_FILES = frozenset(
-    (".vtu", ".vtk", ".vtkhdf", ".hdf", ".vts", ".vtr", ".vti", ".vtp", ".pvtu", ".cgns", ".msh", ".su2", ".unv")
-)
-_OF_OURS = (".msh", ".su2", ".unv", ".cgns")
-"""Read by `Mesh.read` with their patches; their fields are at points."""
+_OF_OURS = (".msh", ".su2", ".unv", ".cgns", ".med", ".inp", ".bdf", ".nas", ".mesh")
+"""Read by `Mesh.read` with their patches; their fields, where the format has any, are at points."""
+SINGLE_FILES = frozenset((".vtu", ".vtk", ".vtkhdf", ".hdf", ".vts", ".vtr", ".vti", ".vtp", ".pvtu", *_OF_OURS))
 _TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
 _MOST_BYTES = 10_000_000
 """Of a file that lists others."""

@@ -55,6 +55,8 @@ class SteppingFlow(Predictor):
     """
 
     takes_times: ClassVar = True
+    called_each_step: ClassVar = "stress"
+    """The part by which training knows steps: gradients go through the last ones."""
 
     def __init__(
         self, width: int = 16, *, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True

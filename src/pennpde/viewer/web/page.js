@@ -13,7 +13,8 @@
   const KEPT = ["active", "compare", "field", "shown", "streamlines", "cells", "range", "frame", "tool", "line", "probes",
     "duration", "steady"];
   const NOTHING = { view: "", title: "", file: "penn", facts: [], certificate: [], warnings: [], notes: [], expected: {},
-    errors: [], seconds: [], predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null };
+    errors: [], seconds: [], predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null,
+    asked: { values: {}, moments: null } };
 
   const values = (sliders) => Object.fromEntries(sliders.map((each) => [each.name, each.start]));
 
@@ -35,7 +36,9 @@
       pane() { return this.panes[this.active]; },
       view() { return this.pane.view; },
       visible() { return (this.compare ? [0, 1] : [0]).filter((each) => this.panes[each]); },
-      template() { return this.start.templates.find((each) => each.kind === this.pane.kind); },
+      template() { return this.templateOf(this.pane); },
+      isWhole() { return this.view.predicted && !this.isDraft(this.pane); },
+      hasDraft() { return this.visible.some((each) => this.isDraft(this.panes[each])); },
       requests() { return this.panes.map((pane) => JSON.stringify(this.request(pane))); },
       link() { return this.start ? this.linked() : ""; },
       fields() { return [...new Set(this.visible.flatMap((each) => this.panes[each].view.fields))]; },
@@ -52,11 +55,16 @@
         const limits = [Math.min(...own.map(([least]) => least)), Math.max(...own.map(([, most]) => most))];
         return limits[1] > limits[0] ? limits : [limits[0], limits[0] + 1];
       },
-      // The Reynolds number times the viscosity stays the same while only the viscosity changes.
+      // Speed times length: the Reynolds number is this over the viscosity. The view may be of another speed.
+      speedLength() {
+        const { pane } = this, { view } = pane;
+        if (!this.start.reynolds || !view.reynolds || pane.scope !== this.scopeOf(pane)) return null;
+        const [now, then] = [this.valuesOf(pane).speed, view.asked.values.speed];
+        return view.reynolds * view.viscosity * (now > 0 && then > 0 ? now / then : 1);
+      },
       reynolds() {
-        const { view } = this.pane, viscosity = this.viscosityOf(this.pane);
-        if (!this.start.reynolds || !view.reynolds || !viscosity) return null;
-        return (view.reynolds * view.viscosity) / viscosity;
+        const viscosity = this.viscosityOf(this.pane);
+        return this.speedLength && viscosity > 0 ? this.speedLength / viscosity : null;
       },
       along() {
         this.tick;  // pictures are not reactive
@@ -122,6 +130,7 @@
           if (!answer.ok) throw new Error(await answer.text());
           const start = await answer.json();
           document.title = `PENN ${start.network}`;
+          if (start.moments) this.duration = start.moments.duration;
           await this.restore(start);
           if (!this.panes.length) this.panes = [this.fresh(start)];
           this.start = start;
@@ -138,10 +147,10 @@
           values: Object.fromEntries(start.templates.map((each) => [each.kind, values(each.sliders)])),
           dataset: start.cases.length ? start.cases[0].name : null, viscosity: null,
           upload: null, roles: [], wanted: false, numbers: values(start.numbers),
-          view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "" };
+          view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "", answered: "", progress: null };
       },
       request(pane) {
-        const moments = this.start.takes_times ? { duration: this.duration, frames: 16, steady: this.steady } : null;
+        const moments = this.start.moments && { ...this.start.moments, duration: this.duration, steady: this.steady };
         const own = pane.viscosity === null ? {} : { viscosity: pane.viscosity };
         if (pane.source === "template")
           return { source: "template", name: pane.kind, values: pane.values[pane.kind], moments };
@@ -152,11 +161,13 @@
         if (!pane.wanted) return { source: "upload", name: pane.upload.key };
         return { source: "upload", name: pane.upload.key, values: pane.numbers, roles: pane.roles, moments };
       },
-      // Only the latest request of a pane counts; one is on its way at a time.
+      // Only the latest request of a pane counts; one is on its way at a time, and a later one puts an end to it.
       ask(index) {
         const pane = this.panes[index];
-        if (!pane || this.flights[index]) return;
-        this.flights[index] = this.fly(index).finally(() => { delete this.flights[index]; });
+        if (!pane) return;
+        const flight = this.flights[index];
+        if (!flight) this.fly(index).finally(() => { delete this.flights[index]; });
+        else if (!flight.isLatest()) flight.control.abort();
       },
       async fly(index) {
         let [last, asked] = [null, null];
@@ -165,28 +176,76 @@
           const text = JSON.stringify(this.request(pane));
           if (text === last && pane === asked) break;
           const isLatest = () => this.panes[index] === pane && JSON.stringify(this.request(pane)) === text;
+          const control = new AbortController();
+          this.flights[index] = { isLatest, control };
           pane.busy = text !== "null";
           if (pane.busy) {
             await new Promise((done) => setTimeout(done, PAUSE));
             if (!isLatest()) continue;
-            await this.fetchView(pane, text, isLatest);
+            await this.fetchView(pane, text, isLatest, control.signal);
             if (!isLatest()) continue;
           } else Object.assign(pane, { view: { ...NOTHING }, message: "" });
           [last, asked] = [text, pane];
-          pane.busy = false;
+          Object.assign(pane, { busy: false, progress: null });
         }
       },
-      async fetchView(pane, text, isLatest) {
+      // Lines of JSON: perhaps a draft, progress any number of times, and the view or an error.
+      async fetchView(pane, text, isLatest, signal) {
+        pane.progress = null;
         try {
-          const answer = await fetch("view", { method: "POST", headers: { "Content-Type": "application/json" }, body: text });
-          const content = answer.ok ? await answer.json() : await answer.text();
-          if (!isLatest()) return;
-          if (answer.ok) Object.assign(pane, { view: content, scope: this.scopeOf(pane), message: "" });
-          else pane.message = content;
-        } catch {
-          if (isLatest()) pane.message = "The server does not answer. Is penn view still running?";
+          const answer = await fetch("view",
+            { method: "POST", headers: { "Content-Type": "application/json" }, body: text, signal });
+          if (!answer.ok) throw new Refusal(await answer.text());
+          for await (const line of penn.lines(answer.body)) {
+            if (!isLatest()) return;
+            const { draft, progress, error, ...view } = JSON.parse(line);
+            if (error) throw new Refusal(error);
+            if (progress) pane.progress = progress;
+            if (draft) Object.assign(pane, { view: draft, scope: this.scopeOf(pane), message: "" });
+            if (!view.view) continue;
+            Object.assign(pane, { view, scope: this.scopeOf(pane), message: "", answered: text });
+            return;
+          }
+          throw new Refusal("The server ended before the prediction was ready.");
+        } catch (error) {
+          if (!isLatest() || error.name === "AbortError") return;
+          const lost = "The server does not answer. Is penn view still running?";
+          pane.message = error instanceof Refusal ? error.message : lost;
         }
       },
+      // What is shown is not what the controls say, or not yet.
+      isDraft(pane) { return !!pane.view.view && pane.answered !== JSON.stringify(this.request(pane)); },
+      draftWords(pane) {
+        const { values, moments } = pane.view.asked, now = this.valuesOf(pane), words = [];
+        const differ = (name, then, own) => { if (then !== own) words.push(`${name} ${then} instead of ${own}`); };
+        if (pane.scope !== this.scopeOf(pane)) words.push(pane.view.title);
+        else {
+          const sliders = pane.source === "template" ? this.templateOf(pane).sliders : this.start.numbers;
+          const names = Object.fromEntries(sliders.map((each) => [each.name, each.title.toLowerCase()]));
+          for (const [name, own] of Object.entries(now))
+            if (name in values) differ(names[name] || name, values[name], own);
+          if (moments && this.start.moments) {
+            if (moments.steady !== this.steady) words.push(this.steady ? "in time instead of steady" : "steady instead of in time");
+            else if (!this.steady) differ("last time", moments.duration, this.duration);
+          }
+        }
+        return words.join(", ") || "computed with other settings";
+      },
+      progressWords({ progress }) {
+        if (!progress) return "";
+        if (progress.before) return `${progress.before} before this one`;
+        return progress.usual_seconds ? `about ${Math.max(1, Math.round(progress.usual_seconds - progress.seconds))} s left` : "";
+      },
+      progressShare({ progress }) {
+        if (!progress || progress.before || !progress.usual_seconds) return null;
+        return Math.min(95, 100 * progress.seconds / progress.usual_seconds);
+      },
+      valuesOf(pane) {
+        if (pane.source === "template") return pane.values[pane.kind];
+        if (pane.source === "mesh" && pane.upload && pane.upload.kind === "mesh") return pane.numbers;
+        return pane.viscosity === null ? {} : { viscosity: pane.viscosity };
+      },
+      templateOf(pane) { return this.start.templates.find((each) => each.kind === pane.kind); },
       scopeOf(pane) {
         return { template: pane.kind, dataset: pane.dataset, mesh: pane.upload && pane.upload.key }[pane.source];
       },
@@ -213,13 +272,12 @@
       },
       missing() { return this.start.needs.filter((role) => !this.pane.roles.includes(role)); },
       viscosityOf(pane) {
-        if (pane.source === "template") return pane.values[pane.kind].viscosity;
-        if (pane.source === "mesh" && pane.upload && pane.upload.kind === "mesh") return pane.numbers.viscosity;
-        return pane.viscosity === null ? pane.view.viscosity : pane.viscosity;
+        const own = this.valuesOf(pane).viscosity;
+        return own === undefined ? pane.view.viscosity : own;
       },
       setReynolds(logarithm) {
         const { pane } = this;
-        const viscosity = Number(((pane.view.reynolds * pane.view.viscosity) / 10 ** logarithm).toPrecision(3));
+        const viscosity = Number((this.speedLength / 10 ** logarithm).toPrecision(3));
         if (pane.source === "template") pane.values[pane.kind].viscosity = viscosity;
         else if (pane.source === "mesh" && pane.upload.kind === "mesh") pane.numbers.viscosity = viscosity;
         else pane.viscosity = viscosity;
@@ -341,8 +399,8 @@
         try {
           const content = JSON.parse(decodeURIComponent(text));
           const panes = await Promise.all(content.panes.slice(0, 2).map((kept) => this.restored(kept, start)));
-          for (const name of KEPT) if (name in content && fits(content[name], this[name])) this[name] = content[name];
-          this.looks = { ...(content.looks || []) };
+          for (const name of KEPT) if (name in content && fits(name, content[name])) this[name] = content[name];
+          this.looks = { ...(Array.isArray(content.looks) ? content.looks.map((each) => (isLook(each) ? each : null)) : []) };
           this.held = this.frame;
           this.panes = panes;
           this.generation++;  // new pictures, so that each starts where the link says
@@ -389,9 +447,26 @@
     },
   };
 
+  class Refusal extends Error {}  // with words for the user
+
   const rounded = (value) => Number(value.toPrecision(5));
   const significant = (value) => Number(value.toPrecision(3));
-  const fits = (given, own) => own === null || given === null || typeof given === typeof own;
+
+  // A link may have been cut, or written by hand.
+  const isPlace = (given) => Array.isArray(given) && given.length === 2 && given.every(Number.isFinite);
+  const isLook = (given) => !!given && Number.isFinite(given.zoom) && given.zoom > 0 && (given.centre === null || isPlace(given.centre));
+  const isLimit = (given) => given === null || Number.isFinite(given);
+  const oneOf = (...names) => (given) => names.includes(given);
+  const isSwitch = oneOf(true, false);
+  const FITS = {
+    active: oneOf(0, 1), compare: isSwitch, streamlines: isSwitch, cells: isSwitch, steady: isSwitch,
+    field: (given) => typeof given === "string", shown: oneOf("", "truth ", "error "), tool: oneOf("", "line", "probe"),
+    range: (given) => !!given && ["robust", "full", "typed"].includes(given.mode) && isLimit(given.low) && isLimit(given.high),
+    frame: (given) => Number.isInteger(given) && given >= 0, duration: (given) => given > 0 && Number.isFinite(given),
+    line: (given) => given === null || (Array.isArray(given) && given.length === 2 && given.every(isPlace)),
+    probes: (given) => Array.isArray(given) && given.every(isPlace),
+  };
+  const fits = (name, given) => FITS[name](given);
   function numbersInto(own, given) {
     for (const [name, value] of Object.entries(given || {}))
       if (name in own && Number.isFinite(value)) own[name] = value;

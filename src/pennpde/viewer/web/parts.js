@@ -259,8 +259,22 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
+  // The lines of an answer, each as soon as it is there.
+  async function* lines(body) {
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      yield* parts;
+    }
+    if (rest) yield rest;
+  }
+
   window.penn = {
-    save,
+    save, lines,
     install(app) {
       app.component("penn-field", Field);
       app.component("penn-plot", Plot);
