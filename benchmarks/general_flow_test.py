@@ -39,6 +39,7 @@ PAGE = ROOT / "docs" / "general_flow.md"
 RIVALS, OPENFOAM = (ROOT / "benchmarks" / "results" / f"plane_flow_{name}.json" for name in ("rivals", "openfoam"))
 SENSITIVITY = ARCHIVES / "sensitivity.json"
 PICTURE = ROOT / "docs" / "images" / "plane_flow_rivals.png"
+TITLES = {"start": "start field", "nearest": "nearest training flow", "mesh_graph_net": "MeshGraphNet"}
 OURS = "`flow`, this network"
 
 
@@ -63,19 +64,12 @@ def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict
 def comparison() -> Comparison:
     """All rivals that have results; the network comes last."""
     of_rivals = _read(RIVALS)
-    rivals: dict[str, Cases] = {
-        title: of_rivals[name]
-        for name, title in (
-            ("start", "start field"),
-            ("nearest", "nearest training flow"),
-            ("mesh_graph_net", "MeshGraphNet"),
-        )
-        if of_rivals.get(name)
-    }
+    rivals: dict[str, Cases] = {title: of_rivals[name] for name, title in TITLES.items() if of_rivals.get(name)}
+    missing = [title for name, title in TITLES.items() if not of_rivals.get(name)]
     for setting, of_flows in _read(OPENFOAM).items():
         rivals[f"OpenFOAM, spacing {setting}"] = per_case(of_flows)
     judged = json.loads(SENSITIVITY.read_text(encoding="utf-8")) if SENSITIVITY.exists() else None
-    return Comparison({**rivals, OURS: _read(OUTPUT)["cases"]}, judged)
+    return Comparison({**rivals, OURS: _read(OUTPUT)["cases"]}, missing, judged)
 
 
 def per_case(of_flows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -133,6 +127,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--limit", type=int)
     arguments.add_argument("--model", default="flow")
+    arguments.add_argument("--results", type=Path, default=OUTPUT, help="where cases are kept")
     arguments.add_argument("--table", action="store_true", help="only the table and the figure")
     given = arguments.parse_args()
     if given.table:
@@ -143,8 +138,8 @@ def main() -> None:
     config = config_of(model)
     assert config is not None
     results: dict[str, Any] = {"weights": config.weights_sha256, "cases": {}}
-    if OUTPUT.exists():
-        kept = json.loads(OUTPUT.read_text())
+    if given.results.exists():
+        kept = json.loads(given.results.read_text())
         results = kept if kept["weights"] == config.weights_sha256 else results
     there = set(finished.names(ARCHIVES))
     chosen = [(split, name) for split in SPLITS for name in flows.splits()[split] if name in there]
@@ -159,9 +154,10 @@ def main() -> None:
             found = measured(model, file.case, file.times)
             facts = {"split": split, "reynolds": product.facts["reynolds"], "mesh": product.facts["mesh"]["kind"]}
             results["cases"][case_name] = {**facts, **found}
-            OUTPUT.write_text(json.dumps(results, indent=0) + "\n")
+            given.results.write_text(json.dumps(results, indent=0) + "\n")
             print(case_name, json.dumps(found), flush=True)
-    write_page()
+    if given.results == OUTPUT:
+        write_page()
 
 
 if __name__ == "__main__":

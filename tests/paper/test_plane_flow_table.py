@@ -40,6 +40,12 @@ def test_means_are_over_cases_of_means_over_moments():
     assert cells(table, "trained families", "other")[4] == "**10.0** / **10.0**"
 
 
+def test_a_rival_without_results_is_named_and_takes_no_case_away():
+    compared = Comparison({"ours": rival(1.0)}, missing=["third"])
+    assert cells(compared.table(), "unseen families", "third")[2:4] == ["not yet", "–"]
+    assert cells(compared.table(), "trained families", "*number of cases*")[3] == "2"
+
+
 def test_a_case_that_one_rival_lacks_counts_for_none():
     compared = Comparison({"other": rival(0.5, without="step_2000.b"), "ours": rival(1.0)})
     assert cells(compared.table(), "trained families", "*number of cases*")[3] == "1"
@@ -47,7 +53,7 @@ def test_a_case_that_one_rival_lacks_counts_for_none():
 
 def test_determined_moments_are_apart():
     known = {"step_2000": {"times": [0.5, 6.0], "u": [0.01, 0.2], "steady_u": None}}
-    compared = Comparison({"other": rival(2.0), "ours": rival(1.0)}, {"limit": 0.04, "flows": known})
+    compared = Comparison({"other": rival(2.0), "ours": rival(1.0)}, sensitivity={"limit": 0.04, "flows": known})
     assert compared.determined("step_2000.b", "0.5") is True
     assert compared.determined("step_2000.a", "6") is False
     assert compared.determined("step_2000.a", "steady") is False

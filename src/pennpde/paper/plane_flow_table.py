@@ -62,10 +62,12 @@ class Comparison:
 
     Attributes:
         rivals: by title; the network comes last.
+        missing: titles of rivals that have no results yet; the table says so.
         sensitivity: what `sensitivity.json` says of flows, and the limit; None: nothing is known.
     """
 
     rivals: Mapping[str, Cases]
+    missing: Sequence[str] = ()
     sensitivity: Mapping[str, Any] | None = None
     _cases: dict[str, list[str]] = field(default_factory=dict)
 
@@ -122,6 +124,7 @@ class Comparison:
                 seconds = self.seconds(rival, split)
                 spent = f"{seconds:.1f}" if seconds >= 0.05 else f"{seconds:.2f}"
                 rows.append([title, rival, spent, *(each[rival] for each in cells)])
+            rows += [[title, rival, "not yet", *("–" for _ in cells)] for rival in self.missing]
             counts = [len(self.of_cases(self.ours, split, group, "u")) for group in self.columns]
             rows.append([title, "*number of cases*", "", *map(str, counts), str(counts[0])])
         head = ("flows", "", "seconds", *(group.title for group in self.columns), "all, median")
