@@ -229,8 +229,7 @@ class DualCells:
         self, one: Float[Tensor, "*axes points"], other: Float[Tensor, "*axes points"]
     ) -> Float[Tensor, " meshes"]:
         """The sum of the products of two fields, mesh by mesh."""
-        if self.owner is None:
-            return torch.dot(one.reshape(-1), other.reshape(-1)).reshape(1)
+        # Not torch.dot: its last bits depend on where in memory the fields lie.
         return self.total(one * other)
 
     def at_points(self, per_mesh: Float[Tensor, " meshes"]) -> Float[Tensor, " points_or_one"]:

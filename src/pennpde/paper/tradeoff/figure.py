@@ -93,7 +93,8 @@ def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour:
     offset, across, along = ((-6, -3), "right", "top") if below else ((5, 4), "left", "baseline")
     style = {"textcoords": "offset points", "ha": across, "va": along, "fontsize": 6, "color": colour}
     for x, y, label in zip(*_places(found), labels, strict=True):
-        axes.annotate(label, (x, y), offset, **style)
+        # That a training was short stands in the table; here it would cover the neighbours.
+        axes.annotate(label.partition(" (short")[0], (x, y), offset, **style)
 
 
 def _kind(network: Contender) -> str:
