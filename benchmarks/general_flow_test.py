@@ -1,7 +1,7 @@
 """The general flow network on the test flows of the plane-flow dataset that are finished, next to its rivals.
 
-Every moment and the steady state of each case, on both meshes. Cases in the results are not predicted again; delete the
-file to start over. Seconds are processor seconds of one core.
+Every moment and the steady state of each case, on both meshes. Cases in the results are not predicted again, unless
+weights or solver have changed. Seconds are processor seconds of one core.
 
     python benchmarks/general_flow_test.py [--limit N] [--model flow]
     python benchmarks/general_flow_test.py --table      # only table and figure, from results that are there
@@ -13,6 +13,7 @@ from `benchmarks/plane_flow_rivals.py` and `benchmarks/plane_flow_openfoam.py`.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -28,18 +29,22 @@ from pennpde.case import Case
 from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.datasets.vtkhdf import unpack
+from pennpde.models import stepping
 from pennpde.paper.plane_flow_errors import errors, labels, stacked
-from pennpde.paper.plane_flow_table import SPLITS, Cases, Comparison
+from pennpde.paper.plane_flow_table import SPLITS, Cases, Comparison, settings
 from pennpde.paper.tables import within
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 OUTPUT = ROOT / "benchmarks" / "results" / "general_flow_test.json"
 PAGE = ROOT / "docs" / "general_flow.md"
-RIVALS, OPENFOAM = (ROOT / "benchmarks" / "results" / f"plane_flow_{name}.json" for name in ("rivals", "openfoam"))
+RIVALS, OPENFOAM, TUNING = (
+    OUTPUT.with_name(f"plane_flow_{name}.json") for name in ("rivals", "openfoam", "openfoam_tuning")
+)
 SENSITIVITY = ARCHIVES / "sensitivity.json"
 PICTURE = ROOT / "docs" / "images" / "plane_flow_rivals.png"
-OURS = "`flow`, this network"
+TITLES = {"start": "start field", "nearest": "nearest training flow", "mesh_graph_net": "MeshGraphNet"}
+OURS = "this network"
 
 
 def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict[str, Any]:
@@ -57,25 +62,26 @@ def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict
     }
 
 
+def code() -> str:
+    """A hash of the solver, which decides on errors and seconds as much as the weights do."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(stepping.__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 # The page
 
 
 def comparison() -> Comparison:
     """All rivals that have results; the network comes last."""
     of_rivals = _read(RIVALS)
-    rivals: dict[str, Cases] = {
-        title: of_rivals[name]
-        for name, title in (
-            ("start", "start field"),
-            ("nearest", "nearest training flow"),
-            ("mesh_graph_net", "MeshGraphNet"),
-        )
-        if of_rivals.get(name)
-    }
+    rivals: dict[str, Cases] = {title: of_rivals[name] for name, title in TITLES.items() if of_rivals.get(name)}
+    missing = [title for name, title in TITLES.items() if not of_rivals.get(name)]
     for setting, of_flows in _read(OPENFOAM).items():
         rivals[f"OpenFOAM, spacing {setting}"] = per_case(of_flows)
     judged = json.loads(SENSITIVITY.read_text(encoding="utf-8")) if SENSITIVITY.exists() else None
-    return Comparison({**rivals, OURS: _read(OUTPUT)["cases"]}, judged)
+    return Comparison({**rivals, OURS: _read(OUTPUT)["cases"]}, missing, judged)
 
 
 def per_case(of_flows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -96,7 +102,7 @@ def draw(compared: Comparison) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    group = next((each for each in compared.columns if each.title == "determined"), compared.columns[0])
+    group = compared.columns[0]
     figure = Figure(figsize=(9.6, 3.3), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(SPLITS), sharey=True)
@@ -111,9 +117,11 @@ def draw(compared: Comparison) -> None:
             else:
                 mark = "*" if rival == OURS else "o"
                 axis.plot(seconds, error, mark, color=f"C{number}", markersize=13 if mark == "*" else 7, label=rival)
-        axis.set(xscale="log", yscale="log", title=title, xlabel="processor seconds per case")
+        axis.set(xscale="log", yscale="log", xlim=(0.05, 20), title=title, xlabel="processor seconds per case")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(alpha=0.3, which="both")
-    axes[0].set_ylabel(f"error of u, %, {group.title} moments")
+    axes[0].set_ylabel("error of u, %")
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False)
     figure.savefig(PICTURE, dpi=110)
@@ -122,7 +130,11 @@ def draw(compared: Comparison) -> None:
 def write_page() -> None:
     compared = comparison()
     page = PAGE.read_text(encoding="utf-8")
-    for marker, text in (("test set", compared.table() + "\n"), ("losses", compared.losses())):
+    for marker, text in (
+        ("test set", compared.table() + "\n"),
+        ("losses", compared.losses()),
+        ("settings", settings(_read(TUNING)) + "\n"),
+    ):
         print(text)
         page = within(page, text, marker, required=True)
     PAGE.write_text(page, encoding="utf-8")
@@ -133,6 +145,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--limit", type=int)
     arguments.add_argument("--model", default="flow")
+    arguments.add_argument("--results", type=Path, default=OUTPUT, help="where cases are kept")
     arguments.add_argument("--table", action="store_true", help="only the table and the figure")
     given = arguments.parse_args()
     if given.table:
@@ -142,10 +155,11 @@ def main() -> None:
     model = pennpde.load_pretrained(given.model)
     config = config_of(model)
     assert config is not None
-    results: dict[str, Any] = {"weights": config.weights_sha256, "cases": {}}
-    if OUTPUT.exists():
-        kept = json.loads(OUTPUT.read_text())
-        results = kept if kept["weights"] == config.weights_sha256 else results
+    about = {"weights": config.weights_sha256, "code": code()}
+    results: dict[str, Any] = {**about, "cases": {}}
+    if given.results.exists():
+        kept = json.loads(given.results.read_text())
+        results = kept if about.items() <= kept.items() else results
     there = set(finished.names(ARCHIVES))
     chosen = [(split, name) for split in SPLITS for name in flows.splits()[split] if name in there]
     # By turns from each split, so that an interrupted run has some of all.
@@ -159,9 +173,10 @@ def main() -> None:
             found = measured(model, file.case, file.times)
             facts = {"split": split, "reynolds": product.facts["reynolds"], "mesh": product.facts["mesh"]["kind"]}
             results["cases"][case_name] = {**facts, **found}
-            OUTPUT.write_text(json.dumps(results, indent=0) + "\n")
+            given.results.write_text(json.dumps(results, indent=0) + "\n")
             print(case_name, json.dumps(found), flush=True)
-    write_page()
+    if given.results == OUTPUT:
+        write_page()
 
 
 if __name__ == "__main__":

@@ -19,10 +19,8 @@ import json
 import math
 import resource
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -42,6 +40,7 @@ from pennpde.datasets.plane_flow.start import potential_velocity
 from pennpde.datasets.plane_flow.truth import Truth, truth_triangles
 from pennpde.datasets.vtkhdf import CaseFile, unpack
 from pennpde.paper.plane_flow_errors import errors, truth_at
+from pennpde.paper.plane_flow_table import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
@@ -192,26 +191,6 @@ def _errors(flow: Flow, truth: Truth, file: CaseFile) -> dict[str, dict[str, flo
     return errors(file.case, file.times, lambda name, place: truth_at(mine, name, place))
 
 
-def summary(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Over flows, means of errors and seconds."""
-    good = [row for row in rows.values() if "errors" in row]
-
-    def of(name: str, row: Mapping[str, Any]) -> float:
-        return statistics.mean(
-            statistics.mean(each[name] for each in moments.values()) for moments in row["errors"].values()
-        )
-
-    means = {name: [of(name, row) for row in good] for name in ("u", "p")}
-    found = {
-        f"{how}_{name}": getattr(statistics, how)(each) for name, each in means.items() for how in ("mean", "median")
-    }
-    found["seconds"] = statistics.mean(row["programs"] for row in good)
-    found["around"] = statistics.mean(row["around"] for row in good)
-    return {"flows": len(rows), "failed": len(rows) - len(good)} | {
-        name: round(each, 4) for name, each in found.items()
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
@@ -235,7 +214,8 @@ def main() -> None:
                 continue
             rows[name] = measured(name, setting)
             output.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
-        print(setting.name, json.dumps(summary({name: rows[name] for name in names})), flush=True)
+        print(setting.name, sum("errors" in rows[name] for name in names), "of", len(names), "solved", flush=True)
+    print(settings({name: rows for name, rows in results.items() if set(names) <= rows.keys()}))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from problems import rectangle
 
 from pennpde.case import Case, Dirichlet
 from pennpde.paper.plane_flow_errors import errors, stacked
-from pennpde.paper.plane_flow_table import Comparison
+from pennpde.paper.plane_flow_table import Comparison, settings
 
 
 def rival(scale: float, *, without: str = "") -> dict:
@@ -40,6 +40,12 @@ def test_means_are_over_cases_of_means_over_moments():
     assert cells(table, "trained families", "other")[4] == "**10.0** / **10.0**"
 
 
+def test_a_rival_without_results_is_named_and_takes_no_case_away():
+    compared = Comparison({"ours": rival(1.0)}, missing=["third"])
+    assert cells(compared.table(), "unseen families", "third")[2:4] == ["not yet", "–"]
+    assert cells(compared.table(), "trained families", "*number of cases*")[3] == "2"
+
+
 def test_a_case_that_one_rival_lacks_counts_for_none():
     compared = Comparison({"other": rival(0.5, without="step_2000.b"), "ours": rival(1.0)})
     assert cells(compared.table(), "trained families", "*number of cases*")[3] == "1"
@@ -47,7 +53,7 @@ def test_a_case_that_one_rival_lacks_counts_for_none():
 
 def test_determined_moments_are_apart():
     known = {"step_2000": {"times": [0.5, 6.0], "u": [0.01, 0.2], "steady_u": None}}
-    compared = Comparison({"other": rival(2.0), "ours": rival(1.0)}, {"limit": 0.04, "flows": known})
+    compared = Comparison({"other": rival(2.0), "ours": rival(1.0)}, sensitivity={"limit": 0.04, "flows": known})
     assert compared.determined("step_2000.b", "0.5") is True
     assert compared.determined("step_2000.a", "6") is False
     assert compared.determined("step_2000.a", "steady") is False
@@ -63,10 +69,25 @@ def test_determined_moments_are_apart():
 
 def test_losses_name_the_rival_that_is_better():
     lines = Comparison({"worse": rival(2.0), "better": rival(0.5), "ours": rival(1.0)}).losses().splitlines()
-    assert lines[0].startswith("- **worse** is better in u in 0 of 3 cases, and on average: in no column")
-    assert lines[1].startswith("- **better** is better in u in 3 of 3 cases")
-    assert "unseen families, 1 < t ≤ 4.5 (u: 25.0 instead of 50.0 %)" in lines[1]
+    assert lines[0] == "- **worse** has the smaller error of u in 0 of 3 cases, and on average nowhere."
+    assert lines[1].startswith(
+        "- **better** has the smaller error of u in 3 of 3 cases, and on average in u of trained"
+    )
+    assert "unseen families (all, 1 < t ≤ 4.5)" in lines[1]
     assert "`u-bend_3000.a` 50 %" in lines[2]
+
+
+def test_a_setting_that_fails_on_the_hard_flow_does_not_look_better_for_it():
+    def solved(u: float) -> dict:
+        return {"programs": 1.0, "errors": {"x.a": {"1": {"u": u, "p": u}}}}
+
+    tuning = {
+        "fine": {"easy": solved(0.01), "hard": solved(0.5)},
+        "coarse": {"easy": solved(0.02), "hard": {"failed": ""}},
+    }
+    lines = settings(tuning).splitlines()
+    assert "| fine | 2 of 2 | 1.00 / 1.0 |" in lines[-2]
+    assert "| coarse | 1 of 2 | 2.00 / 2.0 |" in lines[-1]
 
 
 def test_the_level_of_the_pressure_counts_only_where_it_is_prescribed():

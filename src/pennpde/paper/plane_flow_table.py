@@ -24,6 +24,30 @@ SPLITS = {
 Cases = Mapping[str, Mapping[str, Any]]
 
 
+def settings(tuning: Mapping[str, Cases]) -> str:
+    """OpenFOAM's settings on validation flows. Means are over the flows that all of them solve.
+
+    The hard flows are those that a coarse setting fails on: without them its mean would look better than others'.
+    """
+    common = [
+        flow for flow in next(iter(tuning.values())) if all("errors" in rows.get(flow, {}) for rows in tuning.values())
+    ]
+    rows = []
+    for setting, of_flows in tuning.items():
+        errors = {
+            name: mean(
+                mean(mean(row[name] for row in moments.values()) for moments in of_flows[flow]["errors"].values())
+                for flow in common
+            )
+            for name in "up"
+        }
+        seconds = mean(of_flows[flow]["programs"] for flow in common)
+        solved = f"{sum('errors' in each for each in of_flows.values())} of {len(of_flows)}"
+        rows.append([setting, solved, f"{100 * errors['u']:.2f} / {100 * errors['p']:.1f}", f"{seconds:.1f}"])
+    head = ("spacing, in that of the truth", "flows solved", f"u / p, %, on {len(common)} flows", "seconds")
+    return markdown_table(head, rows)
+
+
 @dataclass(frozen=True)
 class Group:
     """Moments that a column is about: later than `low`, up to `high`, or steady states; `determined` or not."""
@@ -62,10 +86,12 @@ class Comparison:
 
     Attributes:
         rivals: by title; the network comes last.
+        missing: titles of rivals that have no results yet; the table says so.
         sensitivity: what `sensitivity.json` says of flows, and the limit; None: nothing is known.
     """
 
     rivals: Mapping[str, Cases]
+    missing: Sequence[str] = ()
     sensitivity: Mapping[str, Any] | None = None
     _cases: dict[str, list[str]] = field(default_factory=dict)
 
@@ -122,6 +148,7 @@ class Comparison:
                 seconds = self.seconds(rival, split)
                 spent = f"{seconds:.1f}" if seconds >= 0.05 else f"{seconds:.2f}"
                 rows.append([title, rival, spent, *(each[rival] for each in cells)])
+            rows += [[title, rival, "not yet", *("–" for _ in cells)] for rival in self.missing]
             counts = [len(self.of_cases(self.ours, split, group, "u")) for group in self.columns]
             rows.append([title, "*number of cases*", "", *map(str, counts), str(counts[0])])
         head = ("flows", "", "seconds", *(group.title for group in self.columns), "all, median")
@@ -145,19 +172,21 @@ class Comparison:
         """Where a rival is better than the network: columns of the table, numbers of cases, and the worst cases."""
         lines = []
         for rival in list(self.rivals)[:-1]:
-            better = [
-                f"{title}, {group.title} ({name}: {100 * theirs:.1f} instead of {100 * mine:.1f} %)"
-                for split, title in SPLITS.items()
-                for group in self.columns
+            better = {
+                name: [
+                    f"{title} ({', '.join(where)})"
+                    for split, title in SPLITS.items()
+                    if (where := self._lost(rival, split, name))
+                ]
                 for name in "up"
-                if (mine := _mean(self.of_cases(self.ours, split, group, name))) is not None
-                and (theirs := _mean(self.of_cases(rival, split, group, name))) is not None
-                and theirs < mine
-            ]
+            }
             own, other = self._overall(self.ours), self._overall(rival)
             count = sum(other[case] < own[case] for case in own)
-            where = "; ".join(better) if better else "in no column"
-            lines.append(f"- **{rival}** is better in u in {count} of {len(own)} cases, and on average: {where}.")
+            named = "; ".join(f"{name} of {', '.join(each)}" for name, each in better.items() if each)
+            lines.append(
+                f"- **{rival}** has the smaller error of u in {count} of {len(own)} cases, and on average "
+                f"{f'in {named}' if named else 'nowhere'}."
+            )
         own = self._overall(self.ours)
         named = sorted(own, key=lambda case: -own[case])[:worst]
         lines.append(
@@ -167,11 +196,16 @@ class Comparison:
         )
         return "\n".join(lines) + "\n"
 
+    def _lost(self, rival: str, split: str, name: str) -> list[str]:
+        """Columns in which a rival is better by what the table shows."""
+        lost = []
+        for group in self.columns:
+            mine, theirs = (self.of_cases(each, split, group, name).values() for each in (self.ours, rival))
+            if mine and round(100 * mean(theirs), 1) < round(100 * mean(mine), 1):
+                lost.append(group.title)
+        return lost
+
     def _overall(self, rival: str) -> dict[str, float]:
         """By case, the error of u over all of its moments."""
         of_splits = [self.of_cases(rival, split, self.columns[0], "u") for split in SPLITS]
         return {case: error for each in of_splits for case, error in each.items()}
-
-
-def _mean(errors: Mapping[str, float]) -> float | None:
-    return mean(errors.values()) if errors else None

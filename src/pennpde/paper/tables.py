@@ -161,7 +161,8 @@ def markdown(records: Sequence[Record], times: Times | None = None) -> str:
         parts += [f"## {table.title}", _legend(table, rows), _comparison(table, rows)]
         if not table.ablations and any(record["types"] for record in rows):
             parts += ["### By type of shape", _by_type(table, [record for record in rows if not record["transformed"]])]
-        if not table.ablations and (second := table.rows(records, second=True)):
+        second = table.rows(records, second=True)
+        if second and (not table.ablations or any(map(_is_ablation, second))):
             parts += ["### Second test sets", SECOND, _second(table, second)]
         parts += ["### Size and time", *_sizes(table, rows, (times or {}) if table.dataset == "flow" else {})]
     if not parts:

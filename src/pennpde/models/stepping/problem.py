@@ -218,4 +218,5 @@ def _distance(positions: Float[np.ndarray, "points 2"], walls: Bool[np.ndarray, 
     """The distance to the nearest point of a wall: near enough to tell layers from the rest."""
     if not walls.any():
         return torch.full((len(positions),), float(np.ptp(positions, axis=0).max()), dtype=torch.float64)
-    return torch.from_numpy(np.asarray(KDTree(positions[walls]).query(positions)[0]))
+    tree = KDTree(positions[walls])
+    return torch.from_numpy(np.asarray(tree.query(positions, workers=torch.get_num_threads())[0]))

@@ -117,12 +117,23 @@ class PlaneGraph:
             scale,
         )
 
+    def to(self, device: torch.device | str) -> PlaneGraph:
+        mask, values = self.prescribed
+        names = ("points", "edges", "start", "pinned", "slip_normals", "distance")
+        of_stretch = {name: getattr(self.stretch, name).to(device) for name in ("degrees", "targets", "sources")}
+        return replace(
+            self,
+            stretch=replace(self.stretch, **of_stretch),
+            prescribed=(mask.to(device), values.to(device)),
+            **{name: getattr(self, name).to(device) for name in names},
+        )
+
     def mirrored(self) -> PlaneGraph:
         """Upside down."""
         points, edges = self.points.clone(), self.edges.clone()
         points[:, list(_UPRIGHT_POINT)] *= -1
         edges[:, 1] *= -1
-        flip = torch.tensor([1.0, -1.0])
+        flip = torch.tensor([1.0, -1.0], device=self.start.device)
         mask, values = self.prescribed
         return replace(
             self,
@@ -147,7 +158,7 @@ class PlaneGraph:
 
     def time_features(self, times: Sequence[float]) -> Float[Tensor, "points times features"]:
         """Of an interval; infinitely long ones lead to the steady state."""
-        length = torch.tensor([min(time, 50.0) for time in times])
+        length = self.distance.new_tensor([min(time, 50.0) for time in times])
         layer = torch.sqrt(length / self.reynolds)
         everywhere = [
             length / (1.0 + length),
@@ -155,7 +166,7 @@ class PlaneGraph:
             torch.exp(-length),
             layer,
             torch.log(layer) / 2,
-            torch.tensor([float(time == STEADY) for time in times]),
+            length.new_tensor([float(time == STEADY) for time in times]),
         ]
         grown = torch.erf(self.distance[:, None] / (2.0 * layer))
         return torch.stack([*(each.expand_as(grown) for each in everywhere), grown], dim=-1)
@@ -187,7 +198,7 @@ class PlaneMeshGraphNet(nn.Module):
         if self.time == "early" and len(times) > 1:
             found = [self(graph, [each], state) for each in times]
             return torch.cat([u for u, _ in found], dim=-1), torch.cat([p for _, p in found], dim=-1)
-        velocity, pressure = state or (graph.start, torch.zeros(len(graph.start)))
+        velocity, pressure = state or (graph.start, torch.zeros_like(graph.distance))
         known = torch.cat([velocity, pressure[:, None] / graph.pressure_scale], dim=1)
         at_times = graph.time_features(times)
         points = self.encode_points(
