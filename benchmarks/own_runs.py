@@ -144,7 +144,7 @@ def table(found: dict[str, Any]) -> str:
     unknowns = list(found["rows"][0]["relative_l2"])
 
     def errors(each: Errors) -> list[str]:
-        return [f"{each[name]['mean']:.2%} ({each[name]['worst']:.1%})" for name in unknowns]
+        return [f"{100 * each[name]['mean']:.2f} % ({100 * each[name]['worst']:.1f} %)" for name in unknowns]
 
     lines = []
     for row in sorted(found["rows"], key=lambda row: (row["from"] == SCRATCH, row["runs"])):
@@ -181,7 +181,10 @@ def draw_curves(name: str, found: dict[str, Any]) -> str:
             if key.endswith("not trained"):
                 axis.axhline(100 * each[unknown]["mean"], color="black", linestyle="--", label=key)
         axis.set(xscale="log", yscale="log", xlabel="training runs", title=f"relative error of {unknown} in %")
-        axis.set_xticks(sorted(nearest), [str(number) for number in sorted(nearest)], minor=False)
+        axis.set_xticks(sorted(nearest), [str(number) for number in sorted(nearest)])
+        low, high = axis.get_ylim()
+        shown = [each for each in (0.5, 1, 2, 5, 10, 20, 50, 100) if low <= each <= high]
+        axis.set_yticks(shown, [f"{each:g}" for each in shown])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
     for row in found["rows"]:
