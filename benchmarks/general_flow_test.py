@@ -1,124 +1,165 @@
-"""The general flow network on the test flows of the plane-flow dataset that are finished.
+"""The general flow network on the test flows of the plane-flow dataset that are finished, next to its rivals.
 
-Every moment and the steady state of each case, on both meshes, next to the start field as a prediction. Cases in
-the results are not predicted again; delete the file to start over. Seconds are processor seconds of one core.
+Every moment and the steady state of each case, on both meshes. Cases in the results are not predicted again, unless
+weights or solver have changed. Seconds are processor seconds of one core.
 
     python benchmarks/general_flow_test.py [--limit N] [--model flow]
+    python benchmarks/general_flow_test.py --table      # only table and figure, from results that are there
 
-Writes `benchmarks/results/general_flow_test.json` and the table of `docs/general_flow.md`.
+Writes `benchmarks/results/general_flow_test.json`, and the table and the figure of `docs/general_flow.md`. Rivals come
+from `benchmarks/plane_flow_rivals.py` and `benchmarks/plane_flow_openfoam.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-import numpy as np
 import torch
 
 import pennpde
 from pennpde.case import Case
 from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows
-from pennpde.datasets.plane_flow.cases import STEADY_PRESSURE, STEADY_VELOCITY
 from pennpde.datasets.vtkhdf import unpack
-from pennpde.paper.tables import markdown_table, within
+from pennpde.models import stepping
+from pennpde.paper.plane_flow_errors import errors, labels, stacked
+from pennpde.paper.plane_flow_table import SPLITS, Cases, Comparison, settings
+from pennpde.paper.tables import within
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 OUTPUT = ROOT / "benchmarks" / "results" / "general_flow_test.json"
 PAGE = ROOT / "docs" / "general_flow.md"
-SPLITS = ("test", "test-unseen-families", "test-unseen-reynolds")
-NAMES = {
-    "test": "trained families",
-    "test-unseen-families": "unseen families",
-    "test-unseen-reynolds": "unseen Reynolds numbers",
-}
+RIVALS, OPENFOAM, TUNING = (
+    OUTPUT.with_name(f"plane_flow_{name}.json") for name in ("rivals", "openfoam", "openfoam_tuning")
+)
+SENSITIVITY = ARCHIVES / "sensitivity.json"
+PICTURE = ROOT / "docs" / "images" / "plane_flow_rivals.png"
+TITLES = {"start": "start field", "nearest": "nearest training flow", "mesh_graph_net": "MeshGraphNet"}
+OURS = "this network"
 
 
 def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict[str, Any]:
     """Relative errors at each time; the steady state is called so."""
-    asked = [*times, *([pennpde.STEADY] if STEADY_VELOCITY in case.targets else [])]
+    steady = labels(case, times)[-1] == "steady"
+    asked = [*times, *([pennpde.STEADY] if steady else [])]
     began = time.process_time()
     outcome = pennpde.predict(model, replace(case, targets={}), times=asked)
     seconds = time.process_time() - began
-    # Prescribed at one point only, the level of the pressure is arbitrary. In some cavities that point is a corner in
-    # which moving walls meet, where the pressure itself has a pole and depends on the mesh.
-    closed = int(case.dirichlet["p"].mask.sum()) == 1
-    rows = {}
-    for place, when in enumerate(asked):
-        steady = when == pennpde.STEADY
-        row = {}
-        for name, target in (("u", STEADY_VELOCITY), ("p", STEADY_PRESSURE)):
-            truth = case.targets[target] if steady else case.targets[name][..., place]
-            found = outcome.fields[name][..., place] if len(asked) > 1 else outcome.fields[name]
-            if name == "p" and closed:
-                found = found - (found - truth).mean()
-            row[name] = _relative(found, truth)
-            row[f"start_{name}"] = _relative(case.initial[name], truth)
-        rows["steady" if steady else f"{when:g}"] = row
-    return {"errors": rows, "seconds": round(seconds, 2), "points": case.number_of_points}
+    fields = outcome.fields if len(asked) > 1 else {name: each[..., None] for name, each in outcome.fields.items()}
+    return {
+        "errors": errors(case, times, stacked(fields)),
+        "seconds": round(seconds, 2),
+        "points": case.number_of_points,
+    }
 
 
-def _relative(found: torch.Tensor, truth: torch.Tensor) -> float:
-    share = (found.double() - truth.double()).square().sum() / truth.double().square().sum()
-    return float(f"{float(share) ** 0.5:.4g}")
+def code() -> str:
+    """A hash of the solver, which decides on errors and seconds as much as the weights do."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(stepping.__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Errors by split and time, next to those of the start field."""
-    rows = []
-    for split in SPLITS:
-        cases = {name: each for name, each in results["cases"].items() if each["split"] == split}
-        if not cases:
-            continue
-        for label, low, high in (
-            ("all", 0.0, np.inf),
-            ("t ≤ 1", 0.0, 1.0),
-            ("1 < t ≤ 4.5", 1.0, 4.5),
-            ("t > 4.5", 4.5, np.inf),
-            ("steady", None, None),
-        ):
-            chosen = {
-                name: [
-                    row
-                    for when, row in each["errors"].items()
-                    if label == "all"
-                    or (when == "steady" if low is None else when != "steady" and low < float(when) <= high)
-                ]
-                for name, each in cases.items()
-            }
-            chosen = {name: each for name, each in chosen.items() if each}
-            if not chosen:
+# The page
+
+
+def comparison() -> Comparison:
+    """All rivals that have results; the network comes last."""
+    of_rivals = _read(RIVALS)
+    rivals: dict[str, Cases] = {title: of_rivals[name] for name, title in TITLES.items() if of_rivals.get(name)}
+    missing = [title for name, title in TITLES.items() if not of_rivals.get(name)]
+    for setting, of_flows in _read(OPENFOAM).items():
+        rivals[f"OpenFOAM, spacing {setting}"] = per_case(of_flows)
+    judged = json.loads(SENSITIVITY.read_text(encoding="utf-8")) if SENSITIVITY.exists() else None
+    return Comparison({**rivals, OURS: _read(OUTPUT)["cases"]}, missing, judged)
+
+
+def per_case(of_flows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """OpenFOAM computes a flow once for both meshes, so each of its cases costs as much as the flow."""
+    return {
+        case: {"errors": rows, "seconds": of_flow["programs"]}
+        for of_flow in of_flows.values()
+        for case, rows in of_flow.get("errors", {}).items()
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def draw(compared: Comparison) -> None:
+    """Mean error of u against mean seconds, one panel for each set of flows."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    group = compared.columns[0]
+    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(SPLITS), sharey=True)
+    for axis, (split, title) in zip(axes, SPLITS.items(), strict=True):
+        for number, rival in enumerate(compared.rivals):
+            found = compared.of_cases(rival, split, group, "u")
+            if not found:
                 continue
-            means = {
-                key: np.array([np.mean([row[key] for row in each]) for each in chosen.values()])
-                for key in ("u", "p", "start_u", "start_p")
-            }
-            cell = {key: f"{100 * np.mean(each):.1f} ({100 * np.median(each):.1f})" for key, each in means.items()}
-            rows.append([NAMES[split], label, str(len(chosen)), cell["u"], cell["p"], cell["start_u"], cell["start_p"]])
-    head = ("flows", "time", "cases", "u, %", "p, %", "start field: u, %", "p, %")
-    return markdown_table(head, rows)
+            error, seconds = 100 * mean(found.values()), compared.seconds(rival, split)
+            if rival.startswith(("start", "nearest")):
+                axis.axhline(error, color=f"C{number}", linestyle="--", linewidth=1, label=f"{rival} (no solver)")
+            else:
+                mark = "*" if rival == OURS else "o"
+                axis.plot(seconds, error, mark, color=f"C{number}", markersize=13 if mark == "*" else 7, label=rival)
+        axis.set(xscale="log", yscale="log", xlim=(0.05, 20), title=title, xlabel="processor seconds per case")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.grid(alpha=0.3, which="both")
+    axes[0].set_ylabel("error of u, %")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False)
+    figure.savefig(PICTURE, dpi=110)
+
+
+def write_page() -> None:
+    compared = comparison()
+    page = PAGE.read_text(encoding="utf-8")
+    for marker, text in (
+        ("test set", compared.table() + "\n"),
+        ("losses", compared.losses()),
+        ("settings", settings(_read(TUNING)) + "\n"),
+    ):
+        print(text)
+        page = within(page, text, marker, required=True)
+    PAGE.write_text(page, encoding="utf-8")
+    draw(compared)
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--limit", type=int)
     arguments.add_argument("--model", default="flow")
+    arguments.add_argument("--results", type=Path, default=OUTPUT, help="where cases are kept")
+    arguments.add_argument("--table", action="store_true", help="only the table and the figure")
     given = arguments.parse_args()
+    if given.table:
+        write_page()
+        return
     torch.set_num_threads(1)
     model = pennpde.load_pretrained(given.model)
     config = config_of(model)
     assert config is not None
-    results: dict[str, Any] = {"weights": config.weights_sha256, "cases": {}}
-    if OUTPUT.exists():
-        kept = json.loads(OUTPUT.read_text())
-        results = kept if kept["weights"] == config.weights_sha256 else results
+    about = {"weights": config.weights_sha256, "code": code()}
+    results: dict[str, Any] = {**about, "cases": {}}
+    if given.results.exists():
+        kept = json.loads(given.results.read_text())
+        results = kept if about.items() <= kept.items() else results
     there = set(finished.names(ARCHIVES))
     chosen = [(split, name) for split in SPLITS for name in flows.splits()[split] if name in there]
     # By turns from each split, so that an interrupted run has some of all.
@@ -132,11 +173,10 @@ def main() -> None:
             found = measured(model, file.case, file.times)
             facts = {"split": split, "reynolds": product.facts["reynolds"], "mesh": product.facts["mesh"]["kind"]}
             results["cases"][case_name] = {**facts, **found}
-            OUTPUT.write_text(json.dumps(results, indent=0) + "\n")
+            given.results.write_text(json.dumps(results, indent=0) + "\n")
             print(case_name, json.dumps(found), flush=True)
-    print(table(results))
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(within(page, table(results) + "\n", "test set", required=True), encoding="utf-8")
+    if given.results == OUTPUT:
+        write_page()
 
 
 if __name__ == "__main__":

@@ -78,9 +78,12 @@ def upload(page: Any) -> None:
 
 def draft(page: Any) -> None:
     """A slider was moved, and its prediction is not ready yet."""
+    place = "document.querySelector('[data-test=slider-first] .v-slider-thumb').getBoundingClientRect().left"
+    before = page.evaluate(place)
     page.evaluate("pennPage.pane.values[pennPage.pane.kind].first = 0.6")
     page.wait_for_selector('[data-test="draft-A"]', timeout=PATIENCE)
-    page.wait_for_timeout(500)  # the slider has arrived where it belongs
+    page.wait_for_function(f"{place} > {before} + 40", timeout=PATIENCE)  # the slider glides to its new place
+    page.wait_for_timeout(300)
 
 
 def compare(page: Any) -> None:
@@ -116,7 +119,7 @@ class Picture:
 
 PICTURES = (
     Picture("viewer", "flow", (1280, 800)),
-    Picture("viewer_draft", "flow", (1280, 640), act=draft),
+    Picture("viewer_draft", "flow", (1280, 800), act=draft),
     Picture("viewer_dark", "flow", (400, 800), "dark"),
     Picture("viewer_dataset", "flow", (1280, 800), act=show_dataset),
     Picture("viewer_mesh", "flow", (1280, 800), act=upload),

@@ -2,9 +2,10 @@
 
     python experiments/general_flow/train.py --finished data/plane_flow/finished --out nets/general --minutes 40
 
-Each update takes a few training flows at random: from the start or from the truth at a moment to the next one, on the
-own mesh of the flow or with its cells split. Gradients go through the last steps. Errors count in units of those of the
-untrained scheme on the same interval. Interrupted runs continue from the last checkpoint.
+Each update takes a few training flows at random: from the start to the first moments, with cells split as the network
+splits them, or from the truth at a moment to the next one on the own mesh of the flow. Gradients go through the last
+steps. Errors count in units of those of the untrained scheme on the same interval. Interrupted runs continue from the
+last checkpoint.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pennpde.prediction.ranges import spanned
 
 _WITH_GRADIENT = 8
 _LONGEST = 1.5
+_MOST_POINTS = 9_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Interval:
     case: str
     first: int | None
     last: int
-    split: bool
+    splits: int
 
 
 class Flows:
@@ -53,7 +55,7 @@ class Flows:
         unseen = {"aerofoil", "u-bend", "moving-tee"}
         self.names = [name for name in names if name.rpartition("_")[0] not in unseen]
         self.kept: OrderedDict[str, tuple[Case, tuple[float, ...]]] = OrderedDict()
-        self.problems: OrderedDict[tuple[str, bool], Problem] = OrderedDict()
+        self.problems: OrderedDict[tuple[str, int], Problem] = OrderedDict()
 
     def case(self, name: str) -> tuple[Case, tuple[float, ...]]:
         if name not in self.kept:
@@ -69,16 +71,19 @@ class Flows:
         while True:
             name = f"{self.names[generator.integers(len(self.names))]}.{'ab'[generator.integers(2)]}"
             case, times = self.case(name)
-            pairs = [(None, 0)] + [(k, k + 1) for k in range(len(times) - 1) if times[k + 1] - times[k] <= _LONGEST]
-            first, last = pairs[generator.integers(len(pairs))]
-            split = bool(generator.integers(2)) and case.number_of_points < 2200
-            if not (split and first is not None):
-                return Interval(name, first, last, split)
+            if generator.integers(3):
+                splits = stepping_flow().number_of_splits(case)
+                if case.number_of_points * 4**splits < _MOST_POINTS:
+                    return Interval(name, None, int(generator.integers(min(2, len(times)))), splits)
+            pairs = [(k, k + 1) for k in range(len(times) - 1) if times[k + 1] - times[k] <= _LONGEST]
+            if pairs:
+                first, last = pairs[generator.integers(len(pairs))]
+                return Interval(name, first, last, 0)
 
     def problem(self, model: SteppingFlow, interval: Interval) -> Problem:
-        key = (interval.case, interval.split)
+        key = (interval.case, interval.splits)
         if key not in self.problems:
-            other = stepping_flow(model.stress.coefficients.layers[0].out_features, splits=int(interval.split))
+            other = stepping_flow(model.stress.coefficients.layers[0].out_features, splits=interval.splits)
             self.problems[key] = other.problem(self.case(interval.case)[0])
         while len(self.problems) > 300:
             self.problems.popitem(last=False)
@@ -91,7 +96,7 @@ def outcome(model: SteppingFlow, flows_: Flows, interval: Interval, *, corrected
     problem = flows_.problem(model, interval)
     start = 0.0 if interval.first is None else times[interval.first]
     correction = model.stress if corrected else None
-    pace = Pace(courant=model.courant * (2 if interval.split else 1))
+    pace = Pace(courant=model.courant * 2**interval.splits)
     with torch.no_grad():
         if interval.first is None:
             state = begin(problem)

@@ -241,8 +241,8 @@ def _config_from(content: Any, path: Path) -> Config:
             f"{path} has format version {version!r}, written by pennpde {content.get('version', '?')}; this is "
             f"{__version__}, which reads up to {FORMAT_VERSION}. Install a newer pennpde."
         )
-    if version == 1:
-        former = content.get("network")
+    former = content.get("network")
+    if version == 1 and isinstance(former, str):
         content = {**content, "network": _FORMER_NAMES.get(former, former)}
     known = {each.name for each in fields(Config)}
     try:

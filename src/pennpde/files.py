@@ -31,7 +31,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
 
     Text is encoded as UTF-8. The folder must exist.
     """
-    path = Path(path)
+    path = _target(Path(path))
     content = content.encode() if isinstance(content, str) else content
     temporary = _temporary(path)
     try:
@@ -80,7 +80,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
     The name has the same suffix, from which libraries choose the format. Whatever is raised inside, such as by a check
     of what was written, leaves the old file in place. Pictures and pages must be complete.
     """
-    path = Path(path)
+    path = _target(Path(path))
     temporary = _temporary(path, path.suffix)
     try:
         temporary.touch()  # VTK does not raise where it cannot write, it only complains on the terminal
@@ -137,6 +137,15 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # arrays, tensors and their scalars
         return plain(value.tolist())
     return str(value)
+
+
+def _target(path: Path) -> Path:
+    """What a name stands for: a link is written through, not replaced; a pipe or a device is no place for a file."""
+    if path.is_symlink():
+        path = path.resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(f"{path} is a pipe, a device or a socket, not a file; choose another name.")
+    return path
 
 
 def _temporary(path: Path, suffix: str = "") -> Path:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -36,6 +36,7 @@ class Panel:
         colours: Matplotlib's name of a colour map.
         limits: Of the colours; by default the field's own, symmetric for the diverging map.
         outline: Whether the edges of the cells are drawn.
+        border: Whether the boundary is drawn, where a colour of the field may be that of the paper.
         streamlines: A velocity whose streamlines are drawn over the field.
         scale: What the colours stand for, with its unit, next to the colour bar.
     """
@@ -48,6 +49,7 @@ class Panel:
     outline: bool = False
     streamlines: Tensor | None = None
     scale: str = ""
+    border: bool = False
 
 
 def draw(
@@ -57,6 +59,7 @@ def draw(
     title: str = "",
     corner: str = "",
     panel_width: float = 4.6,
+    bars: Literal["panels", "rows"] = "panels",
 ) -> None:
     """Draw panels in rows and columns to a PNG, PDF or SVG file.
 
@@ -67,8 +70,9 @@ def draw(
         corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
             its description.
         panel_width: In inches.
+        bars: Whether each panel has its colour bar, or each row one, where colours mean the same along it.
     """
-    figure = _figure(rows, title, panel_width, corner)
+    figure = _figure(rows, title, panel_width, corner, bars)
     save_figure(figure, path, dots_per_inch=120, description=corner)
 
 
@@ -108,20 +112,25 @@ def animate(
     write_atomically(path, content.getvalue())
 
 
-def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, corner: str = "") -> Figure:
+def _figure(
+    rows: Sequence[Sequence[Panel]],
+    title: str,
+    panel_width: float,
+    corner: str = "",
+    bars: Literal["panels", "rows"] = "panels",
+) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = max(len(row) for row in rows)
-    spans = [np.ptp(panel.mesh.points.numpy()[:, :2], axis=0) for row in rows for panel in row]
-    shape = max(float(span[1] / span[0]) for span in spans)
-    height = panel_width * min(max(shape, 0.25), 1.2) + 0.5
+    heights = [panel_width * min(max(_shape(row), 0.25), 1.2) + 0.5 for row in rows]
     figure = Figure(
-        figsize=(panel_width * columns + 0.6, height * len(rows) + (0.4 if title else 0) + (0.2 if corner else 0)),
+        figsize=(panel_width * columns + 0.6, sum(heights) + (0.4 if title else 0) + (0.2 if corner else 0)),
         layout="constrained",
     )
     FigureCanvasAgg(figure)
-    for row, axes_row in zip(rows, figure.subplots(len(rows), columns, squeeze=False), strict=True):
+    grid = figure.subplots(len(rows), columns, squeeze=False, height_ratios=heights)
+    for row, axes_row in zip(rows, grid, strict=True):
         for axes in axes_row[len(row) :]:
             axes.set_axis_off()
         for panel, axes in zip(row, axes_row, strict=False):
@@ -129,7 +138,9 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, cor
                 _draw_mesh(axes, panel.mesh)
             else:
                 drawn = _draw_field(axes, panel, panel.values.detach().cpu().numpy())
-                figure.colorbar(drawn, ax=axes, shrink=0.85, pad=0.02, label=panel.scale)
+                if bars == "panels" or panel is row[-1]:
+                    where = axes if bars == "panels" else list(axes_row)
+                    figure.colorbar(drawn, ax=where, shrink=0.85, pad=0.02, label=panel.scale)
             axes.set_title(panel.title, fontsize=10)
             axes.set_aspect("equal")
             axes.set_axis_off()
@@ -144,6 +155,12 @@ def _figure(rows: Sequence[Sequence[Panel]], title: str, panel_width: float, cor
         # A label rather than a text: the layout leaves room for it.
         figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
+
+
+def _shape(row: Sequence[Panel]) -> float:
+    """Height over width of the tallest panel."""
+    spans = [np.ptp(panel.mesh.points.numpy()[:, :2], axis=0) for panel in row]
+    return max(float(span[1] / span[0]) for span in spans)
 
 
 def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
@@ -257,6 +274,8 @@ def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]):
     drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=panel.colours, vmin=low, vmax=high)
     if panel.outline:
         _draw_cells(axes, panel.mesh, (0, 0, 0, 0.25), 0.25)
+    if panel.border:
+        _draw_border(axes, panel.mesh)
     if panel.streamlines is not None:
         _draw_streamlines(axes, panel.mesh, panel.streamlines.detach().cpu().numpy())
     return drawn
@@ -272,6 +291,13 @@ def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
         axes.add_collection(lines)
     if mesh.patches:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(mesh.patches), frameon=False, fontsize=9)
+
+
+def _draw_border(axes: Axes, mesh: Mesh) -> None:
+    from matplotlib.collections import LineCollection
+
+    edges = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)]
+    axes.add_collection(LineCollection(list(edges), colors="0.35", linewidths=0.6))
 
 
 def _surface(mesh: Mesh) -> Triangulation:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from commands import penn
 from paths import ROOT
-from sweeps import solved_by_rule, write_dataset
+from sweeps import NAMES, network_row, solved_by_rule, traded, write_dataset
 
 from pennpde.paper.openfoam_sweep import sweep
 
@@ -21,8 +21,8 @@ def test_the_table_of_a_sweep_is_made_again_from_its_record(tmp_path):
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == len(solved["rows"])
     (printed,) = [row for row in rows if row.startswith("| `gamg-smooth-22.5-0.01`")]
-    assert "| 60.9 |" in printed, "the paper's error"
-    assert "| 6.08 |" in printed, "the paper's seconds"
+    assert "| 60.9 ± 0.2 |" in printed, "the paper's error"
+    assert "| 6.08 ± 0.17 |" in printed, "the paper's seconds"
     mistaken = penn("bench", "tradeoff", "--from", tmp_path / "record.json", "--out", tmp_path / "out")
     assert mistaken.exit_code == 1
     assert "penn bench tradeoff" in mistaken.stderr
@@ -64,3 +64,22 @@ def test_floors_without_a_network_come_from_one_command(tmp_path):
     found = errors_of(tmp_path / "floors.json")
     assert found == pytest.approx(errors_of(ROOT / "benchmarks" / "results" / "lookup_flow.json"), rel=1e-9)
     assert found["floor_quadratic"] < found["floor_nearest"] < found["floor_start"]
+
+
+def test_the_networks_of_a_record_stand_next_to_a_newer_record_of_openfoam(tmp_path):
+    data = write_dataset(tmp_path / "data")
+    older = solved_by_rule(data, tmp_path / "runs")
+    record = traded(older, network_row(dict.fromkeys(NAMES, 0.01), 0.1))
+    newer = json.loads(json.dumps(older)) | {"solver": "abacus 2"}
+    sweep.write_record(tmp_path / "tradeoff.json", record)
+    sweep.write_record(tmp_path / "newer.json", newer)
+    files = ("--from", tmp_path / "tradeoff.json", "--openfoam", tmp_path / "newer.json")
+    finished = penn("bench", "tradeoff", *files, "--out", tmp_path / "out", "--json")
+    assert finished.exit_code == 0, finished.output
+    joined = json.loads((tmp_path / "out" / "tradeoff.json").read_text())
+    assert joined["openfoam"]["solver"] == "abacus 2"
+    assert joined["networks"] == record["networks"]
+    sweep.write_record(tmp_path / "newer.json", newer | {"cases": {"a_0.50": "0" * 64}})
+    refused = penn("bench", "tradeoff", *files, "--out", tmp_path / "out")
+    assert refused.exit_code == 1
+    assert "another truth" in refused.stderr

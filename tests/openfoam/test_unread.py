@@ -52,6 +52,10 @@ def field(name: str, internal: str = "uniform 0"):
 
 
 NAMED = {
+    "a dynamic viscosity": (
+        dictionary("constant/transportProperties", "nu [1 -1 -1 0 0 0 0] 1e-3;"),
+        "nu has the dimensions [1 -1 -1 0 0 0 0], but the network's nu has [0 2 -1 0 0 0 0]",
+    ),
     "a source in system": (
         dictionary("system/fvOptions", "push { type meanVelocityForce; active yes; }"),
         "system/fvOptions adds push (meanVelocityForce) to the equations",
@@ -139,6 +143,10 @@ def test_what_changes_the_flow_is_a_warning(channel, what):
 
 
 NOTED = {
+    "a start at a time that is not there": (
+        dictionary("system/controlDict", "application icoFoam; startFrom startTime; startTime 5;"),
+        "controlDict starts at 5, but there is no such time",
+    ),
     "fields of turbulence": (field("nut"), "nut of turbulence models"),
     "a steady solver": (
         dictionary("system/controlDict", "application simpleFoam;"),

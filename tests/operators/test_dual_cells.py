@@ -129,6 +129,22 @@ def test_equations_that_are_not_symmetric_are_solved_with_derivatives():
     assert torch.autograd.gradcheck(solution, inputs, atol=1e-5)
 
 
+def test_iterations_without_a_look_give_the_same_solution():
+    """A mesh that has converged waits for nothing: further iterations leave it as it is."""
+    cells = DualCells.side_by_side([cells_of("triangle", 3), cells_of("quad", 4)])
+    generator = torch.Generator().manual_seed(3)
+    symmetric, skew = (torch.rand(len(cells.first), generator=generator, dtype=torch.float64) for _ in range(2))
+    matrix = cells.matrix(torch.ones_like(cells.areas), symmetric, skew)
+    right = torch.rand(2, cells.number_of_points, generator=generator, dtype=torch.float64)
+    right[:, cells.owner == 0] = 0.0
+    nothing = torch.zeros_like(right)
+    looked, blind = (
+        krylov.solve(cells, matrix, right, nothing, lambda values: values, tolerance=1e-9, most=30, look=look)
+        for look in (1, 30)
+    )
+    assert_close(blind, looked, rtol=0, atol=1e-8)
+
+
 def test_a_batch_is_its_meshes_side_by_side():
     parts = [cells_of("triangle", 4), cells_of("quad", 5)]
     both = DualCells.side_by_side(parts)

@@ -9,7 +9,10 @@ from paths import ROOT
 from problems import heated_plate, polynomial
 
 from pennpde.evaluation import evaluate
-from pennpde.paper.tables import draw_case, markdown, paper_numbers, read_records, within
+from pennpde.paper.figures import draw_case
+from pennpde.paper.openfoam_sweep.sweep import read_record
+from pennpde.paper.tables import markdown, paper_numbers, read_records, within
+from pennpde.paper.tradeoff.measure import KIND, times_of_networks
 
 CASES = [flow_case("a_0.10"), flow_case("b_0.10_0.20"), flow_case("c_0.10_0.20")]
 
@@ -26,6 +29,44 @@ def rows_of(text, heading="Method"):
     lines = [line.strip("| \n") for line in text.splitlines() if line.startswith("|")]
     start = next(number for number, line in enumerate(lines) if line.startswith(heading))
     return [[cell.strip() for cell in line.split(" | ")] for line in lines[start:]]
+
+
+def methods_of(text, heading="Method"):
+    """The first cells of the rows of the first table."""
+    lines = text[text.index(f"| {heading}") :].splitlines()
+    table = lines[: next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+    return [line.split(" | ")[0].strip("| ") for line in table[2:]]
+
+
+def test_short_rows_say_so_in_the_first_column_of_every_table():
+    short, whole = ({"steps": steps, "budget": {"steps": steps}} for steps in (2000, 20_000))
+    rows = [record(training=whole), record(row="n4_r4", paper="penn_n4_r4", title="Small", training=short)]
+    rows += [record(row="B", paper="ablation_b", title="(B)", training=short)]
+    text = markdown(rows)
+    assert methods_of(text) == ["Ours", "Small (short: 2,000 steps)"]
+    assert text.count("| Small (short: 2,000 steps) |") == 3, "errors, errors by type, size and time"
+    assert text.count("| (B) (short: 2,000 steps) |") == 2
+    assert "fewer than 20,000 steps" in text
+    assert "hort" not in markdown([record(training=whole)])
+
+
+def test_floors_stand_in_the_table_of_ablations_as_well():
+    training = {"steps": 20_000, "budget": {"steps": 20_000}}
+    rows = [record(training=training), record(row="B", paper="ablation_b", title="(B)", training=training)]
+    floor = record(row="floor_start", paper="", title="Start field")
+    _, apart = markdown([*rows, floor]).split("## Incompressible flow, ablations")
+    assert methods_of(apart) == ["Ours", "(B)", "Start field"]
+
+
+def test_times_measured_together_replace_those_of_the_records_and_others_are_marked():
+    rows = [record(title="Timed"), record(row="n4_r4", paper="penn_n4_r4", title="Other")]
+    text = markdown(rows, {"Timed": (0.0744, 0.003)})
+    timed, other = (
+        next(line for line in text.splitlines()[::-1] if f"| {name}" in line) for name in ("Timed", "Other")
+    )
+    assert "| 0.0744 ± 0.003 | 5.33 ± 0.13 |" in timed
+    assert " ‡ |" in other
+    assert "‡" not in markdown(rows)
 
 
 def test_the_papers_numbers_stand_beside_ours():
@@ -52,14 +93,14 @@ def test_a_row_trained_for_another_budget_is_no_seed_of_it_and_every_row_says_wh
     text = markdown([record(seed=0, training=long), record(seed=1, training=long), record(training=short)])
     methods = [row[0] for row in rows_of(text)[2:4]]
     assert methods[0].endswith("[20.3 minutes, 406 cases] (2 seeds)")
-    assert methods[1].endswith("[11 minutes, 203 cases]")
+    assert methods[1].endswith("[11 minutes, 203 cases] (short: 8,000 steps)")
     assert "53,000 steps of 8, 406 cases, 19.7 min on a GPU" in text
     assert "8,000 steps of 8, 203 cases, 11.0 min on a GPU" in text
     assert "[" not in markdown([record(training=long)])  # where there is nothing to tell apart
 
 
 def test_ablations_have_a_table_of_their_own_beside_the_full_network_of_their_budget():
-    short, long = ({"budget": {"minutes": minutes}, "steps": 1000} for minutes in (6, 20))
+    short, long = ({"budget": {"minutes": minutes}, "steps": 30_000} for minutes in (6, 20))
     full = [record(training=short), record(training=short, transformed=True), record(training=long)]
     variant = record(row="corrected", title="Ours, corrected", training=short)
     ablation = record(row="B", paper="ablation_b", title="(B)", training=short)
@@ -144,9 +185,9 @@ def test_truth_prediction_and_error_are_drawn(case, tmp_path):
 
 
 def test_the_tables_of_the_documentation_are_those_of_the_committed_records():
-    root = ROOT
-    page = (root / "docs" / "results.md").read_text(encoding="utf-8")
-    assert page == within(page, markdown(read_records([root / "records"])))
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    measured = read_record(ROOT / "benchmarks" / "results" / "tradeoff.json", KIND, "penn bench tradeoff")
+    assert page == within(page, markdown(read_records([ROOT / "records"]), times_of_networks(measured)))
 
 
 def test_tables_go_between_the_marks_of_a_page_or_stand_alone():

@@ -2,29 +2,9 @@
 
 import numpy as np
 import pytest
+from calibrated import TRUE_SLOPE, WORSE, drawn
 
 from pennpde.prediction.calibration import FROM_TRAINING, Sample, Scores, cross_validated, fit
-
-WORSE = {"residual": True, "kind": False, "idle": False}
-TRUE_SLOPE, NOISE, OF_FAMILY = 0.8, 0.25, 0.25
-
-
-def drawn(families: int, each: int, seed: int = 0) -> list[Sample]:
-    """Errors that grow with a residual, with a scatter of every case and of every family."""
-    random = np.random.default_rng(seed)
-    samples = []
-    for family in range(families):
-        own, kind = OF_FAMILY * random.standard_normal(), 0.5 * random.standard_normal()
-        for number in range(each):
-            residual = random.standard_normal()
-            clues = {
-                "residual": residual,
-                "kind": kind + 0.1 * random.standard_normal(),
-                "idle": random.standard_normal(),
-            }
-            logarithm = np.log(0.05) + TRUE_SLOPE * residual + own + NOISE * random.standard_normal()
-            samples.append(Sample(f"{family}-{number}", f"family {family}", clues, {"u": float(np.exp(logarithm))}))
-    return samples
 
 
 @pytest.fixture(scope="module")

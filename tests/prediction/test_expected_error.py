@@ -68,6 +68,8 @@ def test_an_expected_error_reads_as_a_sentence():
     assert str(ExpectedError(0.0312, 0.0684)) == "3.1 % (90 % of such cases below 6.8 %)"
     assert str(ExpectedError(0.31, 0.68)) == "31 % (90 % of such cases below 68 %)"
     assert str(ExpectedError(0.0031, 0.0068)) == "0.3 % (90 % of such cases below 0.7 %)"
+    assert str(ExpectedError(2.18, 15.45)) == "218 % (no useful bound)"
+    assert str(ExpectedError(1076.0, 11754.0)) == "more than 1000 % (no useful bound)"
 
 
 @pytest.mark.parametrize(("level", "grade"), [(0.02, "good"), (0.15, "fair"), (0.4, "poor"), (0.8, "refused")])

@@ -174,7 +174,7 @@ def test_while_a_slider_moves_only_its_latest_place_counts(viewer):
 
 def test_until_a_prediction_is_there_the_picture_is_marked_as_a_draft(viewer):
     held = []
-    viewer.page.route("**/view", lambda route: held.append(route))
+    viewer.page.route("**/view", lambda route: held.append(route))  # noqa: PLW0108  # Playwright marks its handlers
     viewer.page.evaluate("pennPage.pane.values.a.first = 0.42")
     while not held:
         viewer.page.wait_for_timeout(50)

@@ -16,6 +16,7 @@ from pennpde.case.case import Case
 from pennpde.case.conditions import Reference
 from pennpde.case.moments import unknown_of
 
+_LARGEST = 1e30
 _SAME = 1e-9
 """Relative: units this close to one are one. A width that was summed up over facets is not exact to the last bit."""
 
@@ -103,3 +104,5 @@ class Units:
 def _check_positive(name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
         raise ValueError(f"The reference {name} is {value}; it must be a positive number.")
+    if not 1 / _LARGEST < value < _LARGEST:
+        raise ValueError(f"The reference {name} is {value:g}, which no computation in these numbers survives.")

@@ -53,6 +53,10 @@ def openfoam(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Solve at most this many test cases.", show_default=False)
     ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="An earlier record; only what it lacks is solved.", show_default=False),
+    ] = None,
     stored: Stored = None,
 ) -> dict[str, Any]:
     """Solve the test cases of the flow dataset with OpenFOAM in many settings.
@@ -60,9 +64,9 @@ def openfoam(
     A run that diverges is recorded as diverged.
     """
     if stored is not None:
-        _refuse_with_from(data=data, runs=runs, settings=settings, only=only, limit=limit)
+        _refuse_with_from(data=data, runs=runs, settings=settings, only=only, limit=limit, known=known)
         return _table_again(output, stored, out)
-    return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit)
+    return _sweep(output, _needed(data, "--data"), out, runs or out / "runs", settings or (), only or (), limit, known)
 
 
 def tradeoff(
@@ -86,10 +90,13 @@ def tradeoff(
     ] = None,
     stored: Stored = None,
 ) -> dict[str, Any]:
-    """Measure networks on the test cases of the flow dataset, next to the record of `penn bench openfoam`."""
+    """Measure networks on the test cases of the flow dataset, next to the record of `penn bench openfoam`.
+
+    With --from and --openfoam, the networks of a record stand next to a newer record of OpenFOAM.
+    """
     if stored is not None:
-        _refuse_with_from(data=data, runs=runs, models=models, openfoam=openfoam, repeats=repeats)
-        return _redraw(output, stored, out)
+        _refuse_with_from(data=data, runs=runs, models=models, repeats=repeats)
+        return _redraw(output, stored, out, openfoam)
     names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
     if not names:
         raise typer.BadParameter("tradeoff needs --models, such as --models flow-paper; or --from a record.")
@@ -104,12 +111,16 @@ def lookup(
         Path | None, typer.Option(help="Dataset whose test cases are wanted.", show_default="the same")
     ] = None,
     split: Annotated[str, typer.Option(help="Part of the dataset to predict.")] = "test",
+    unrelated: Annotated[
+        bool,
+        typer.Option("--unrelated", help="Leave out cases that are a mirror image or a multiple of a training case."),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file for the records.", show_default=False)] = None,
 ) -> dict[str, Any]:
     """Measure floors without a network: the start field, the nearest training case, a quadratic fit to neighbours."""
     from pennpde.paper.lookup import measure
 
-    records = measure(train_data, data, split)
+    records = measure(train_data, data, split, unrelated=unrelated)
     for record in records:
         pooled = record.get("pooled", {}).get("domain", {})
         errors = "  ".join(f"{name} {each['mse']:.3e}" for name, each in pooled.items())
@@ -147,6 +158,7 @@ def _sweep(
     settings: Sequence[str],
     only: Sequence[str],
     limit: int | None,
+    known: Path | None,
 ) -> dict[str, Any]:
     from pennpde.openfoam import find_installation
     from pennpde.paper.openfoam_sweep import sweep as sweeping
@@ -166,6 +178,7 @@ def _sweep(
         measure=lambda case, setting: sweeping.measure(case, setting, installation),
         solver=f"OpenFOAM {installation.version}",
         about={"dataset": _dataset(data)},
+        known=None if known is None else sweeping.read_record(known, sweeping.KIND, "penn bench openfoam"),
         watch=lambda left: output.progress(left, "solving", total=len(left)),
     )
     path = out / sweeping.RECORD
@@ -188,12 +201,13 @@ def _sweep(
 def _line(row: Mapping[str, Any]) -> str:
     cases = f"{row['cases']} cases"
     diverged = f", {len(row['diverged'])} diverged" if row["diverged"] else ""
+    blown_up = f", {len(row['blown_up'])} blew up" if row["blown_up"] else ""
     if row["errors"] is None:
         return f"  {row['setting']:28} diverged   {cases}"
     total, seconds = row["errors"]["total"], row["seconds"]
     return (
         f"  {row['setting']:28} {total['mse']:.2e} ± {total['spread']:.0e}   {seconds['solve']['mean']:8.2f} s (cpu "
-        f"{seconds['solve_cpu']['mean']:.2f} s)   {cases}{diverged}"
+        f"{seconds['solve_cpu']['mean']:.2f} s)   {cases}{diverged}{blown_up}"
     )
 
 
@@ -229,11 +243,16 @@ def _trade(
     return _show(output, record, out, [out / tradeoff.RECORD])
 
 
-def _redraw(output: Output, stored: Path, out: Path) -> dict[str, Any]:
+def _redraw(output: Output, stored: Path, out: Path, sweep: Path | None) -> dict[str, Any]:
     from pennpde.paper.openfoam_sweep import sweep as sweeping
     from pennpde.paper.tradeoff import measure as tradeoff
 
-    return _show(output, sweeping.read_record(stored, tradeoff.KIND, "penn bench tradeoff"), out, [])
+    record = sweeping.read_record(stored, tradeoff.KIND, "penn bench tradeoff")
+    if sweep is None:
+        return _show(output, record, out, [])
+    record = tradeoff.with_openfoam(record, sweeping.read_record(sweep, sweeping.KIND, "penn bench openfoam"))
+    sweeping.write_record(out / tradeoff.RECORD, record)
+    return _show(output, record, out, [out / tradeoff.RECORD])
 
 
 def _show(output: Output, record: Mapping[str, Any], out: Path, written: list[Path]) -> dict[str, Any]:

@@ -65,11 +65,14 @@ def run(
 
     from pennpde.checkpoints import folder_of, load_pretrained
     from pennpde.models.registry import load_plugin
+    from pennpde.network import Predictor
     from pennpde.prediction import calibrating
 
     if plugin is not None:
         load_plugin(plugin)
     network = load_pretrained(model)
+    if not isinstance(network, Predictor):
+        raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; only those can be calibrated")
     target = folder_of(model) if out is None else out
     target.mkdir(parents=True, exist_ok=True)
     left_out: dict[str, str] = {}
@@ -78,13 +81,18 @@ def run(
         if isinstance(outcome, Exception):
             left_out[known.case.name] = str(outcome).splitlines()[0] if str(outcome) else type(outcome).__name__
 
-    calibration, measured = calibrating.calibrate(
-        network,
-        output.progress(_cases(datasets, split, every), "predicting"),
-        cache=cache or target / CACHE,
-        resolution=resolution,
-        on_case=hear,
-    )
+    try:
+        calibration, measured = calibrating.calibrate(
+            network,
+            output.progress(_cases(datasets, split, every), "predicting"),
+            cache=cache or target / CACHE,
+            resolution=resolution,
+            on_case=hear,
+        )
+    except ValueError:
+        for name, why in left_out.items():  # they may be the reason
+            output.warn(f"{name} is left out: {why}")
+        raise
     found = calibrating.coverage_by_family(measured)
     about = {
         "network": model,

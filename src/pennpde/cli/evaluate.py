@@ -259,7 +259,7 @@ def _mean_error(record: dict[str, Any]) -> float:
 
 def _draw(ordered: "Sequence[tuple[float, str]]", fields: dict[str, Any], folder: Path) -> list[str]:
     """The cases with the smallest, the median and the largest error."""
-    from pennpde.paper.tables import draw_case
+    from pennpde.paper.figures import draw_case
 
     chosen = {"smallest": ordered[0], "median": ordered[len(ordered) // 2], "largest": ordered[-1]}
     written = []

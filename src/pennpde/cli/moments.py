@@ -121,9 +121,14 @@ def folder_names(write_time: str, times: Sequence[float], start: float, takes_ti
     raise ValueError(f"--write-time {write_time} is not among the predicted times, {known}; add it to them")
 
 
+def is_time(name: str) -> bool:
+    """Whether OpenFOAM would take the name of a folder for a time: digits, at most one point, an exponent."""
+    return re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,2})?", name) is not None
+
+
 def check_folders(case: Path, names: Sequence[str]) -> None:
     """Refuse to write into time folders that are there already, also under another spelling of the same time."""
-    there = {float(path.name): path for path in case.iterdir() if re.fullmatch(r"[0-9.]+(e-?\d+)?", path.name)}
+    there = {float(path.name): path for path in case.iterdir() if is_time(path.name)}
     for name in names:
         if float(name) in there:
             raise FileExistsError(f"{there[float(name)]} exists already; choose another time, or remove it")

@@ -11,7 +11,7 @@ import typer
 from pennpde.cli import mesh_input
 from pennpde.cli.conventions import Output, Refusal
 from pennpde.cli.mesh_input import Repair
-from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times
+from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times, is_time
 from pennpde.files import replacing
 
 if TYPE_CHECKING:
@@ -376,6 +376,8 @@ def _check_targets(
             raise typer.BadParameter(f"{path} must end in one of {', '.join(suffixes)}", param_hint=option)
         if path is not None and path.is_dir():
             raise typer.BadParameter(f"{path} is a folder", param_hint=option)
+        if path is not None and path.exists() and not path.is_file():
+            raise typer.BadParameter(f"{path} is a pipe or a device, not a file", param_hint=option)
         if path is not None and path.exists() and path.samefile(input_path):
             raise typer.BadParameter(f"{path} is the input; choose another name", param_hint=option)
     if write_time is None:
@@ -383,11 +385,7 @@ def _check_targets(
     if not input_path.is_dir():
         raise typer.BadParameter("only an OpenFOAM case can take a time folder", param_hint="--write-time")
     if write_time != ALL:
-        try:
-            time = float(write_time)
-        except ValueError:
-            time = math.nan
-        if not (math.isfinite(time) and time >= 0) or write_time.strip() != write_time or "_" in write_time:
+        if not is_time(write_time):
             raise typer.BadParameter(
                 f"{write_time!r} is not a time; give a number such as 4 or 0.01, or all", param_hint="--write-time"
             )

@@ -227,6 +227,6 @@ def _draw_curve(folder: Path) -> None:
 
 
 def _draw_case(case: Case, fields: Mapping[str, Tensor], path: Path) -> None:
-    from pennpde.paper.tables import draw_case
+    from pennpde.paper.figures import draw_case
 
     draw_case(case, fields, path)

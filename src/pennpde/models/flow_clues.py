@@ -52,6 +52,9 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
         Clue.of_size(
             "cell size over the thickness of a layer", within(sizes) / math.sqrt(viscosity), remedy="a finer mesh"
         ),
+        # Errors are relative to the norm of p. Where losses and recovery nearly cancel, it is small against what the
+        # flow balances, which is of the size of speed squared; errors of that do not cancel.
+        Clue.of_size("speed squared over pressure", typical / (math.sqrt(_mean_square(pressure, volumes)) or 1.0)),
         Clue.of_size("largest speed", float(speed.amax()), worse=False),
         Clue.of_size("Reynolds number", 1.0 / viscosity, worse=False),
     ]

@@ -76,7 +76,7 @@ def flow_units(length: float, speed: float, pressure_level: float = 0.0) -> Unit
     """Units of a flow with this reference length, speed and pressure."""
     scales = {
         "u": Scale(speed),
-        "p": Scale(speed**2, pressure_level),
+        "p": Scale(speed * speed, pressure_level),
         "viscosity": Scale(length * speed),
         "wall_distance": Scale(length),
     }

@@ -14,6 +14,8 @@ from pennpde.models.flow_physics import FlowPhysics
 from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level
 
 _ROUNDING = 1e-9
+_FARTHEST = 1e4
+"""Between a reference length and the size of the mesh: beyond it, one of them is in another unit."""
 
 
 class PlaneFlowPhysics(FlowPhysics):
@@ -39,9 +41,21 @@ class PlaneFlowPhysics(FlowPhysics):
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
+        if case.space != 2:
+            raise ValueError(
+                f"This network predicts flows in the plane, but the case has {case.space} dimensions. An OpenFOAM case "
+                "is plane if it is one cell thick and its front and back are of type empty."
+            )
         if length is None or speed is None:
             own_length, own_speed = reference(case)
-            length, speed = length or own_length, speed or own_speed
+            length, speed = own_length if length is None else length, own_speed if speed is None else speed
+        size = float((case.mesh.points.amax(dim=0) - case.mesh.points.amin(dim=0)).norm())
+        # Zero and what is not finite is refused by the units themselves.
+        if 0 < length < math.inf and not 1 / _FARTHEST < length / size < _FARTHEST:
+            raise ValueError(
+                f"The reference length is {length:g}, but the mesh is {size:.3g} across; it must be the width of the "
+                "inlet or another length of the same order, in the mesh's unit."
+            )
         return flow_units(length, speed, pressure_level(case))
 
     def describe(self, case: Case) -> dict[str, float]:

@@ -50,6 +50,19 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
     that of the case's initial velocity. Linear finite elements (bilinear on quads, trilinear on
     hexahedra); the gradient goes to the points by a projection with a lumped mass matrix.
     """
+    elements, potential = _potential(case, velocity, pressure)
+    gradient = torch.from_numpy(_gradient(elements, potential, case.space)).to(case.initial[velocity])
+    for condition in case.conditions_of(velocity):
+        gradient = condition.apply(gradient)
+    return gradient
+
+
+def velocity_potential(case: Case, velocity: str = "u", pressure: str = "p") -> Float[Tensor, " points"]:
+    """φ itself, which grows along the flow."""
+    return torch.from_numpy(_potential(case, velocity, pressure)[1]).to(case.initial[velocity])
+
+
+def _potential(case: Case, velocity: str, pressure: str) -> tuple[list[_Elements], Float[np.ndarray, " points"]]:
     mesh = case.mesh
     dirichlet = case.dirichlet[velocity]
     elements = _elements(mesh)
@@ -57,13 +70,8 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
     fixed = case.dirichlet[pressure].mask.cpu().numpy() if pressure in case.dirichlet else np.zeros(len(load), bool)
     stiffness = _stiffness(elements)
     if velocity in case.periodic:
-        potential = _solve_periodic(stiffness, load, fixed, case, velocity)
-    else:
-        potential = _solve(stiffness, load, fixed)
-    gradient = torch.from_numpy(_gradient(elements, potential, mesh.space)).to(case.initial[velocity])
-    for condition in case.conditions_of(velocity):
-        gradient = condition.apply(gradient)
-    return gradient
+        return elements, _solve_periodic(stiffness, load, fixed, case, velocity)
+    return elements, _solve(stiffness, load, fixed)
 
 
 def _solve_periodic(

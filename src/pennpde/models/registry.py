@@ -32,6 +32,7 @@ _BUILDERS: dict[str, Builder | str] = {
     "released-advection-diffusion": "pennpde.paper.released.advection_diffusion:ReleasedAdvectionDiffusion",
     "mp-pde": "pennpde.paper.baselines.mp_pde:MPPDE",
     "mesh-graph-net": "pennpde.paper.baselines.mesh_graph_net:MeshGraphNet",
+    "plane-mesh-graph-net": "pennpde.paper.baselines.plane_mesh_graph_net:PlaneMeshGraphNet",
 }
 
 _SHIPPED = frozenset(_BUILDERS)
@@ -53,15 +54,21 @@ def register(name: str, builder: Builder) -> None:
 def load_plugin(name: str) -> None:
     """Run a user's Python file, or import a module, that registers networks."""
     path = Path(name)
-    if path.suffix != ".py":
-        import_module(name)
-        return
-    if not path.is_file():
+    if path.suffix == ".py" and not path.is_file():
         raise FileNotFoundError(f"There is no plugin {name}; give a Python file, or the name of an installed module.")
-    spec = util.spec_from_file_location(f"pennpde_plugin_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    spec.loader.exec_module(util.module_from_spec(spec))
+    try:
+        if path.suffix != ".py":
+            import_module(name)
+            return
+        spec = util.spec_from_file_location(f"pennpde_plugin_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(util.module_from_spec(spec))
+    except (Exception, SystemExit) as error:
+        # Whatever a user's own code raises: without its name it would look like a fault of the command.
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            raise
+        raise ValueError(f"The plugin {name} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def builder(name: str) -> Builder:

@@ -5,9 +5,9 @@ scalar approximation of the inverse Jacobian; it is a sum over the whole mesh, w
 
     h <- h - alpha R(h),    R(h) = h - project(h0 + D(h) dt),    alpha = <dh, dR> / <dR, dR>
 
-`project` is the Dirichlet layer. The paper applies it to the updated state; inside the residual it does the same (both
-terms fulfil the condition, so does the difference's step) and the residual is zero where nothing is free, so boundary
-points do not distort alpha.
+`project` is the Dirichlet layer. The paper applies it to the updated state (`project_state`); inside the residual the
+condition holds as well, but the residual is zero where nothing is free, so boundary points do not enter alpha: another
+iteration.
 
 One alpha per case and unknown: a batch gives what its cases give one by one.
 """

@@ -118,15 +118,18 @@ def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     """Those of the wanted entries that `transportProperties` has."""
     for name in ("transportProperties", "physicalProperties"):
         path = folder / "constant" / name
-        if path.is_file():
+        if path.is_file() or path.with_name(f"{name}.gz").is_file():
             break
     else:
         return {}
     entries = read_dictionary(path, folder)
-    if "phases" in entries:
-        raise UnsupportedConditionError(
-            f"{path}: the case has several phases, {shown(entries['phases'])}; only one fluid is known here."
-        )
+    # Older cases have no list of phases, but a dictionary with the properties of each.
+    phases = [
+        key for key, each in entries.items() if isinstance(each, Mapping) and "nu" in each and "nu" not in entries
+    ]
+    if "phases" in entries or phases:
+        named = shown(entries["phases"]) if "phases" in entries else ", ".join(phases)
+        raise UnsupportedConditionError(f"{path}: the case has several phases, {named}; only one fluid is known here.")
     model = entries.get("transportModel", entries.get("viscosityModel", "Newtonian"))
     if str(model) not in ("Newtonian", "constant"):
         raise UnsupportedConditionError(f"{path}: the fluid is {shown(model)}; only Newtonian fluids are known here.")

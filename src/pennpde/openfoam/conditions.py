@@ -345,7 +345,8 @@ def first_field(folder: Path, name: str, time: float | None) -> Path:
             return each / name
     when = "at any time" if time is None else f"at time {time:g}"
     known = ", ".join(each.name for each in time_folders(folder)) or "none"
-    raise FileNotFoundError(f"{folder} has no field {name!r} {when}; its times are {known}.")
+    template = " It has 0.orig; copy that to 0 first, as its Allrun does." if (folder / "0.orig").is_dir() else ""
+    raise FileNotFoundError(f"{folder} has no field {name!r} {when}; its times are {known}.{template}")
 
 
 def is_field(path: Path) -> bool:

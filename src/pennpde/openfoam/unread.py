@@ -7,6 +7,7 @@ the flow is named here, so that a prediction of another problem than the user's 
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import numpy as np
 
 from pennpde.case import Remark
 from pennpde.network.hooks import FoamName
-from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
+from pennpde.openfoam.dictionaries import Dimensions, FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import FoamField, time_folders
 
 _OFF = ("no", "false", "off", "n", "f", "none")
@@ -64,6 +65,8 @@ _PARTS = {
     "cloudProperties": "particles",
 }
 """Dictionaries of `constant` and what they add to the equations."""
+_DIMENSIONS = {"nu": (0.0, 2.0, -1.0, 0.0, 0.0, 0.0, 0.0), "DT": (0.0, 2.0, -1.0, 0.0, 0.0, 0.0, 0.0)}
+"""Of entries that are read as parameters: square metres per second."""
 _KNOWN_FILES = frozenset(("transportProperties", "physicalProperties", "g", "dynamicMeshDict", *_TURBULENCE, *_SOURCES))
 
 
@@ -87,7 +90,9 @@ def unread(
     found += _sources(folder, set(sources))
     found += _turbulence(folder)
     found += _application(folder, tuple(solvers))
+    parameters = list(parameters)
     found += _constant(folder)
+    found += _about_parameters(folder, parameters)
     found += _other_fields(folder, {each.name for each in fields.values()} | set(parameters))
     found += _start(folder)
     return tuple(found)
@@ -113,6 +118,30 @@ def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> l
             )
         )
     return remarks
+
+
+def _about_parameters(folder: Path, parameters: Iterable[str]) -> Iterator[Remark]:
+    """Parameters whose dimensions are those of another quantity: a dynamic viscosity is a thousand times that of water.
+
+    OpenFOAM's own solvers stop there.
+    """
+    for name in ("transportProperties", "physicalProperties"):
+        entries = yield from _entries(folder / "constant" / name, folder)
+        for parameter in parameters:
+            given, wanted = entries.get(parameter), _DIMENSIONS.get(parameter)
+            found = (
+                next((each for each in given if isinstance(each, Dimensions)), None)
+                if isinstance(given, tuple)
+                else None
+            )
+            if wanted is None or found is None or not any(found.exponents):
+                continue
+            exponents = (*found.exponents, *(0.0,) * (7 - len(found.exponents)))
+            if exponents != wanted:
+                yield Remark(
+                    f"constant/{name}: {parameter} has the dimensions {_exponents(found.exponents)}, but the network's "
+                    f"{parameter} has {_exponents(wanted)}: its number is taken as that."
+                )
 
 
 def _sources(folder: Path, known: set[str]) -> Iterator[Remark]:
@@ -230,6 +259,18 @@ def _start(folder: Path) -> Iterator[Remark]:
     if len(times) > 1 and str(entries.get("startFrom")) == "latestTime":
         yield Remark(
             f"controlDict starts from the latest time {times[-1].name}; conditions and initial fields were read from "
+            f"{times[0].name}/.",
+            False,
+        )
+    given = number_of(entries.get("startTime"))
+    if (
+        times
+        and given is not None
+        and str(entries.get("startFrom")) == "startTime"
+        and not any(math.isclose(float(each.name), given, rel_tol=1e-6, abs_tol=1e-12) for each in times)
+    ):
+        yield Remark(
+            f"controlDict starts at {given:g}, but there is no such time; conditions and initial fields were read from "
             f"{times[0].name}/.",
             False,
         )

@@ -15,12 +15,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pennpde.operators.elements import Elements
+from pennpde.operators.elements import local_matrices
 from pennpde.operators.sparse import SparseMatrix
 
 
@@ -35,7 +34,7 @@ class DualCells:
         faces: area vector of the face between them, from the first to the second.
         conductances: k_ij, so that k (f_first - f_second) diffuses through the face.
         offsets: from the first to the second.
-        gradient: both axes stacked, [2 points, points], a matrix that gives the gradient at the points.
+        gradient: a matrix for each axis that gives the derivative at the points.
         pattern_rows: rows of a sparse matrix with an entry for each point and two for each edge (CSR).
         pattern_columns: its columns.
         entries: what each entry is: a point's own, then those of edges from their first to their second point, then
@@ -53,7 +52,7 @@ class DualCells:
     faces: Float[Tensor, "2 edges"]
     conductances: Float[Tensor, " edges"]
     offsets: Float[Tensor, "2 edges"]
-    gradient: SparseMatrix
+    gradient: tuple[SparseMatrix, ...]
     pattern_rows: Int[Tensor, " starts"]
     pattern_columns: Int[Tensor, " entries"]
     entries: Int[Tensor, " entries"]
@@ -78,38 +77,49 @@ class DualCells:
             representative: for each point the copy that stands for it (periodic boundaries), numbered from zero
                 without gaps; the dual cells are those of the representatives.
         """
-        elements = Elements.of_cells(points, groups)
-        stiffness, gradient, areas = elements.stiffness, list(elements.gradient), elements.masses
-        entries = scipy.sparse.coo_matrix(stiffness)
-        rows, columns = entries.row.astype(np.int64), entries.col.astype(np.int64)
-        offsets = points[columns] - points[rows]
-        if representative is not None:
-            number = int(representative.max()) + 1
-            merge = scipy.sparse.csr_matrix(
-                (np.ones(len(points)), (representative, np.arange(len(points)))), shape=(number, len(points))
+        places = np.arange(len(points)) if representative is None else representative
+        number = int(places.max()) + 1
+        areas, pairs = np.zeros(number), []
+        for cells in groups:
+            if not len(cells):
+                continue
+            masses, stiffness, gradient = local_matrices(points[cells])
+            areas += np.bincount(places[cells].ravel(), masses.ravel(), number)
+            one, other = np.triu_indices(cells.shape[1], 1)
+            # From the smaller number to the larger one, the way in which edges go.
+            turned = places[cells[:, one]] > places[cells[:, other]]
+            there, back = gradient[:, one, other], gradient[:, other, one]
+            pairs.append(
+                (
+                    np.where(turned, cells[:, other], cells[:, one]).ravel(),
+                    np.where(turned, cells[:, one], cells[:, other]).ravel(),
+                    stiffness[:, one, other].ravel(),
+                    np.where(turned[..., None], back, there).reshape(-1, 2),
+                    np.where(turned[..., None], there, back).reshape(-1, 2),
+                )
             )
-            stiffness = scipy.sparse.csr_matrix(merge @ stiffness @ merge.T)
-            gradient = [scipy.sparse.csr_matrix(merge @ each @ merge.T) for each in gradient]
-            areas = merge @ areas
-            rows, columns = representative[rows], representative[columns]
-        number = len(areas)
-        upper = rows < columns
-        keys, where = np.unique(rows[upper] * np.int64(number) + columns[upper], return_index=True)
+        start, end, stiffness, there, back = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        keys = places[start] * np.int64(number) + places[end]
+        keys, where, edge = np.unique(keys, return_index=True, return_inverse=True)
+        # A cell that meets its own copy around a period exchanges nothing with it.
+        apart = keys // number != keys % number
+        keys, where = keys[apart], where[apart]
         first, second = keys // number, keys % number
-        conductances = -np.asarray(stiffness[first, second]).ravel()
-        faces = np.stack([np.asarray((each - each.T)[first, second]).ravel() for each in gradient])
-        # Row sums of G vanish but for rounding: differences of neighbours are all that a gradient sees.
-        inverse = scipy.sparse.diags(1.0 / areas)
-        stacked = SparseMatrix.from_scipy(scipy.sparse.vstack([inverse @ each for each in gradient]).tocsr())
+
+        def summed(values: np.ndarray) -> np.ndarray:
+            return np.bincount(edge, values, len(apart))[apart]
+
+        pattern = _pattern(first, second, number)
+        forth, reverse = (np.stack([summed(each[:, axis]) for axis in (0, 1)]) for each in (there, back))
         return cls(
             torch.from_numpy(areas),
             torch.from_numpy(first),
             torch.from_numpy(second),
-            torch.from_numpy(faces),
-            torch.from_numpy(conductances),
-            torch.from_numpy(np.ascontiguousarray(offsets[upper][where].T)),
-            stacked,
-            **_pattern(first, second, number),
+            torch.from_numpy(forth - reverse),
+            torch.from_numpy(-summed(stiffness)),
+            torch.from_numpy(np.ascontiguousarray((points[end[where]] - points[start[where]]).T)),
+            _gradient(first, second, forth, reverse, areas, pattern),
+            **pattern,
         )
 
     @classmethod
@@ -121,14 +131,6 @@ class DualCells:
         counts = torch.tensor([part.number_of_points for part in parts])
         edges = torch.tensor([part.first.shape[0] for part in parts])
         numbers = torch.arange(len(parts))
-        gradients = [part.gradient.to_scipy() for part in parts]
-        sizes = [part.number_of_points for part in parts]
-        halves = [
-            scipy.sparse.block_diag(
-                [each[axis * size : (axis + 1) * size] for each, size in zip(gradients, sizes, strict=True)]
-            )
-            for axis in (0, 1)
-        ]
         like = parts[0].areas
         return cls(
             torch.cat([part.areas for part in parts]),
@@ -137,7 +139,7 @@ class DualCells:
             torch.cat([part.faces for part in parts], dim=1),
             torch.cat([part.conductances for part in parts]),
             torch.cat([part.offsets for part in parts], dim=1),
-            SparseMatrix.from_scipy(scipy.sparse.vstack(halves).tocsr()).to(like.dtype),
+            tuple(SparseMatrix.block_diagonal([part.gradient[axis] for part in parts]) for axis in (0, 1)),
             **_pattern(first.numpy(), second.numpy(), int(points[-1])),
             owner=numbers.repeat_interleave(counts),
             edge_owner=numbers.repeat_interleave(edges),
@@ -156,7 +158,7 @@ class DualCells:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> DualCells:
         """The same cells with each of their tensors changed."""
-        changes: dict[str, object] = {"gradient": self.gradient.map(change)}
+        changes: dict[str, object] = {"gradient": tuple(each.map(change) for each in self.gradient)}
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Tensor):
@@ -198,7 +200,7 @@ class DualCells:
 
     def slope(self, values: Float[Tensor, "*axes points"]) -> Float[Tensor, "*axes 2 points"]:
         """The gradient at the points; the axis of the derivative comes directly before the points."""
-        return product(self.gradient, values).reshape(*values.shape[:-1], 2, self.number_of_points)
+        return torch.stack([product(each, values) for each in self.gradient], dim=-2)
 
     def matrix(
         self, diagonal: Float[Tensor, " points"], symmetric: Float[Tensor, " edges"], skew: Float[Tensor, " edges"]
@@ -229,8 +231,7 @@ class DualCells:
         self, one: Float[Tensor, "*axes points"], other: Float[Tensor, "*axes points"]
     ) -> Float[Tensor, " meshes"]:
         """The sum of the products of two fields, mesh by mesh."""
-        if self.owner is None:
-            return torch.dot(one.reshape(-1), other.reshape(-1)).reshape(1)
+        # Not torch.dot: its last bits depend on where in memory the fields lie.
         return self.total(one * other)
 
     def at_points(self, per_mesh: Float[Tensor, " meshes"]) -> Float[Tensor, " points_or_one"]:
@@ -244,6 +245,28 @@ def product(matrix: SparseMatrix, values: Float[Tensor, "*axes columns"]) -> Flo
     """A sparse matrix times each row of values."""
     rows = values.reshape(-1, values.shape[-1])
     return matrix.times_rows(rows).reshape(*values.shape[:-1], -1)
+
+
+def _gradient(
+    first: np.ndarray,
+    second: np.ndarray,
+    there: np.ndarray,
+    back: np.ndarray,
+    areas: np.ndarray,
+    pattern: dict[str, Any],
+) -> tuple[SparseMatrix, ...]:
+    """The matrices of both derivatives, from what the edges' ends contribute to each other."""
+    rows, columns = pattern["pattern_rows"], pattern["pattern_columns"]
+    order, mirrored = pattern["entries"].numpy(), pattern["mirrored"].numpy()
+    made = []
+    for forth, reverse in zip(there, back, strict=True):
+        # The rows of G sum to zero: differences of neighbours are all that a gradient sees.
+        own = -np.bincount(first, forth, len(areas)) - np.bincount(second, reverse, len(areas))
+        values = np.concatenate([own / areas, forth / areas[first], reverse / areas[second]])[order]
+        made.append(
+            SparseMatrix(rows, columns, torch.from_numpy(values), rows, columns, torch.from_numpy(values[mirrored]))
+        )
+    return tuple(made)
 
 
 def _pattern(first: np.ndarray, second: np.ndarray, number: int) -> dict[str, Any]:

@@ -64,9 +64,7 @@ class Elements:
         cls, points: Float[np.ndarray, "points 2"], groups: Sequence[Int[np.ndarray, "cells corners"]]
     ) -> Elements:
         """Assemble the matrices of cells that are given by their corners, triangles and quads apart."""
-        parts = [
-            (cells, *(_triangles if cells.shape[1] == 3 else _quads)(points[cells])) for cells in groups if len(cells)
-        ]
+        parts = [(cells, *local_matrices(points[cells])) for cells in groups if len(cells)]
         number = len(points)
         masses = sum(
             (np.bincount(cells.ravel(), mass.ravel(), number) for cells, mass, _, _ in parts), np.zeros(number)
@@ -74,6 +72,15 @@ class Elements:
         stiffness = _assembled([(cells, each) for cells, _, each, _ in parts], number)
         x, y = (_assembled([(cells, each[..., axis]) for cells, _, _, each in parts], number) for axis in (0, 1))
         return cls(masses, stiffness, (x, y))
+
+
+def local_matrices(
+    corners: Float[np.ndarray, "cells size 2"],
+) -> tuple[
+    Float[np.ndarray, "cells size"], Float[np.ndarray, "cells size size"], Float[np.ndarray, "cells size size 2"]
+]:
+    """Masses, stiffness and gradient of each triangle or quad by itself."""
+    return _triangles(corners) if corners.shape[1] == 3 else _quads(corners)
 
 
 def _triangles(corners: Float[np.ndarray, "cells 3 2"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

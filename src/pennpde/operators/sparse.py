@@ -57,6 +57,9 @@ def _multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor
     size = row_starts.shape[0] - 1, dense.shape[0]
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
     matrix = torch.sparse_csr_tensor(row_starts, columns, values, size, check_invariants=False)
+    if dense.shape[1] == 1:
+        # Half as dear as a matrix of one column, and to the last bit what `times_rows` gives.
+        return torch.mv(matrix, dense[:, 0])[:, None]
     # torch.mm fills a result with zeros and then makes another; one number, expanded, needs no memory. On a large mesh
     # fresh memory takes as long as the product.
     nothing = dense.new_zeros(1, 1).expand(size[0], dense.shape[1])

@@ -40,3 +40,17 @@ def taken(trainings: Sequence[Training]) -> str:
         minutes = statistics.mean(each["minutes"] for each in known)
         parts.append(f"{minutes:.1f} min" + (f" on {first['device']}" if "device" in first else ""))
     return ", ".join(parts)
+
+
+def is_short(trainings: Sequence[Training], whole: int | None) -> bool:
+    """Whether a row had fewer steps than the rows of its table are to have; those without training never are."""
+    steps = [training["steps"] for training in trainings if training.get("steps")]
+    return whole is not None and bool(steps) and min(steps) < whole
+
+
+def marked(title: str, trainings: Sequence[Training], whole: int | None) -> str:
+    """The title, and that the row is short where it is: a reader of the first column must not compare it."""
+    if not is_short(trainings, whole):
+        return title
+    steps = statistics.mean(training["steps"] for training in trainings if training.get("steps"))
+    return f"{title} (short: {steps:,.0f} steps)"

@@ -7,6 +7,8 @@ start       the fields at the start, taken as the prediction
 nearest     the training case with the nearest parameters
 quadratic   a quadratic polynomial in the parameters, fitted at every point to the nearest training cases
 scaled      advection-diffusion: a training case with the same velocity and diffusivity, times the ratio of temperatures
+zero        gradient: zero
+fitted      gradient: the least-squares fit with the Neumann condition, of which nothing is learned
 
 Each is a function from a case to fields, which `evaluation.evaluate` measures like a network.
 """
@@ -160,7 +162,19 @@ def floors(dataset: str, train: Sequence[Case]) -> dict[str, Callable[[Case], Ma
             "quadratic": LookUp(train, by_parameters, 20, same_places),
             "scaled": Scaled(train),
         }
+    if dataset == "gradient":
+        return {"zero": zero_gradient, "fitted": fitted_gradient}
     return {"start": start, "nearest": LookUp(train, by_parameters, 1, same_places)}
+
+
+def zero_gradient(case: Case) -> dict[str, Tensor]:
+    """As if the scalar were constant."""
+    return {"grad": torch.zeros_like(case.targets["grad"])}
+
+
+def fitted_gradient(case: Case) -> dict[str, Tensor]:
+    """What NIsoGCN starts from: the operator itself, with the prescribed normal derivative."""
+    return {"grad": case.operators["phi"].grad(case.initial["phi"], case.neumann["phi"].normal_derivative)}
 
 
 TITLES = {
@@ -168,10 +182,14 @@ TITLES = {
     "nearest": "Nearest training case",
     "quadratic": "Quadratic fit to training cases",
     "scaled": "Scaled training case",
+    "zero": "Zero",
+    "fitted": "Least-squares gradient, nothing learned",
 }
 
 
-def measure(train_data: Path | str, data: Path | str | None = None, split: str = "test") -> list[dict[str, Any]]:
+def measure(
+    train_data: Path | str, data: Path | str | None = None, split: str = "test", *, unrelated: bool = False
+) -> list[dict[str, Any]]:
     """Evaluation records of all look-ups, as `penn evaluate` writes them for networks.
 
     Plane flows are measured at all of their moments and in their steady states, those that are not determined apart;
@@ -181,10 +199,11 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
         train_data: folder of the dataset whose training cases are looked up.
         data: folder of the dataset whose cases are wanted; the same by default.
         split: of these.
+        unrelated: leave out cases that are a mirror image or a multiple of a training case.
     """
     from pennpde.datasets import storage
     from pennpde.datasets.plane_flow.sensitivity import determined
-    from pennpde.datasets.relatives import second_test_set
+    from pennpde.datasets.relatives import second_test_set, unrelated_names
     from pennpde.evaluation import evaluate
 
     data = train_data if data is None else data
@@ -195,6 +214,9 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
     else:
         found = floors(manifest.dataset, storage.read(train_data, "train", frames=False))
     cases = [] if plane else storage.read(data, split, frames=False)
+    if unrelated:
+        names = set(unrelated_names(manifest, split))
+        cases = [case for case in cases if case.name in names]
     records = []
     for name, look_up in found.items():
         about = {
@@ -205,7 +227,7 @@ def measure(train_data: Path | str, data: Path | str | None = None, split: str =
             "seed": None,
             "dataset": {"kind": manifest.dataset, "hash": storage.dataset_hash(data), "folder": str(data)},
             "split": split,
-            "test_set": second_test_set(manifest),
+            "test_set": second_test_set(manifest, unrelated=unrelated),
             "training": {},
         }
         if plane:

@@ -1,4 +1,4 @@
-"""Tables from records of evaluations, next to the published values; pictures of reference, prediction and error."""
+"""Tables from records of evaluations, next to the published values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from pennpde import evaluation
-from pennpde.case import Case
 from pennpde.files import write_atomically
-from pennpde.mesh import Mesh
 from pennpde.paper import budgets
-from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw, limits_of
 
 Record = Mapping[str, Any]
+Times = Mapping[str, tuple[float, float]]
+"""By title, seconds per case and their standard error."""
+
+WHOLE_STEPS = 20_000
+"""Of the flow rows; those with fewer are short, and say so in the first column."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,9 @@ class Table:
     dataset: str
     columns: tuple[Column, ...]
     ablations: bool | None = None
-    """Only these and full networks of the same budget; only the others; None: all together."""
+    """Only these, full networks of the same budget and floors; only the others; None: all together."""
+    whole_steps: int | None = None
+    """What every row is to be trained for, if the table has such a number."""
 
     def rows(self, records: Iterable[Record], *, second: bool = False) -> list[Record]:
         """What belongs into the table, or to its second test sets, in the paper's order."""
@@ -61,7 +61,8 @@ class Table:
             had = set(map(_budget, ablations))
             whole = {each.get("paper") for each in others if each.get("row") == "penn"}
             full = [each for each in others if each.get("paper") in whole and _budget(each) in had]
-            found = [*(each for each in full if not each["transformed"]), *ablations]
+            floors = [each for each in others if str(each.get("row", "")).startswith("floor_")]
+            found = [*(each for each in full if not each["transformed"]), *ablations, *floors]
         elif self.ablations is False:
             found = others
         places = {name: place for place, name in enumerate(paper_numbers()[self.dataset])}
@@ -69,7 +70,7 @@ class Table:
         def place(record: Record) -> tuple[Any, ...]:
             of_paper = places.get(record.get("paper", ""), len(places))
             longest_first = -sum(record.get("training", {}).get("budget", {}).values())
-            return of_paper, _title(record), longest_first, record["transformed"]
+            return of_paper, title_of(record), longest_first, record["transformed"]
 
         return sorted(found, key=place)
 
@@ -91,8 +92,8 @@ TABLES = (
             Column("ĝ Neumann (×10⁻³)", ("neumann", "phi"), "neumann_phi", 1e-3),
         ),
     ),
-    Table("Incompressible flow (the paper's Tables 2, 4, 5 and 6)", "flow", _FLOW, ablations=False),
-    Table("Incompressible flow, ablations (the paper's Tables 3 and 8)", "flow", _FLOW, ablations=True),
+    Table("Incompressible flow (the paper's Tables 2, 4, 5 and 6)", "flow", _FLOW, False, WHOLE_STEPS),
+    Table("Incompressible flow, ablations (the paper's Tables 3 and 8)", "flow", _FLOW, True, WHOLE_STEPS),
     Table(
         "Advection-diffusion (the paper's Table 9)",
         "advection-diffusion",
@@ -119,6 +120,11 @@ def paper_numbers() -> Mapping[str, Any]:
 
 def read_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
     """Records of `penn evaluate --json`, from files or from all JSON files of folders."""
+    return [record for _, record in read_files(paths)]
+
+
+def read_files(paths: Iterable[str | Path]) -> list[tuple[Path, dict[str, Any]]]:
+    """The same, each with its file."""
     found = []
     for path in map(Path, paths):
         files = sorted(path.glob("**/*.json")) if path.is_dir() else [path]
@@ -128,7 +134,7 @@ def read_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
             except (json.JSONDecodeError, UnicodeDecodeError) as error:
                 raise ValueError(f"{file} is no JSON: {error}.") from error
             if isinstance(record, dict) and record.get("kind") == evaluation.KIND:
-                found.append(record)
+                found.append((file, record))
             elif not path.is_dir():
                 raise ValueError(
                     f"{file} is not a record of an evaluation; `penn evaluate MODEL DATA --json` makes one."
@@ -140,19 +146,25 @@ def read_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
     return found
 
 
-def markdown(records: Sequence[Record]) -> str:
-    """All tables that the records fill."""
+def markdown(records: Sequence[Record], times: Times | None = None) -> str:
+    """All tables that the records fill.
+
+    Args:
+        records: Of evaluations.
+        times: Seconds of flow networks that were measured together, in place of those of the records.
+    """
     parts = []
     for table in TABLES:
         rows = table.rows(records)
         if not rows or (table.ablations and not any(map(_is_ablation, rows))):
             continue
-        parts += [f"## {table.title}", _legend(rows), _comparison(table, rows)]
+        parts += [f"## {table.title}", _legend(table, rows), _comparison(table, rows)]
         if not table.ablations and any(record["types"] for record in rows):
             parts += ["### By type of shape", _by_type(table, [record for record in rows if not record["transformed"]])]
-        if not table.ablations and (second := table.rows(records, second=True)):
+        second = table.rows(records, second=True)
+        if second and (not table.ablations or any(map(_is_ablation, second))):
             parts += ["### Second test sets", SECOND, _second(table, second)]
-        parts += ["### Size and time", _sizes(table.dataset, rows)]
+        parts += ["### Size and time", *_sizes(table, rows, (times or {}) if table.dataset == "flow" else {})]
     if not parts:
         kinds = sorted({str(record.get("dataset", {}).get("kind")) for record in records})
         known = dict.fromkeys(table.dataset for table in TABLES)
@@ -180,14 +192,20 @@ def write_within(path: Path, made: str, name: str = "tables") -> None:
     write_atomically(path, within(path.read_text(encoding="utf-8"), made, name, required=True))
 
 
-def _legend(records: Sequence[Record]) -> str:
+def _legend(table: Table, records: Sequence[Record]) -> str:
     cases = sorted({record["cases"] for record in records})
     hashes = sorted({record["dataset"]["hash"] for record in records if record["dataset"].get("hash")})
     data = f"; dataset {', '.join(hashes)}" if hashes else ""
-    return (
+    text = (
         f"Mean squared error on {' or '.join(map(str, cases))} test cases{data}. A single run: ± the standard error of "
         "the mean over points, as in the paper. Several seeds: their mean ± their standard deviation."
     )
+    if any(budgets.is_short([record.get("training", {})], table.whole_steps) for record in records):
+        text += (
+            f" *Short*: trained for fewer than {table.whole_steps:,} steps; such a row says what little training "
+            "brings, and does not compare with the others."
+        )
+    return text
 
 
 def _comparison(table: Table, records: Sequence[Record]) -> str:
@@ -195,7 +213,7 @@ def _comparison(table: Table, records: Sequence[Record]) -> str:
     for column in table.columns:
         headings += [column.heading, "paper"]
     rows = []
-    for (title, transformed), same in _rows(records).items():
+    for (title, transformed), same in _rows(records, table.whole_steps).items():
         cells = [_seeds(title, same), "yes" if transformed else "no"]
         for column in table.columns:
             cells += [_ours(same, column), _papers(table.dataset, same[0].get("paper", ""), column, transformed)]
@@ -209,7 +227,7 @@ def _second(table: Table, records: Sequence[Record]) -> str:
     rows = []
     for kind in sorted({record["test_set"] for record in records}):
         of_kind = [record for record in records if record["test_set"] == kind and not record["transformed"]]
-        for (title, _), same in _rows(of_kind).items():
+        for (title, _), same in _rows(of_kind, table.whole_steps).items():
             cells = [_seeds(title, same), kind, str(same[0]["cases"])]
             rows.append([*cells, *(_ours(same, column) for column in columns)])
     return markdown_table(headings, rows)
@@ -220,7 +238,7 @@ def _by_type(table: Table, records: Sequence[Record]) -> str:
     types = sorted({name for record in records for name in record["types"]})
     headings = ["Method", *(f"{column.heading} {name}" for column in columns for name in types)]
     rows = []
-    for (title, _), same in _rows(records).items():
+    for (title, _), same in _rows(records, table.whole_steps).items():
         cells = [_seeds(title, same)]
         for column in columns:
             for name in types:
@@ -230,27 +248,44 @@ def _by_type(table: Table, records: Sequence[Record]) -> str:
     return markdown_table(headings, rows)
 
 
-def _sizes(kind: str, records: Sequence[Record]) -> str:
+def _sizes(table: Table, records: Sequence[Record], times: Times) -> list[str]:
     headings = ["Method", "Parameters", "paper", "s per case", "paper, total time", "on", "threads", "precision"]
     headings += ["trained for"]
-    rows = []
-    for (title, _), same in _rows([record for record in records if not record["transformed"]]).items():
-        record, printed = same[0], paper_numbers()[kind].get(same[0].get("paper", ""), {})
-        seconds = printed.get("seconds")
+    rows, apart = [], False
+    unmoved = [record for record in records if not record["transformed"]]
+    for (title, _), same in _rows(unmoved, table.whole_steps).items():
+        record, printed = same[0], paper_numbers()[table.dataset].get(same[0].get("paper", ""), {})
+        together = times.get(title_of(record))
+        apart = apart or (bool(times) and together is None)
         rows.append(
             [
                 title,
                 f"{record['parameters']:,}" if record["parameters"] else "",
                 f"{printed['parameters']:,}" if "parameters" in printed else "",
-                f"{min(each['seconds']['mean'] for each in same):.4f}",
-                f"{seconds[0]:.2f}" if seconds else "",
+                _time(*(together or _own_time(same))) + (" ‡" if times and together is None else ""),
+                _time(*printed["seconds"]) if printed.get("seconds") else "",
                 record["device"],
                 str(record["threads"]),
                 record["precision"],
                 budgets.taken([each.get("training", {}) for each in same]),
             ]
         )
-    return markdown_table(headings, rows)
+    text = "± is the standard error of the mean over cases."
+    if times:
+        text = "Processor seconds of one forward call, those of [the comparison with OpenFOAM](comparison.md). " + text
+    if apart:
+        text += " ‡ measured apart, on a machine that others used as well: an upper bound."
+    return [text, markdown_table(headings, rows)]
+
+
+def _own_time(records: Sequence[Record]) -> tuple[float, float]:
+    """Of the seed that was measured fastest: the others were disturbed more."""
+    fastest = min((record["seconds"] for record in records), key=lambda seconds: seconds["mean"])
+    return fastest["mean"], fastest.get("standard_error", 0.0)
+
+
+def _time(seconds: float, error: float) -> str:
+    return f"{seconds:.3g} ± {error:.2g}"
 
 
 def _budget(record: Record) -> str:
@@ -261,17 +296,21 @@ def _is_ablation(record: Record) -> bool:
     return str(record.get("paper", "")).startswith("ablation")
 
 
-def _title(record: Record) -> str:
+def title_of(record: Record) -> str:
+    """What a record calls its network."""
     return str(record.get("title") or record.get("row") or record.get("model") or "unnamed")
 
 
-def _rows(records: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
+def _rows(records: Sequence[Record], whole_steps: int | None) -> dict[tuple[str, bool], list[Record]]:
     """Records by title and whether moved: seeds of one training. One that had another budget has a row of its own."""
-    titles = budgets.told_apart([(_title(record), record.get("training", {})) for record in records])
+    titles = budgets.told_apart([(title_of(record), record.get("training", {})) for record in records])
     found: dict[tuple[str, bool], list[Record]] = {}
     for title, record in zip(titles, records, strict=True):
         found.setdefault((title, record["transformed"]), []).append(record)
-    return found
+    return {
+        (budgets.marked(title, [each.get("training", {}) for each in same], whole_steps), moved): same
+        for (title, moved), same in found.items()
+    }
 
 
 def _seeds(title: str, records: Sequence[Record]) -> str:
@@ -323,56 +362,3 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> st
     """Headings, a rule, and the rows."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-# Pictures
-
-
-def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> None:
-    """Truth, prediction and error of each predicted field side by side, one row for each field and time.
-
-    A vector is drawn as its length, its error as the length of the difference. A mesh in space is cut in its middle.
-    """
-    shown = {name: values.detach().cpu().double() for name, values in fields.items() if name in case.targets}
-    layers: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-    for name, values in shown.items():
-        truth = case.targets[name].detach().cpu().double()
-        rank = case.initial[name].ndim - 1 if name in case.initial else truth.ndim - 1
-        times = truth.shape[1 + rank] if truth.ndim > 1 + rank else 0
-        for number in range(max(times, 1)):
-            one, other = (each[..., number] if times else each for each in (truth, values))
-            heading = (f"|{name}|" if rank else name) + (f", time {number + 1} of {times}" if times else "")
-            layers[heading] = (_size(one), _size(other), _size(other - one, always_positive=True))
-    mesh, cut = _flat(case.mesh, [values for layer in layers.values() for values in layer])
-    rows = []
-    for number, (heading, (truth, _, _)) in enumerate(layers.items()):
-        flat_truth, flat_prediction, flat_error = cut[3 * number : 3 * number + 3]
-        diverging = bool((truth < 0).any())
-        colours = DIVERGING if diverging else SEQUENTIAL
-        limits = limits_of(flat_truth.numpy(), colours)
-        rows.append(
-            [
-                Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
-                Panel(f"{heading}: prediction", mesh, flat_prediction, colours, limits),
-                Panel(f"{heading}: error", mesh, flat_error, ERROR),
-            ]
-        )
-    draw(path, rows, title=case.name)
-
-
-def _size(values: Tensor, always_positive: bool = False) -> Tensor:
-    if values.ndim > 1:
-        return torch.linalg.vector_norm(values.flatten(1), dim=1)
-    return values.abs() if always_positive else values
-
-
-def _flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor]]:
-    """A plane mesh as it is; a cut through the middle of one in space, with the fields on it."""
-    if mesh.space == 2:
-        return mesh, list(fields)
-    named = {f"field {number}": values for number, values in enumerate(fields)}
-    solid = mesh.with_fields(named).to_pyvista()
-    cut = solid.slice(normal="z", origin=solid.center).triangulate()
-    corners = np.asarray(cut.faces).reshape(-1, 4)[:, 1:]
-    flat = Mesh.from_arrays(np.asarray(cut.points, dtype=np.float64)[:, :2], corners)
-    return flat, [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]

@@ -17,20 +17,26 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from pennpde import metrics
+from pennpde import __version__, metrics
 from pennpde.case import Case
 from pennpde.checkpoints import config_of
-from pennpde.files import plain
+from pennpde.files import plain, read_regular
 from pennpde.network import STEADY, Predictor
+from pennpde.network.inputs import check_unknowns
 from pennpde.prediction import expected_error
 from pennpde.prediction.calibration import LEVEL, Calibration, Sample, cross_validated, fit
 from pennpde.prediction.evidence import NOT_FINITE
 from pennpde.prediction.expected_error import GOOD, GRADES, ExpectedError
 from pennpde.prediction.prediction import Resolution, predict
 
+DETERMINED = "truth determined"
+"""Moments whose truth hardly changes with its mesh; then those where it does, and those where nobody looked."""
+UNDETERMINED = "truth not determined"
+NOT_MEASURED = "not known whether"
 _WRONG = 0.2
 """A prediction with a larger error must not be graded good."""
 _PARTS = 10
+_LARGEST_CACHE = 500_000_000
 _NEAR = 0.07
 """Relative distance between a time of the truth and that of a network that predicts only its own."""
 
@@ -43,11 +49,14 @@ class Known:
         case: What is predicted; its targets are not looked at.
         family: Cases of one family are alike; how well the expected error holds is judged without them.
         truth: By time in the units of the case, the fields by unknown; `STEADY` for a steady state.
+        determined: By time, whether the truth hardly changes with the mesh that it was computed on; where nobody has
+            measured that, it has no entry.
     """
 
     case: Case
     family: str
     truth: Mapping[float, Mapping[str, Tensor]]
+    determined: Mapping[float, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ class Measured:
         errors: Relative L2, by unknown.
         clues: By name.
         worse: By clue, whether more of it can only mean a larger error.
+        determined: Whether the truth hardly changes with the mesh that it was computed on; None: not measured.
     """
 
     case: str
@@ -69,6 +79,7 @@ class Measured:
     errors: Mapping[str, float]
     clues: Mapping[str, float]
     worse: Mapping[str, bool]
+    determined: bool | None = None
 
     @property
     def sample(self) -> Sample:
@@ -87,6 +98,7 @@ class Coverage:
         expected: By unknown, the median of the expected errors.
         grades: Number of predictions by grade.
         good_but_wrong: Number of those graded good with an error above 20 %.
+        wrong: Their names.
     """
 
     cases: int
@@ -95,6 +107,7 @@ class Coverage:
     expected: Mapping[str, float]
     grades: Mapping[str, int] = field(default_factory=dict)
     good_but_wrong: int = 0
+    wrong: tuple[str, ...] = ()
 
 
 def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
@@ -127,6 +140,7 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
     if not isinstance(model, Predictor):
         raise TypeError(f"{type(model).__name__} is no Predictor, so its predictions have no expected error.")
     case = replace(known.case, targets={})
+    check_unknowns(model, case)
     wanted = sorted(known.truth)
     if not model.takes_times:
         units = model.equation.units(case)
@@ -158,6 +172,7 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
                 errors,
                 {each.name: each.value for each in clues},
                 {each.name: each.worse for each in clues},
+                known.determined.get(time),
             )
         )
     return found
@@ -172,7 +187,7 @@ def measure_all(
 ) -> list[Measured]:
     """Measure many cases; those in the cache are not predicted again.
 
-    A case that the network cannot take is left out.
+    A case that the network cannot take is left out; it is tried again the next time.
 
     Args:
         model: The network.
@@ -182,23 +197,29 @@ def measure_all(
         on_case: Is called after each case that was predicted.
     """
     weights = _weights_of(model)
-    done = _cached(cache, weights, resolution) if cache is not None else {}
+    done = kept(model, cache, resolution)
     found: list[Measured] = []
     for known in cases:
         name = known.case.name
         if name not in done:
             try:
-                measured = measure(model, known, resolution)
-                outcome: Sequence[Measured] | Exception = measured
+                outcome: Sequence[Measured] | Exception = measure(model, known, resolution)
             except (ValueError, KeyError, ArithmeticError, RuntimeError) as error:
-                measured, outcome = [], error
-            done[name] = measured
-            if cache is not None:
-                _add(cache, weights, resolution, name, measured)
+                outcome = error
             if on_case is not None:
                 on_case(known, outcome)
+            if isinstance(outcome, Exception):
+                continue
+            done[name] = list(outcome)
+            if cache is not None:
+                _add(cache, weights, resolution, name, outcome)
         found += done[name]
     return found
+
+
+def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") -> dict[str, list[Measured]]:
+    """By name, the cases that were measured before with these weights."""
+    return {} if cache is None else _cached(cache, _weights_of(model), resolution)
 
 
 def calibrate(
@@ -219,7 +240,12 @@ def calibrate(
         on_case: Is called after each case.
     """
     measured = usable(measure_all(model, cases, cache, resolution, on_case))
-    return fit([each.sample for each in measured], worse_of(measured)), measured
+    return fitted(measured), measured
+
+
+def fitted(measured: Sequence[Measured]) -> Calibration:
+    """The calibration by predictions that were measured."""
+    return fit([each.sample for each in measured], worse_of(measured))
 
 
 def usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -254,9 +280,21 @@ def save(
 
 
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
-    """How often the bound holds where the family of a case was left out of the calibration; "all" comes last."""
+    """How often the bound holds where the family of a case was left out of the calibration; "all" comes last.
+
+    Before it, where known: the moments whose truth hardly changes with its mesh (`DETERMINED`), and the others.
+    """
     judged = cross_validated([each.sample for each in measured], worse_of(measured))
-    return coverage(judged)
+    found = coverage(judged)
+    if not found or all(each.determined is None for each in measured):
+        return found
+    total = found.pop("all")
+    known = {each.sample.name: each.determined for each in measured}
+    parts = {
+        title: [pair for pair in judged if known[pair[0].name] is value]
+        for title, value in ((DETERMINED, True), (UNDETERMINED, False), (NOT_MEASURED, None))
+    }
+    return found | {title: _coverage(members) for title, members in parts.items() if members} | {"all": total}
 
 
 def coverage_of(calibration: Calibration, measured: Sequence[Measured]) -> dict[str, Coverage]:
@@ -282,8 +320,9 @@ def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]
     unknowns = list(judged[0][1])
     grades = [grade_of(estimates) for _, estimates in judged]
     wrong = [
-        grade_of(estimates) == GOOD and any(not error <= _WRONG for error in sample.errors.values())
-        for sample, estimates in judged
+        sample.name
+        for (sample, _), grade in zip(judged, grades, strict=True)
+        if grade == GOOD and any(not error <= _WRONG for error in sample.errors.values())
     ]
     return Coverage(
         len(judged),
@@ -291,7 +330,8 @@ def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]
         {name: float(np.median([sample.errors[name] for sample, _ in judged])) for name in unknowns},
         {name: float(np.median([each[name][0] for _, each in judged])) for name in unknowns},
         {grade: grades.count(grade) for grade in GRADES if grade in grades},
-        sum(wrong),
+        len(wrong),
+        tuple(wrong),
     )
 
 
@@ -342,9 +382,13 @@ def _weights_of(model: nn.Module) -> str:
 def _add(cache: Path, weights: str, resolution: str, name: str, measured: Sequence[Measured]) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
     rows = [plain(asdict(each)) | {"time": None if each.time == STEADY else each.time} for each in measured]
-    line = json.dumps({"weights": weights, "resolution": resolution, "case": name, "measured": rows}) + "\n"
-    with cache.open("a", encoding="utf-8") as stream:
-        stream.write(line)
+    entry = {"version": __version__, "weights": weights, "resolution": resolution, "case": name, "measured": rows}
+    with cache.open("ab+") as stream:
+        # The line of a process that was killed while it wrote has no end.
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, end - 1))
+        torn = stream.read(1) not in (b"", b"\n")
+        stream.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
 
@@ -352,19 +396,20 @@ def _add(cache: Path, weights: str, resolution: str, name: str, measured: Sequen
 def _cached(cache: Path, weights: str, resolution: str) -> dict[str, list[Measured]]:
     if not cache.exists():
         return {}
+    wanted = (__version__, weights, resolution)
     return {
-        entry["case"]: [_measured(row) for row in entry["measured"]]
+        str(entry["case"]): [_measured(row) for row in entry["measured"]]
         for entry in _entries(cache)
-        if (entry.get("weights"), entry.get("resolution")) == (weights, resolution)
+        if (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted
     }
 
 
 def _entries(cache: Path) -> Iterator[dict[str, Any]]:
-    for line in cache.read_text(encoding="utf-8").splitlines():
+    for line in read_regular(cache, _LARGEST_CACHE).splitlines():
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue  # the last line of a process that was killed
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            continue  # of a process that was killed while it wrote
         if isinstance(entry, dict):
             yield entry
 
@@ -380,4 +425,5 @@ def _measured(row: Mapping[str, Any]) -> Measured:
         numbers(row["errors"]),
         numbers(row["clues"]),
         row["worse"],
+        row.get("determined"),
     )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError, config_of, origin_of
-from pennpde.files import plain, write_json
+from pennpde.files import plain, read_regular, write_json
 from pennpde.prediction.calibration import (
     INSIDE,
     LEVEL,
@@ -42,6 +42,8 @@ LARGEST_BOUND_OF = {GOOD: 0.10, FAIR: 0.25}
 REFUSED_ABOVE = 0.5
 """Expected error from which `penn predict` writes nothing unless it is forced to."""
 _LARGEST_FILE = 50_000_000
+_LARGEST_PERCENT = 1000
+"""Printed; ten times the field or a thousand times it are the same to a user."""
 _REASONS = 3
 _WORTH_NAMING = 0.3
 """Part of the logarithm of the error that a clue must explain to be named as a reason."""
@@ -68,6 +70,8 @@ class ExpectedError:
     def __str__(self) -> str:
         if not math.isfinite(self.expected):
             return "not usable"
+        if self.bound > _LARGEST_PERCENT / 100:
+            return f"{_percent(self.expected)} (no useful bound)".replace("%", " %")
         return f"{_percent(self.expected)} ({LEVEL:.0%} of such cases below {_percent(self.bound)})".replace("%", " %")
 
 
@@ -285,12 +289,10 @@ def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
         weights_sha256: Of its weights: those of another network, or of an earlier training, are refused.
     """
     path = Path(folder) / EXPECTED_ERROR
-    if not path.is_file():
+    if not path.exists():
         return None
-    if path.stat().st_size > _LARGEST_FILE:
-        raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than a calibration can have.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path, _LARGEST_FILE))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {error}. Run penn calibrate again, or remove it.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -371,8 +373,10 @@ def _part(content: Mapping[str, Any]) -> Part:
 
 def _numbers(values: Any, shape: tuple[int, ...]) -> np.ndarray:
     array = np.asarray(values)
-    if array.dtype.kind not in "bif" or array.shape != shape or not np.isfinite(array).all():
+    if array.dtype.kind not in "bif" or array.shape != shape:
         raise ValueError(f"numbers of shape {list(shape)} are expected, found {array.dtype} of {list(array.shape)}")
+    if not np.isfinite(array).all():
+        raise ValueError("one of its numbers is not finite")
     return array.astype(float)
 
 
@@ -382,6 +386,8 @@ def _digits(value: float, number: int = 5) -> float:
 
 def _percent(share: float) -> str:
     percent = 100.0 * share
+    if percent > _LARGEST_PERCENT:
+        return f"more than {_LARGEST_PERCENT}%"
     return f"{percent:.0f}%" if percent >= 9.5 else f"{percent:.1g}%" if percent < 0.95 else f"{percent:.2g}%"
 
 

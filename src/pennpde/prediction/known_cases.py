@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pennpde.datasets import storage, vtkhdf
 from pennpde.datasets.plane_flow import finished, flows
+from pennpde.datasets.plane_flow.recipe import MESHES
+from pennpde.network import STEADY
 from pennpde.prediction.calibrating import Known, of_case
 
 
@@ -17,6 +21,7 @@ def read_known(
     every: int = 1,
     per_flow: int = 1,
     only: Sequence[str] = (),
+    without: Container[str] = (),
 ) -> Iterator[Known]:
     """The cases of a dataset with their truth, one by one.
 
@@ -26,17 +31,19 @@ def read_known(
         every: Only every so many-th.
         per_flow: Of finished plane flows, how many of the two meshes of each.
         only: Of finished plane flows, these, in this order.
+        without: Names of cases that are not wanted, such as those that were measured before; they are not read.
     """
     folder = Path(folder)
     if not (folder / storage.MANIFEST).is_file() and any(folder.glob("part_*.tar")):
-        yield from _finished(folder, _chosen(folder, split, only)[::every], per_flow)
+        yield from _finished(folder, _chosen(folder, split, only)[::every], per_flow, without)
         return
     manifest = storage.read_manifest(folder)
     names = [name for name in manifest.names(split) if name in manifest.cases]
     for name in names[::every]:
-        file = storage.read_file(folder, name, manifest)
-        family = manifest.cases[name].facts.get("family", "")
-        yield of_case(file.case, file.times, str(family))
+        if name in without:
+            continue
+        file, facts = storage.read_file(folder, name, manifest), manifest.cases[name].facts
+        yield _known(file, str(facts.get("family", "")), facts)
 
 
 def _chosen(folder: Path, split: str | None, only: Sequence[str]) -> list[str]:
@@ -49,8 +56,10 @@ def _chosen(folder: Path, split: str | None, only: Sequence[str]) -> list[str]:
     return [name for name in finished.names(folder) if wanted is None or name in wanted]
 
 
-def _finished(folder: Path, names: Sequence[str], per_flow: int) -> Iterator[Known]:
+def _finished(folder: Path, names: Sequence[str], per_flow: int, without: Container[str]) -> Iterator[Known]:
     for name in names:
+        if all(f"{name}.{mesh}" in without for mesh in MESHES[:per_flow]):
+            continue
         flow = flows.draw_flow(name)
         try:
             products = list(finished.products(folder, flow).values())
@@ -58,5 +67,12 @@ def _finished(folder: Path, names: Sequence[str], per_flow: int) -> Iterator[Kno
             warnings.warn(f"{name} is left out: {error}", stacklevel=2)
             continue
         for product in products[:per_flow]:
-            file = vtkhdf.unpack(product.content, product.name)
-            yield of_case(file.case, file.times, flow.family)
+            if product.name not in without:
+                yield _known(vtkhdf.unpack(product.content, product.name), flow.family, product.facts)
+
+
+def _known(file: vtkhdf.CaseFile, family: str, facts: Mapping[str, Any]) -> Known:
+    """A case with what its facts say about its truth: at which moments it hardly depends on the mesh."""
+    pairs = [*zip(file.times, facts.get("determined", ()), strict=False), (STEADY, facts.get("steady_determined"))]
+    determined = {time: each for time, each in pairs if each is not None}
+    return replace(of_case(file.case, file.times, family), determined=determined)

@@ -29,6 +29,9 @@ from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, ju
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
 
+LONGEST = 10_000.0
+"""Reference times that are predicted at most: a flow has long reached its final state, or repeats itself."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -148,6 +151,7 @@ def predict(
     model.prepare(ready)
     assembled = time.perf_counter()
     own_times = model.output_times if times is None else tuple(each / one_time for each in times)
+    _check_duration(own_times, times, one_time)
     with torch.inference_mode():
         prediction = model.solve(ready, None if times is None else own_times)
         # To the CPU within the time that is measured: a GPU is done when its numbers have arrived.
@@ -281,6 +285,17 @@ def _check_times(times: Sequence[float] | None) -> None:
         raise ValueError(
             f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
             "where infinity stands for the steady state."
+        )
+
+
+def _check_duration(own_times: Sequence[float], times: Sequence[float] | None, one_time: float) -> None:
+    """Refuse a prediction that would step for days."""
+    last = max((each for each in own_times if each != STEADY), default=0.0)
+    if times is not None and last > LONGEST:
+        raise ValueError(
+            f"The time {max(each for each in times if each != STEADY):g} is {last:.3g} times the reference time "
+            f"{one_time:.3g} (length over speed), and at most {LONGEST:,.0f} are predicted. Is its unit right? For the "
+            "state that a flow ends in, ask for the steady state."
         )
 
 

@@ -11,7 +11,10 @@ from torch.testing import assert_close
 import pennpde as penn
 from pennpde.case import Case
 from pennpde.mesh import Mesh
+from pennpde.models.stepping.grid import Grid
+from pennpde.models.stepping.march import Pace, march
 from pennpde.models.stepping.network import SteppingFlow, stepping_flow
+from pennpde.models.stepping.poles import half_cell_means
 from pennpde.models.stepping.scheme import advance, begin
 from pennpde.testing import assert_equivariant
 
@@ -106,10 +109,10 @@ def test_prescribed_values_are_exact_bit_for_bit():
             assert torch.equal(fields[name][..., place][condition.mask], condition.values[condition.mask])
 
 
-@pytest.mark.parametrize("splits", [0, 1])
-def test_the_flow_turns_with_its_mesh(splits):
+@pytest.mark.parametrize(("splits", "make"), [(0, duct), (1, duct), (2, cavity)])
+def test_the_flow_turns_with_its_mesh(splits, make):
     model = network(splits=splits)
-    assert_equivariant(lambda case: model.solve(case, [0.5]).fields, duct(square(cells_along=5)), tolerance=1e-9)
+    assert_equivariant(lambda case: model.solve(case, [0.5]).fields, make(square(cells_along=5)), tolerance=1e-9)
 
 
 def test_units_do_not_matter():
@@ -201,6 +204,48 @@ def test_conditions_may_change_with_time():
     assert float(fields[right, 0, 1].mean() / fields[right, 0, 0].mean()) == pytest.approx(2.0 / 1.5, rel=0.1)
 
 
+def test_a_start_from_rest_is_at_rest_on_split_cells_too():
+    """Only what is prescribed moves: no layer as thick as a cell of the user under a lid."""
+    grid = Grid.of(cavity(square("quad", 4))).split().split()
+    assert not grid.velocity[~grid.held].any()
+    assert grid.velocity[grid.held].any()
+
+
+def test_splitting_continues_a_parabola_between_the_points():
+    """Inflow at four cells lacks 1/16 of the parabola's, linear between points; each split leaves a quarter of that."""
+    grid = Grid.of(duct(square("triangle", 4, jitter=0.0)))
+    for missing in (1 / 16, 1 / 64, 1 / 256):
+        assert grid.boundary_flux().sum() == pytest.approx(missing - 1.0)
+        y = grid.cells.points[grid.held, 1]
+        inlet = grid.cells.points[grid.held, 0] == 0.0
+        assert np.allclose(grid.velocity[grid.held, 0], np.where(inlet, 6 * y * (1 - y), 0.0))
+        grid = grid.split()
+
+
+def test_corner_pressures_are_means_over_half_a_cell():
+    """The weights of a mean: a constant stays, a linear field has its value at the centre of a quarter of a disc."""
+    coarse = Grid.of(cavity(square("quad", 4, jitter=0.0)))
+    fine = coarse.split().split()
+    corners, means = half_cell_means(coarse, fine)
+    assert sorted(coarse.cells.points[corners].tolist()) == [[0.0, 1.0], [1.0, 1.0]]
+    x = fine.cells.points
+    assert np.allclose(means @ np.ones(len(x)), 1.0)
+    inward = np.abs(means @ x - coarse.cells.points[corners])
+    assert np.allclose(inward, 4 / (3 * np.pi) * 0.125, rtol=0.02)
+
+
+def test_a_calm_flow_takes_longer_steps():
+    # Without a correction, whose invariants see the step.
+    problem = network(splits=0).problem(duct(square("quad", 8), viscosity=0.1))
+    with torch.no_grad():
+        quick, slow = (
+            list(march(problem, begin(problem), [2.0, 4.0], pace=Pace(stretch=stretch, longest=1.0)))
+            for stretch in (3.0, 1.0)
+        )
+    assert quick[-1].step > 2.0 * slow[-1].step
+    assert_close(quick[-1].state.velocity, slow[-1].state.velocity, rtol=0, atol=1e-4)
+
+
 def test_polygons_are_solved_on_triangles():
     honeycomb = Mesh.from_arrays(*_polygons()).with_patches(
         {"left": lambda x: np.isclose(x[:, 0], 0.0), "right": lambda x: np.isclose(x[:, 0], 2.0)}
@@ -279,8 +324,6 @@ def test_a_batch_gives_what_its_flows_give_one_by_one():
 
 @pytest.mark.slow
 def test_a_lid_driven_cavity_stays_bounded_for_many_long_steps():
-    from pennpde.models.stepping.march import Pace, march
-
     model = network(splits=0)
     problem = model.problem(cavity(square("triangle", 10), viscosity=1 / 3000))
     with torch.no_grad():

@@ -55,8 +55,8 @@ def test_groups_and_settings_mix_and_the_larger_number_of_cases_holds():
 
 
 def test_the_paper_s_group_has_every_row_of_its_table():
-    found = {sweep._printed(each.setting) is not None for each in settings.read(["paper"])}
-    printed = [each for each in settings.read(["paper"]) if sweep._printed(each.setting)]
+    found = {sweep.printed_row(each.setting) is not None for each in settings.read(["paper"])}
+    printed = [each for each in settings.read(["paper"]) if sweep.printed_row(each.setting)]
     assert found == {True, False}  # 90 cells and 0.001 is the paper's truth; smooth for p at 90 cells was not tried
     assert len(printed) == len(paper_numbers()["openfoam"])
 

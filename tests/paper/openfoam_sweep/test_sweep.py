@@ -14,6 +14,7 @@ from pennpde.datasets.flow.truth import Profile
 from pennpde.paper.openfoam_sweep import settings, sweep
 from pennpde.paper.openfoam_sweep.sweep import OtherResultError, TestSet, interleaved
 from pennpde.paper.tradeoff import measure as tradeoff
+from pennpde.paper.tradeoff import presentation
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
 
@@ -99,6 +100,47 @@ def test_divergence_is_recorded_and_leaves_the_mean_to_the_others(data, tmp_path
     assert every["errors"] is every["seconds"] is None
     assert record["runs"] == {"settings": 2, "all": 6, "diverged": 4}
     assert {each["reason"] for each in every["records"]} == {"icoFoam diverged"}
+
+
+def test_a_run_that_blew_up_is_named_and_left_out_of_the_mean(data, tmp_path):
+    record = swept(
+        TestSet.read(data), tmp_path, ["tuned-9-0.05"], lambda case, _: (4.0 if case.name[0] == "b" else 0.01, 1.0)
+    )
+    (row,) = record["rows"]
+    assert row["blown_up"] == ["b_0.30_0.70"]
+    assert row["diverged"] == []
+    assert row["errors"]["total"]["mse"] == pytest.approx(0.02)
+    text = presentation.sweep_markdown(record)
+    assert "| 3, 1 blew up |" in text
+    assert "- `tuned-9-0.05`: b_0.30_0.70 (u 4, p 4)" in text
+
+
+def test_what_the_paper_ran_and_we_did_not_is_listed_with_its_cost(data, tmp_path):
+    names = ["gamg-smooth-22.5-0.01", "gamg-smooth-22.5-0.005@1", "gamg-smooth-22.5-0.05"]
+    record = swept(TestSet.read(data), tmp_path, names, lambda *_: (0.01, 2.0))
+    text = presentation.sweep_markdown(record)
+    never = next(line for line in text.splitlines() if line.startswith("Rows of the paper's table that were never run"))
+    assert "`gamg-gamg-22.5-0.05`" in never
+    assert not any(f"`{name.partition('@')[0]}`" in never for name in names)
+    left = next(line for line in text.splitlines() if line.startswith("Cases that the paper's rows still lack"))
+    assert "`gamg-smooth-22.5-0.005` 2 (4 s)" in left, "two cases of two seconds each"
+    assert "`gamg-smooth-22.5-0.01`" not in left
+    assert "| 1 of 3 |" in text
+
+
+def test_runs_of_an_earlier_record_are_taken_over_and_not_measured_again(data, tmp_path):
+    test_set = TestSet.read(data)
+    first = swept(test_set, tmp_path / "first", ["tuned-9-0.05@1", "tuned-15-0.04"])
+    solver = FakeSolver(lambda *_: (0.01, 1.0))
+    plan = settings.read(["tuned-9-0.05", "tuned-15-0.04"])
+    known = json.loads(json.dumps(first))
+    whole = sweep.sweep(test_set, plan, tmp_path / "second", measure=solver, solver="abacus 1", known=known)
+    assert [setting for _, setting in solver.heard] == ["tuned-9-0.05"] * 2
+    assert whole["rows"] == swept(test_set, tmp_path / "third", ["tuned-9-0.05", "tuned-15-0.04"])["rows"]
+    assert whole["machines"] == first["machines"]
+    for changed, words in (({"solver": "abacus 2"}, "abacus 2"), ({"cases": {"a_0.50": "0" * 64}}, "another truth")):
+        with pytest.raises(OtherResultError, match=words):
+            sweep.sweep(test_set, plan, tmp_path / "fourth", measure=solver, solver="abacus 1", known=known | changed)
 
 
 def test_a_record_is_read_back_as_it_was_written(data, tmp_path):

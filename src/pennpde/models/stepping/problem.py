@@ -36,7 +36,7 @@ class Problem:
         pressure_free: 1 where the pressure is looked for.
         inflow: what leaves each cell through facets on which the velocity is prescribed, negative at inlets.
         facet_shift: by how much the velocity in the middle of an edge along the boundary differs from the mean of its
-            ends: on curved profiles, and next to corners in which patches with different velocities meet.
+            ends, next to corners in which patches with different velocities meet.
         open: 1 at points of outlets.
         wall_distance: from walls at rest.
         jump: what the jumps of a periodic pressure add to its differences along edges and to its gradient; None where
@@ -197,7 +197,7 @@ def _jump(
 
 def _facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "2 edges"]:
     ends = places[grid.cells.facets]
-    middle = grid.facet_velocity[:, 1]
+    middle = grid.facet_velocity[:, [0, 2]].mean(axis=1)
     mean = grid.velocity[grid.cells.facets].mean(axis=1)
     shift = np.where(grid.facet_held[:, None], middle - mean, 0.0)
     number = np.int64(cells.number_of_points)
@@ -218,4 +218,5 @@ def _distance(positions: Float[np.ndarray, "points 2"], walls: Bool[np.ndarray, 
     """The distance to the nearest point of a wall: near enough to tell layers from the rest."""
     if not walls.any():
         return torch.full((len(positions),), float(np.ptp(positions, axis=0).max()), dtype=torch.float64)
-    return torch.from_numpy(np.asarray(KDTree(positions[walls]).query(positions)[0]))
+    tree = KDTree(positions[walls])
+    return torch.from_numpy(np.asarray(tree.query(positions, workers=torch.get_num_threads())[0]))

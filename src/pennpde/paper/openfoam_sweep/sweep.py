@@ -40,6 +40,12 @@ RECORD, TABLE = "openfoam_sweep.json", "openfoam_sweep.md"
 MOST_ADAPTIVE_STEPS = 20_000
 """A time step that adapts to a flow that blows up shrinks for ever."""
 
+BLOWN_UP = 0.2
+"""Error of u and p together from which on a run that ended is no solution: the start field itself has 0.195."""
+
+QUIET = 2.5
+"""Load of the machine up to which times on the wall count; those of the solver are the processor's at any load."""
+
 Result = dict[str, Any]
 Measure = Callable[[Case, Setting], Result]
 
@@ -187,6 +193,7 @@ def sweep(
     measure: Measure = measure,
     solver: str = "",
     about: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
     watch: Callable[[Sequence[tuple[Case, Setting]]], Iterable[tuple[Case, Setting]]] | None = None,
 ) -> dict[str, Any]:
     """Measure all settings of a plan on their cases, one after the other, and gather what the runs came to.
@@ -198,15 +205,17 @@ def sweep(
         measure: solves one case in one setting.
         solver: name and version of the program that `measure` runs; results of another are refused.
         about: goes into the record as it is.
+        known: an earlier record, whose runs against the same truth by the same solver are taken over.
         watch: wraps what is left to measure, for a progress bar.
     """
     runs = Path(runs)
+    earlier = {} if known is None else _runs_of(known, test_set, solver)
     wanted = [(case, each.setting) for each in plan for case in test_set.cases[: each.cases]]
     results: dict[tuple[str, str], Result] = {}
     left = []
     for case, setting in wanted:
         path = runs / setting.name / f"{case.name}.json"
-        stored = _stored(path, _identity(case, setting, test_set, solver))
+        stored = _stored(path, _identity(case, setting, test_set, solver)) or earlier.get((case.name, setting.name))
         if stored is None:
             left.append((case, setting))
         else:
@@ -226,7 +235,7 @@ def sweep(
         "version": __version__,
         **(about or {}),
         "solver": solver,
-        "machines": _distinct(result["machine"] for result in results.values()),
+        "machines": _distinct(each for result in results.values() for each in _machines(result, known)),
         "threads": 1,
         "truth": test_set.truth,
         "cases": test_set.hashes,
@@ -276,8 +285,33 @@ def _stored(path: Path, identity: Result) -> Result | None:
     return result
 
 
-def _diverged(result: Result) -> bool:
+def _runs_of(record: Mapping[str, Any], test_set: TestSet, solver: str) -> dict[tuple[str, str], Result]:
+    """By case and setting, the runs of a record: not of another solver, and not against another truth."""
+    if record["solver"] != solver:
+        raise OtherResultError(f"The known runs are those of {record['solver']}, but {solver} is asked for now.")
+    others = [name for name, found in test_set.hashes.items() if record["cases"].get(name, found) != found]
+    if others:
+        raise OtherResultError(f"The known runs of {others[0]} were measured against another truth than the dataset's.")
+    return {(run["case"], row["setting"]): run for row in record["rows"] for run in row["records"]}
+
+
+def _machines(result: Result, known: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
+    """Where a run was measured; a record names its machines once for all runs."""
+    return [result["machine"]] if "machine" in result else known["machines"] if known else []
+
+
+def _diverged(result: Mapping[str, Any]) -> bool:
     return result["outcome"] == "diverged"
+
+
+def quiet(result: Mapping[str, Any]) -> bool:
+    """Whether little else ran beside a run."""
+    return (result.get("load") or 0.0) <= QUIET
+
+
+def blown_up(result: Mapping[str, Any]) -> bool:
+    """Whether a run ended with fields that are finite and have nothing to do with the flow."""
+    return not _diverged(result) and result["errors"]["u"]["mse"] + result["errors"]["p"]["mse"] > BLOWN_UP
 
 
 def _whole_time(result: Result) -> float:
@@ -294,7 +328,7 @@ def _distinct(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _row(setting: Setting, results: Sequence[Result], test_set: TestSet) -> dict[str, Any]:
     """What the runs of one setting came to."""
-    finished = [result for result in results if not _diverged(result)]
+    finished = [result for result in results if not (_diverged(result) or blown_up(result))]
     family = FAMILIES[setting.family]
     return {
         "setting": setting.name,
@@ -307,16 +341,19 @@ def _row(setting: Setting, results: Sequence[Result], test_set: TestSet) -> dict
         "cases": len(results),
         "of": len(test_set.cases),
         "diverged": [result["case"] for result in results if _diverged(result)],
+        "blown_up": [result["case"] for result in results if blown_up(result)],
         "errors": summarised_errors([result["errors"] for result in finished]) if finished else None,
-        "seconds": {
-            name: over_cases([result["seconds"][name] for result in finished])
-            for name in ("solve", "solve_cpu", "mesh", "potential_flow")
-        }
-        if finished
-        else None,
-        "paper": _printed(setting),
+        "seconds": _seconds_of(finished) if finished else None,
+        "paper": printed_row(setting),
         "records": [_short(result) for result in results],
     }
+
+
+def _seconds_of(finished: Sequence[Result]) -> dict[str, dict[str, float]]:
+    """Times over cases; of meshing and potential flow, known on the wall only, without runs on a busy machine."""
+    undisturbed = [result for result in finished if quiet(result)] or finished
+    chosen = {"solve": finished, "solve_cpu": finished, "mesh": undisturbed, "potential_flow": undisturbed}
+    return {name: over_cases([each["seconds"][name] for each in runs]) for name, runs in chosen.items()}
 
 
 def _short(result: Result) -> dict[str, Any]:
@@ -324,7 +361,7 @@ def _short(result: Result) -> dict[str, Any]:
     return {name: result[name] for name in names if name in result}
 
 
-def _printed(setting: Setting) -> dict[str, Any] | None:
+def printed_row(setting: Setting) -> dict[str, Any] | None:
     """The paper's row of the same solvers and resolution: its total error, and seconds on its machine."""
     for row in paper_numbers()["openfoam"]:
         solvers = (row["solver_u"], row["solver_p"])

@@ -40,7 +40,7 @@ def draw(record: Mapping[str, Any], path: Path | str) -> None:
     axes.grid(True, which="major", color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(x=0.12, y=0.08)
-    figure.legend(fontsize=8, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=2, frameon=False)
     legend = "Filled: cases as they are. Hollow: moved rigidly. Small: measured on fewer cases. Lines: Pareto fronts."
     if missing := len(solvers) - len(shown):
         legend += f"\nNot shown: {missing} settings of OpenFOAM that blew up or share the truth's own mesh."
@@ -56,7 +56,7 @@ def _draw_openfoam(axes: Axes, settings: Sequence[Contender]) -> None:
     for label, (marker, group) in kinds.items():
         whole = [each for each in group if not each.diverged]
         partial = [each for each in group if each.diverged]
-        for words, shape, shown in ((label, marker, whole), (f"{label}, diverged in some cases", "x", partial)):
+        for words, shape, shown in ((label, marker, whole), (f"{label}, failed in some cases", "x", partial)):
             if shown:
                 sizes = [36 if each.row["cases"] == each.row["of"] else 12 for each in shown]
                 axes.scatter(*_places(shown), marker=shape, s=sizes, color=_OPENFOAM_COLOUR, label=words, zorder=3)
@@ -93,12 +93,15 @@ def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour:
     offset, across, along = ((-6, -3), "right", "top") if below else ((5, 4), "left", "baseline")
     style = {"textcoords": "offset points", "ha": across, "va": along, "fontsize": 6, "color": colour}
     for x, y, label in zip(*_places(found), labels, strict=True):
-        axes.annotate(label, (x, y), offset, **style)
+        # That a training was short stands in the table; here it would cover the neighbours.
+        axes.annotate(label.partition("(short")[0].strip(), (x, y), offset, **style)
 
 
 def _kind(network: Contender) -> str:
     """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8". "(A) ..." is an ablation."""
-    return _ABLATIONS if network.name.startswith("(") else network.name.partition(" n = ")[0]
+    if network.name.startswith("("):
+        return _ABLATIONS
+    return network.name.partition(" n = ")[0].partition(" (short")[0]
 
 
 def _places(found: Sequence[Contender]) -> tuple[list[float], list[float]]:

@@ -2,7 +2,8 @@
 
 Networks are timed as OpenFOAM is: one case after the other, one thread. What comes before, for a network the distances,
 the potential flow and the operators, for OpenFOAM the mesh and the potential flow, is measured and stated apart. A
-network's time is that of the forward call, in a process that has loaded it; OpenFOAM's that of its whole process.
+network's time is that of the forward call, in a process that has loaded it; OpenFOAM's that of its whole process. Both
+are processor times, which other programs on the machine hardly change.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ from pennpde.case import Case
 from pennpde.case.motion import moved
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.datasets.flow.cases import flow_case
-from pennpde.paper.budgets import told_apart
+from pennpde.paper.budgets import marked, told_apart
 from pennpde.paper.machine import load, machine
 from pennpde.paper.openfoam_sweep.sweep import (
     TestSet,
+    blown_up,
     differing,
     errors_of,
     over_cases,
+    quiet,
     read_result,
     summarised_errors,
     total_error,
     write_record,
 )
-from pennpde.paper.tables import paper_numbers
+from pennpde.paper.tables import WHOLE_STEPS, paper_numbers
 
 KIND = "speed-accuracy trade-off"
 RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"
@@ -107,6 +110,16 @@ def compare(
         "networks": networks,
         "openfoam": {name: value for name, value in openfoam.items() if name != "kind"},
     }
+
+
+def with_openfoam(record: Mapping[str, Any], openfoam: Mapping[str, Any]) -> dict[str, Any]:
+    """The networks of a record next to another record of OpenFOAM, on the same cases and against the same truth."""
+    if dict(record["cases"]) != dict(openfoam["cases"]):
+        raise ValueError(
+            "The networks and OpenFOAM were measured on other cases, or against another truth. Measure the networks "
+            "again: `penn bench tradeoff --data ... --models ... --openfoam ...`."
+        )
+    return {**record, "openfoam": {name: value for name, value in openfoam.items() if name != "kind"}}
 
 
 def _identity(network: nn.Module, transformed: bool, test_set: TestSet, repeats: int) -> dict[str, Any]:
@@ -232,9 +245,9 @@ class Contender:
         is_network: or a setting of OpenFOAM.
         transformed: whether the cases were moved rigidly.
         errors: by case, those of u and p.
-        seconds: by case, of the forward call or of the solver.
+        seconds: by case, of the processor for the forward call or the solver.
         preparation: by case, of what has to be done before.
-        diverged: cases without a result.
+        diverged: cases without a result, or with one that has blown up.
         row: of the record.
     """
 
@@ -259,6 +272,12 @@ class Contender:
         """Mean seconds per case; with preparation, unless `prepared`."""
         return statistics.fmean(self.seconds[case] + (0.0 if prepared else self.preparation[case]) for case in cases)
 
+    @property
+    def time_error(self) -> float:
+        """The standard error of the mean seconds per case; zero where there is one case."""
+        values = list(self.seconds.values())
+        return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
 
 def contenders(record: Mapping[str, Any]) -> list[Contender]:
     """Networks first, then OpenFOAM; settings that diverged everywhere have no cases."""
@@ -273,20 +292,39 @@ def contenders(record: Mapping[str, Any]) -> list[Contender]:
             for name, each in records.items()
         }
         errors = {name: each["errors"] for name, each in records.items()}
-        seconds = {name: each["seconds"]["solve"] for name, each in records.items()}
+        seconds = {name: each["seconds"]["solve_cpu"] for name, each in records.items()}
         found.append(Contender(title, True, row["transformed"], errors, seconds, before, tuple(row["diverged"]), row))
     for row in record["openfoam"]["rows"]:
-        ended = {each["case"]: each for each in row["records"] if each["outcome"] == "finished"}
+        failed = tuple(each["case"] for each in row["records"] if each["outcome"] == "diverged" or blown_up(each))
+        ended = {each["case"]: each for each in row["records"] if each["case"] not in failed}
         errors = {name: each["errors"] for name, each in ended.items()}
-        seconds = {name: each["seconds"]["solve"] for name, each in ended.items()}
-        before = {name: each["seconds"]["mesh"] + each["seconds"]["potential_flow"] for name, each in ended.items()}
-        found.append(Contender(row["setting"], False, False, errors, seconds, before, tuple(row["diverged"]), row))
+        seconds = {name: each["seconds"]["solve_cpu"] for name, each in ended.items()}
+        mean = sum(row["seconds"][part]["mean"] for part in ("mesh", "potential_flow")) if row["seconds"] else 0.0
+        before = {
+            # On a busy machine a time on the wall says nothing; that of the row's other cases does.
+            name: each["seconds"]["mesh"] + each["seconds"]["potential_flow"] if quiet(each) else mean
+            for name, each in ended.items()
+        }
+        found.append(Contender(row["setting"], False, False, errors, seconds, before, failed, row))
     return found
+
+
+def times_of_networks(record: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """By title, processor seconds per case and their standard error; of several seeds, over all of their cases."""
+    found: dict[str, list[float]] = {}
+    for row in record["networks"]:
+        if not row["transformed"]:
+            found.setdefault(str(row["title"]), []).extend(each["seconds"]["solve_cpu"] for each in row["records"])
+    return {
+        title: (statistics.fmean(values), statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0)
+        for title, values in found.items()
+    }
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """By model, its title, with the budget where trainings of one title had several, and the model where they agree."""
     titles = told_apart([(str(row["title"]), row.get("training", {})) for row in rows])
+    titles = [marked(title, [row.get("training", {})], WHOLE_STEPS) for title, row in zip(titles, rows, strict=True)]
     return {
         row["model"]: title if titles.count(title) == 1 else f"{title} ({row['model']})"
         for title, row in zip(titles, rows, strict=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from pennpde.paper.budgets import taken
+from pennpde.paper.openfoam_sweep.settings import read
+from pennpde.paper.openfoam_sweep.sweep import BLOWN_UP, blown_up, printed_row
 from pennpde.paper.tables import markdown_table
 from pennpde.paper.tradeoff.measure import LONG, Contender, Defeat, contenders, defeat, losses
 
 Record = Mapping[str, Any]
 
 _NAMED = 3
+_FEWEST_CASES = 5
+"""What a setting with 45 cells per unit length is to be run on at least."""
 DISTURBED = 1.15
 """Times on the wall that exceed those of the processor by more are not worth comparing."""
 
@@ -21,36 +26,20 @@ DISTURBED = 1.15
 
 
 def sweep_markdown(sweep: Record) -> str:
-    """All settings of OpenFOAM, next to the paper's numbers where it has them."""
-    headings = [
-        "Setting",
-        "Cases",
-        "u (×10⁻⁴)",
-        "p (×10⁻⁴)",
-        "u + p (×10⁻⁴)",
-        "paper",
-        "s per case",
-        "paper, total time",
-    ]
-    headings += ["mesh, s", "potential flow, s"]
-    lines = []
-    for row in sweep["rows"]:
-        printed = [_of_paper(row, "total", 1e-4), _of_paper(row, "seconds", 1.0)]
-        diverged = f", {len(row['diverged'])} diverged" if row["diverged"] else ""
-        cells = [_setting(row), f"{row['cases']}{diverged}"]
-        if row["errors"] is None:
-            lines.append([*cells, *["diverged"] * 3, printed[0], "", printed[1], "", ""])
-            continue
-        errors = [_error(row["errors"][part]) for part in ("u", "p", "total")]
-        seconds = [_seconds(row["seconds"][part]["mean"]) for part in ("solve", "mesh", "potential_flow")]
-        lines.append([*cells, *errors, printed[0], seconds[0], printed[1], *seconds[1:]])
+    """All settings of OpenFOAM, next to the paper's numbers where it has them; what failed, and what was never run."""
+    headings = ["Setting", "Cases", "u (×10⁻⁴)", "p (×10⁻⁴)", "u + p (×10⁻⁴)", "paper", "s per case"]
+    headings += ["paper, total time", "mesh, s", "potential flow, s"]
+    lines = [_sweep_line(row) for row in sweep["rows"]]
     truth = sweep.get("truth") or {}
     text = (
         f"{sweep['solver']} on {len(sweep['cases'])} test cases, one core of "
         f"{', '.join(sorted({each['cpu'] for each in sweep['machines']}))}. A setting is FAMILY-CELLS-STEP: "
         "solver family, cells per unit length, time step. Errors are mean squared errors at the points of the "
-        "dataset's coarse meshes; ± is the standard deviation over cases. If a setting diverged in some cases, errors "
-        "and times are those of the others."
+        "dataset's coarse meshes; ± is the standard error of the mean over points, as in the paper. Times are "
+        "processor times of the solver; ± is the standard error of the mean over cases. Settings that were run on "
+        "fewer than all cases say so. A run *blew up* if it ended with an error of u and p together above "
+        f"{BLOWN_UP:g}, which is what the start field has. Errors and times are those of the cases that neither "
+        "diverged nor blew up."
     )
     if truth:
         text += (
@@ -58,15 +47,98 @@ def sweep_markdown(sweep: Record) -> str:
             "discretisation error it shares: the error is understated."
         )
     heading = f"# OpenFOAM in {len(sweep['rows'])} settings (the paper's Table 7)"
-    return f"{heading}\n\n{text}\n\n{markdown_table(headings, lines)}\n"
+    return "\n\n".join([heading, text, markdown_table(headings, lines), *_failures(sweep), *_left(sweep)]) + "\n"
 
 
-def _of_paper(row: Mapping[str, Any], part: str, unit: float) -> str:
+def _sweep_line(row: Mapping[str, Any]) -> list[str]:
+    printed = [_of_paper(row, "total", 1e-4, with_error=True), _of_paper(row, "seconds", 1.0, with_error=True)]
+    number = f"{row['cases']}" if row["cases"] == row["of"] else f"{row['cases']} of {row['of']}"
+    failed = [(row["diverged"], "diverged"), (row.get("blown_up", []), "blew up")]
+    cells = [_setting(row), ", ".join([number, *(f"{len(cases)} {what}" for cases, what in failed if cases)])]
+    if row["errors"] is None:
+        return [*cells, *["diverged"] * 3, printed[0], "", printed[1], "", ""]
+    errors = [_with_error(row["errors"][part]) for part in ("u", "p", "total")]
+    number_of_runs = row["cases"] - sum(len(cases) for cases, _ in failed)
+    solve = row["seconds"]["solve_cpu"]
+    seconds = f"{_seconds(solve['mean'])} ± {solve['spread'] / number_of_runs**0.5:.2g}"
+    before = [_seconds(row["seconds"][part]["mean"]) for part in ("mesh", "potential_flow")]
+    return [
+        *cells,
+        *errors,
+        printed[0],
+        seconds if number_of_runs > 1 else _seconds(solve["mean"]),
+        printed[1],
+        *before,
+    ]
+
+
+def _failures(sweep: Record) -> list[str]:
+    """Runs that blew up, one line for each setting."""
+    lines = []
+    for row in sweep["rows"]:
+        runs = [each for each in row["records"] if each["case"] in row.get("blown_up", [])]
+        worst = [
+            f"{each['case']} (u {each['errors']['u']['mse']:.2g}, p {each['errors']['p']['mse']:.2g})" for each in runs
+        ]
+        if runs:
+            lines.append(f"- `{row['setting']}`: {', '.join(worst)}")
+    return ["Runs that blew up:\n\n" + "\n".join(lines)] if lines else []
+
+
+def _left(sweep: Record) -> list[str]:
+    """The paper's settings that lack cases, with an estimate of the seconds that they would take."""
+    number = len(sweep["cases"])
+    rows = {row["setting"]: row for row in sweep["rows"]}
+    never, parts, whole, least = [], [], 0.0, 0.0
+    for planned in read(["paper"]):
+        setting = planned.setting
+        row, printed = rows.get(setting.name), printed_row(setting)
+        if printed is None or (row is not None and row["cases"] >= number):
+            continue
+        missing = number - (row["cases"] if row else 0)
+        one = _seconds_of_one(row, printed, sweep)
+        whole += missing * (one or 0.0)
+        wanted = {22.5: number, 45.0: min(_FEWEST_CASES, number)}.get(setting.cells, 0)
+        least += max(0, wanted - (row["cases"] if row else 0)) * (one or 0.0)
+        parts.append(f"`{setting.name}` {missing}" + (f" ({missing * one:,.0f} s)" if one else ""))
+        if row is None:
+            never.append(f"`{setting.name}`")
+    found = []
+    if never:
+        found.append(f"Rows of the paper's table that were never run: {', '.join(never)}.")
+    if parts:
+        found.append(
+            f"Cases that the paper's rows still lack, with an estimate of the processor time: {', '.join(parts)}; "
+            f"together about {whole:,.0f} s, and {least:,.0f} s for all cases with 22.5 cells and {_FEWEST_CASES} with "
+            f"45. `penn bench openfoam --data data/flow --out bench --settings paper "
+            "--known benchmarks/results/openfoam_sweep.json` runs only these."
+        )
+    return found
+
+
+def _seconds_of_one(row: Mapping[str, Any] | None, printed: Mapping[str, Any], sweep: Record) -> float | None:
+    """Of a case in a setting: measured, or the paper's time by the ratio that other settings have; None: neither."""
+    if row is not None and row["seconds"] is not None:
+        return row["seconds"]["solve_cpu"]["mean"]
+    if printed["seconds"] is None:
+        return None
+    ratios = [
+        each["seconds"]["solve_cpu"]["mean"] / each["paper"]["seconds"][0]
+        for each in sweep["rows"]
+        if each["seconds"] and each["paper"] and each["paper"]["seconds"]
+    ]
+    return printed["seconds"][0] * statistics.median(ratios) if ratios else None
+
+
+def _of_paper(row: Mapping[str, Any], part: str, unit: float, *, with_error: bool = False) -> str:
     """What the paper has for a network or a setting; nothing where it has no such row."""
     paper = row.get("paper")
     if not paper:
         return ""
-    return "divergent" if paper[part] is None else f"{paper[part][0] / unit:.3g}"
+    if paper[part] is None:
+        return "divergent"
+    text = f"{paper[part][0] / unit:.3g}"
+    return f"{text} ± {paper[part][1] / unit:.2g}" if with_error and len(paper[part]) > 1 else text
 
 
 def _setting(row: Mapping[str, Any]) -> str:
@@ -85,7 +157,7 @@ def markdown(record: Record) -> str:
         *_verdict(record),
         "## All rows",
         _table(record),
-        "## Diverged",
+        "## Diverged or blown up",
         _divergence(record),
     ]
     return "\n\n".join(parts) + "\n"
@@ -101,9 +173,10 @@ def _legend(record: Record) -> str:
         "are mean squared errors over all points of the cases, u over three components, against the dataset's "
         "reference solution at the points of its coarse meshes; ± is the standard deviation over cases. Times of "
         f"networks: {record['precision']}, one thread, median of {record['repeats']} forward calls after a warm-up "
-        f"call, or one call if it takes more than {LONG:g} s. Times of {sweep['solver']}: wall time of its whole "
-        "process, on one core. *Preparation* is distances, potential flow and operators for networks, mesh and "
-        "potential flow for OpenFOAM. OpenFOAM was not run on moved shapes, where its errors would be the same."
+        f"call, or one call if it takes more than {LONG:g} s. Times of {sweep['solver']}: its whole process, on one "
+        "core. All are processor times; ± is the standard error of the mean over cases. *Preparation* is distances, "
+        "potential flow and operators for networks, mesh and potential flow for OpenFOAM. OpenFOAM was not run on "
+        "moved shapes, where its errors would be the same."
     )
     if limited:
         text += (
@@ -202,7 +275,7 @@ def _table(record: Record) -> str:
         name = each.name if each.is_network else f"OpenFOAM {_setting(each.row)}"
         trans = ("yes" if each.transformed else "no") if each.is_network else ""
         number = len(each.cases) + len(each.diverged)
-        cases = f"{number}" if not each.diverged else f"{number}, {len(each.diverged)} diverged"
+        cases = f"{number}" if not each.diverged else f"{number}, {len(each.diverged)} failed"
         if not each.cases:
             lines.append(
                 [name, trans, cases, *["diverged"] * 3, "", "", "", _of_paper(each.row, "total", 1e-4), _trained(each)]
@@ -215,7 +288,7 @@ def _table(record: Record) -> str:
                 trans,
                 cases,
                 *(_error(errors[part]) for part in ("u", "p", "total")),
-                _seconds(each.time(each.cases)),
+                f"{_seconds(each.time(each.cases))} ± {each.time_error:.2g}",
                 _seconds(each.time(each.cases, prepared=False) - each.time(each.cases)),
                 _winners(each, found),
                 _of_paper(each.row, "total", 1e-4),
@@ -250,11 +323,17 @@ def _divergence(record: Record) -> str:
                 f"- `{row['setting']}` in {len(reasons)} of {row['cases']} cases, such as {reasons[0]['case']}: "
                 f"{reasons[0]['reason']}"
             )
+        if wild := [each["case"] for each in row["records"] if blown_up(each)]:
+            lines.append(f"- `{row['setting']}` blew up in {len(wild)} of {row['cases']} cases, such as {wild[0]}")
     return "\n".join(lines) or "Nothing diverged."
 
 
 def _error(error: Mapping[str, float]) -> str:
     return f"{error['mse'] / 1e-4:.3g} ± {error['spread'] / 1e-4:.2g}"
+
+
+def _with_error(error: Mapping[str, float]) -> str:
+    return f"{error['mse'] / 1e-4:.3g} ± {error['standard_error'] / 1e-4:.2g}"
 
 
 def _seconds(value: float) -> str:

@@ -1,0 +1,197 @@
+"""Pictures of reference, predictions and errors: the counterparts of the paper's figures 2, 3, 12 and 16 to 18."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pennpde.case import Case
+from pennpde.case.motion import moved
+from pennpde.checkpoints import WEIGHTS, config_of, load_pretrained
+from pennpde.mesh import Mesh
+from pennpde.paper import budgets
+from pennpde.paper.tables import WHOLE_STEPS, Record, title_of
+from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, Panel, draw, limits_of
+
+Fields = Mapping[str, Tensor]
+_DECADES = 3.5
+"""How far below the largest error the colours of errors reach."""
+_LINE = 32
+"""Letters of a title above a panel."""
+_BOTH_SIGNS = 0.02
+"""Share of the largest value from which on negative ones count."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A network that takes part in a picture.
+
+    Attributes:
+        title: Above its column.
+        row: Of its experiment, for names of files.
+        network: With its weights.
+    """
+
+    title: str
+    row: str
+    network: Callable[[Case], Fields]
+
+
+def networks_of(records: Iterable[tuple[Path, Record]]) -> tuple[list[Drawn], list[str]]:
+    """The networks of records, each once, and the titles of those whose weights are not to be had.
+
+    Weights lie where the record says, or in a folder next to the record: those of `ROW/0.json` in `ROW/0`. What is
+    found under another title, as a shipped network that was trained again, is not the record's.
+    """
+    found: dict[tuple[str, Any], Drawn] = {}
+    missing: dict[str, None] = {}
+    for path, record in records:
+        key = (title_of(record), record.get("seed"))
+        if key in found:
+            continue
+        beside = path.parent / path.name.partition(".")[0]
+        network = next(filter(None, (_loaded(place, record) for place in (beside, record["model"]))), None)
+        if network is None:
+            missing[key[0]] = None
+            continue
+        title = budgets.marked(key[0], [record.get("training", {})], _whole_steps(record))
+        found[key] = Drawn(title, record.get("row") or Path(record["model"]).name, network)
+    return list(found.values()), list(missing)
+
+
+def _loaded(place: Path | str, record: Record) -> nn.Module | None:
+    if isinstance(place, Path) and not (place / WEIGHTS).is_file():
+        return None
+    try:
+        network = load_pretrained(str(place))
+    except (OSError, ValueError, KeyError):
+        return None
+    config = config_of(network)
+    return network if config is not None and config.title == record.get("title") else None
+
+
+def _whole_steps(record: Record) -> int | None:
+    return WHOLE_STEPS if record["dataset"].get("kind") == "flow" else None
+
+
+def draw_comparison(case: Case, networks: Sequence[Drawn], path: str | Path, *, motion: bool = False) -> None:
+    """Truth and predictions of several networks side by side, their errors below; one pair of rows a field and time.
+
+    A vector is drawn as its length, its error as the length of the difference. Colours mean the same along a row.
+
+    Args:
+        case: With its truth.
+        networks: A column each.
+        path: Of the picture.
+        motion: Whether the same is drawn for the case after the rigid motion of the transformed test set.
+    """
+    rows = []
+    for name, each in {"": case, "moved": moved([case])[0]}.items():
+        if name and not motion:
+            continue
+        with torch.no_grad():
+            predictions = {one.title: _on_the_processor(one.network(each)) for one in networks}
+        rows += _rows(each, predictions, f", {name}" if name else "")
+    draw(path, rows, title=case.name, panel_width=2.6, bars="rows")
+
+
+def _rows(case: Case, predictions: Mapping[str, Fields], suffix: str) -> list[list[Panel]]:
+    layers = {title: _layers(case, fields) for title, fields in predictions.items()}
+    headings = list(next(iter(layers.values())))
+    flat = [values for heading in headings for title in layers for values in (layers[title][heading])]
+    mesh, cut = _flat(case.mesh, flat)
+    rows, place = [], iter(cut)
+    for heading in headings:
+        shown = {title: (next(place), next(place), next(place)) for title in layers}
+        truth = next(iter(shown.values()))[0]
+        colours, limits = _colours([truth])
+        panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits, border=True)]
+        panels += [
+            Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits, border=True)
+            for title, (_, values, _) in shown.items()
+        ]
+        logarithms = {title: error.clamp(min=1e-12).log10() for title, (_, _, error) in shown.items()}
+        top = max(float(np.percentile(values.numpy(), 99.5)) for values in logarithms.values())
+        blank = Panel(f"{heading}{suffix}: size of the error", mesh, torch.full_like(truth, torch.nan), ERROR, (0, 1))
+        errors = [
+            Panel("", mesh, values, ERROR, (top - _DECADES, top), scale="log₁₀ of the error")
+            for values in logarithms.values()
+        ]
+        rows += [panels, [blank, *errors]]
+    return rows
+
+
+def _on_the_processor(fields: Fields) -> dict[str, Tensor]:
+    return {name: values.detach().cpu() for name, values in fields.items()}
+
+
+def _layers(case: Case, fields: Fields) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """By heading, one for each field and time: truth, prediction and error as scalars."""
+    layers: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+    for name, values in fields.items():
+        if name not in case.targets:
+            continue
+        truth, predicted = case.targets[name].detach().cpu().double(), values.detach().cpu().double()
+        rank = case.initial[name].ndim - 1 if name in case.initial else truth.ndim - 1
+        times = truth.shape[1 + rank] if truth.ndim > 1 + rank else 0
+        for number in range(max(times, 1)):
+            one, other = (each[..., number] if times else each for each in (truth, predicted))
+            heading = (f"|{name}|" if rank else name) + (f", time {number + 1} of {times}" if times else "")
+            layers[heading] = (_size(one), _size(other), _size(other - one, always_positive=True))
+    return layers
+
+
+def draw_case(case: Case, fields: Fields, path: str | Path) -> None:
+    """Truth, prediction and error of each predicted field side by side, one row for each field and time.
+
+    A vector is drawn as its length, its error as the length of the difference. A mesh in space is cut in its middle.
+    """
+    layers = _layers(case, fields)
+    mesh, cut = _flat(case.mesh, [values for layer in layers.values() for values in layer])
+    # A field has the same colours at all of its times.
+    names = [heading.partition(",")[0] for heading in layers]
+    looks = {name: _colours([cut[3 * place] for place, each in enumerate(names) if each == name]) for name in names}
+    rows = []
+    for number, heading in enumerate(layers):
+        flat_truth, flat_prediction, flat_error = cut[3 * number : 3 * number + 3]
+        colours, limits = looks[names[number]]
+        rows.append(
+            [
+                Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
+                Panel(f"{heading}: prediction", mesh, flat_prediction, colours, limits),
+                Panel(f"{heading}: error", mesh, flat_error, ERROR),
+            ]
+        )
+    draw(path, rows, title=case.name)
+
+
+def _colours(fields: Sequence[Tensor]) -> tuple[str, tuple[float, float]]:
+    """Colour map and limits: the diverging map where a field has both signs, and not only by round-off."""
+    values = torch.cat(list(fields)).numpy()
+    colours = DIVERGING if values.min() < -_BOTH_SIGNS * np.abs(values).max() else SEQUENTIAL
+    return colours, limits_of(values, colours)
+
+
+def _size(values: Tensor, always_positive: bool = False) -> Tensor:
+    if values.ndim > 1:
+        return torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return values.abs() if always_positive else values
+
+
+def _flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor]]:
+    """A plane mesh as it is; a cut through the middle of one in space, with the fields on it."""
+    if mesh.space == 2:
+        return mesh, list(fields)
+    named = {f"field {number}": values for number, values in enumerate(fields)}
+    solid = mesh.with_fields(named).to_pyvista()
+    cut = solid.slice(normal="z", origin=solid.center).triangulate()
+    corners = np.asarray(cut.faces).reshape(-1, 4)[:, 1:]
+    flat = Mesh.from_arrays(np.asarray(cut.points, dtype=np.float64)[:, :2], corners)
+    return flat, [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]

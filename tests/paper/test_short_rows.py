@@ -1,0 +1,72 @@
+"""The list of trainings that are not whole."""
+
+import importlib
+import json
+import shlex
+
+import pytest
+from paths import ROOT
+
+from pennpde.experiments import read_row
+
+
+@pytest.fixture
+def short_rows(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("short_rows")
+
+
+def copy_of_experiments(folder):
+    for name in ("flow.toml", "flow_baselines.toml"):
+        (folder / "experiments").mkdir(exist_ok=True)
+        (folder / "experiments" / name).write_text((ROOT / "experiments" / name).read_text())
+    return folder
+
+
+def test_without_records_all_rows_and_seeds_are_short(short_rows, tmp_path):
+    found = short_rows.missing(copy_of_experiments(tmp_path))
+    names = [(each.row, each.seed) for each in found]
+    assert len(names) == len(set(names))
+    assert {seed for row, seed in names if row == "penn"} == {0, 1, 2}
+    assert [seed for row, seed in names if row == "n4_r4"] == [0]
+    assert {row for row, _ in names} >= {"paper", "released", "mp_pde_20_64", "mesh_graph_net"}
+    assert "shipped" not in {row for row, _ in names}
+    assert all(each.had == 0 for each in found)
+
+
+def test_a_whole_row_is_no_longer_listed_and_one_that_lacks_a_step_is(short_rows, tmp_path):
+    folder = copy_of_experiments(tmp_path)
+    records = folder / "records" / "flow" / "n4_r4"
+    records.mkdir(parents=True)
+    for steps, listed in ((19_999, True), (20_000, False)):
+        (records / "0.json").write_text(json.dumps({"training": {"steps": steps}}))
+        assert ("n4_r4" in {each.row for each in short_rows.missing(folder)}) == listed
+
+
+def test_rows_that_see_one_case_a_step_need_eight_times_the_steps(short_rows, tmp_path):
+    wanted = {each.row: each.wanted for each in short_rows.missing(copy_of_experiments(tmp_path))}
+    assert wanted["penn"] == wanted["mp_pde_20_64"] == 20_000
+    assert wanted["paper"] == wanted["released"] == 160_000
+
+
+def test_commands_name_rows_that_exist_and_keep_weights_where_records_look_for_them(short_rows):
+    for each in short_rows.missing():
+        train = shlex.split(next(line for line in each.commands if line.startswith("penn train")))
+        assert read_row(ROOT / train[2], train[4]).row == each.row
+        assert "--resume" in train
+        assert any(line.startswith("cp ") and line.endswith(f"records/flow/{each.row}/{each.seed}")
+                   for line in each.commands)  # fmt: skip
+        if each.paused:
+            assert any(each.paused in line for line in each.commands)
+
+
+def test_every_paused_training_is_continued_by_a_command(short_rows):
+    text = short_rows.script(short_rows.missing())
+    assert all(path.name in text for path in (ROOT / "experiments" / "paused").glob("*.tar.xz"))
+
+
+def test_the_list_says_how_many_steps_are_there(short_rows, capsys):
+    short_rows.main([])
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("paper ")]
+    assert line.split()[1:] == ["0", "0", "of", "160,000"]
