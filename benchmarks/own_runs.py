@@ -191,7 +191,7 @@ def draw_curves(name: str, found: dict[str, Any]) -> str:
         curve = row["curve"]
         minutes = [step * row["processor_minutes"] / max(1, row["steps"]) for step in curve["step"]]
         width = 0.6 + 0.4 * np.log2(row["runs"] / 5)
-        course.plot(minutes, curve["validation"], color=colours[row["from"]], linewidth=width)
+        course.plot(minutes, curve["validation"], ".-", color=colours[row["from"]], linewidth=width)
     course.set(yscale="log", xlabel="processor-minutes", title="validation error (squared, scaled)")
     course.grid(alpha=0.3)
     figure.legend(*by_runs[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
