@@ -10,6 +10,7 @@ dual_cells  the same as finite volumes, edge by edge
 krylov      equations that are not symmetric
 poisson     the pressure's equation, solved
 levels      multigrid: symmetric equations solved in linear time
+memory      memory used again from step to step
 sparse      sparse products as differentiable, compilable operations
 """
 

@@ -6,6 +6,7 @@ schedule    the protocol as pure decisions: learning rate, early stop, restart, 
 batches     cases as batches: filled up to one shape on the device, or block by block
 order       which cases a step sees
 stack       cases filled up to one shape, as tensors on the device
+last_steps  gradients through the last steps of a network that marches in time
 losses      what a training makes small
 optimizers  Adam and SOAP on one flat gradient
 steps       one step of them; on a GPU captured as a graph

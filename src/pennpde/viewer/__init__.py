@@ -1,6 +1,7 @@
 """The page in the browser: fields drawn by `field_view.js`, served by aiohttp or written into one HTML file.
 
 server     the page of `penn view`
+views      each view computed once for all browsers, remembered while there is room
 pool       the processes that work for it
 worker     what such a process does
 requests   what a browser asks for
