@@ -38,7 +38,7 @@ from pennpde.datasets.plane_flow.foam import PIMPLE, SOLVERS, Resolution, write_
 from pennpde.datasets.plane_flow.point_values import PointValues, read_frame
 from pennpde.datasets.plane_flow.start import potential_velocity
 from pennpde.datasets.plane_flow.truth import Truth, truth_triangles
-from pennpde.datasets.vtkhdf import CaseFile, unpack
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.paper.plane_flow_errors import errors, truth_at
 from pennpde.paper.plane_flow_table import settings
 
@@ -169,7 +169,7 @@ def _settled(folder: Path, flow: Flow, points: PointValues) -> tuple[np.ndarray,
 def measured(name: str, setting: Setting) -> dict[str, Any]:
     """Errors on both meshes of a flow; a run that diverges is repeated with half the Courant number, and paid."""
     flow = flows.draw_flow(name, 0)
-    files = {case: unpack(each.content, case) for case, each in finished.products(ARCHIVES, flow).items()}
+    files = finished.cases(ARCHIVES, flow)
     steady = any("steady_u" in file.case.targets for file in files.values())
     before = _children()
     try:

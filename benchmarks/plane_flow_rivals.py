@@ -25,7 +25,7 @@ from torch import Tensor
 
 from pennpde import checkpoints
 from pennpde.datasets.plane_flow import finished, flows
-from pennpde.datasets.vtkhdf import CaseFile, unpack
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.paper.baselines.plane_mesh_graph_net import STEADY, PlaneGraph, PlaneMeshGraphNet
 from pennpde.paper.plane_flow_errors import errors, labels, stacked
 from pennpde.paper.plane_flow_floors import Nearest, at_all_times, start
@@ -86,8 +86,7 @@ def main() -> None:
         waiting = [rival for rival in rivals if f"{flow}.a" not in results.setdefault(rival, {})]
         if not waiting:
             continue
-        for name, product in finished.products(ARCHIVES, flows.draw_flow(flow, 0)).items():
-            file = unpack(product.content, name)
+        for name, file in finished.cases(ARCHIVES, flows.draw_flow(flow, 0)).items():
             for rival in waiting:
                 began = time.process_time()
                 fields = rivals[rival](file)

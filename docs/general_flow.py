@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pennpde as penn
 from pennpde.datasets.plane_flow import finished, flows
-from pennpde.datasets.vtkhdf import unpack
 from pennpde.network.hooks import Look
 from pennpde.pictures import draw, field_panels
 
@@ -24,7 +23,7 @@ def main() -> None:
     truths, predictions = [], []
     for name in FLOWS:
         flow = flows.draw_flow(name.rpartition(".")[0], 0)
-        file = unpack(finished.products(ROOT / "data" / "plane_flow" / "finished", flow)[name].content, name)
+        file = finished.cases(ROOT / "data" / "plane_flow" / "finished", flow)[name]
         when = file.times[-1]
         outcome = penn.predict(model, replace(file.case, targets={}), times=[when])
         for found, panels, label in (

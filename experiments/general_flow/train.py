@@ -24,7 +24,6 @@ import torch
 from pennpde import checkpoints
 from pennpde.case import Case
 from pennpde.datasets.plane_flow import finished, flows
-from pennpde.datasets.vtkhdf import unpack
 from pennpde.models.stepping.march import Pace, march, step_limit
 from pennpde.models.stepping.network import SteppingFlow, stepping_flow
 from pennpde.models.stepping.problem import Problem
@@ -60,8 +59,7 @@ class Flows:
     def case(self, name: str) -> tuple[Case, tuple[float, ...]]:
         if name not in self.kept:
             flow = flows.draw_flow(name.rpartition(".")[0], 0)
-            for each, product in finished.products(self.folder, flow).items():
-                file = unpack(product.content, each)
+            for each, file in finished.cases(self.folder, flow).items():
                 self.kept[each] = (file.case, tuple(file.times))
         while len(self.kept) > 600:
             self.kept.popitem(last=False)

@@ -24,7 +24,7 @@ from torch import Tensor
 from pennpde import checkpoints
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.datasets.plane_flow.cases import STEADY_PRESSURE, STEADY_VELOCITY
-from pennpde.datasets.vtkhdf import unpack
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.files import write_json
 from pennpde.paper.baselines.plane_mesh_graph_net import STEADY, PlaneGraph, PlaneMeshGraphNet
 from pennpde.training.optimizers import Adam, Soap
@@ -37,8 +37,7 @@ _VALIDATION_FLOWS = 20
 class Sample:
     """A case with its truth at all moments; the steady state is the last one."""
 
-    def __init__(self, content: bytes, name: str, device: str) -> None:
-        file = unpack(content, name)
+    def __init__(self, file: CaseFile, device: str) -> None:
         case = file.case
         self.graph = PlaneGraph.of(case).to(device)
         self.times = [*file.times]
@@ -72,8 +71,8 @@ class Samples:
     def of(self, case: str) -> Sample:
         if case not in self.kept:
             flow = flows.draw_flow(case.rpartition(".")[0], 0)
-            for name, product in finished.products(self.folder, flow).items():
-                self.kept[name] = Sample(product.content, name, self.device)
+            for name, file in finished.cases(self.folder, flow).items():
+                self.kept[name] = Sample(file, self.device)
         return self.kept[case]
 
 

@@ -57,20 +57,20 @@ def facet_ends(
     patches = patches_at_points(mesh)
     lengths = _lengths(mesh)
     held = np.logical_and(prescribed[ends[:, 0]], prescribed[ends[:, 1]])
-    following = [_next_facets(ends, side, len(values)) for side in (0, 1)]
+    following = _next_facets(ends, len(values))
     for side in (0, 1):
         corner, other = ends[:, side], ends[:, 1 - side]
-        wanted = np.flatnonzero(held & (patches[corner] > patches[other]) & (following[1 - side] >= 0))
+        wanted = np.flatnonzero(held & (patches[corner] > patches[other]) & (following[:, 1 - side] >= 0))
         if not len(wanted):
             continue
-        near, second = other[wanted], following[1 - side][wanted]
+        near, second = other[wanted], following[wanted, 1 - side]
         beyond, way = _far_end(ends, second, near)
         slope = (values[near] - values[beyond]) / lengths[second][:, None]
         same = held[second] & (patches[beyond] == patches[near])
         size = lengths[wanted][:, None]
         continued = values[near] + np.where(same[:, None], slope * size, 0.0)
         # With a third point the slope's own change is known, and a parabola meets the wall on the coarsest mesh.
-        third = np.where(way == 1, following[1][second], following[0][second])
+        third = following[second, way]
         further, _ = _far_end(ends, third, beyond)
         bent = same & (third >= 0) & held[third] & (patches[further] == patches[beyond])
         before = (values[beyond] - values[further]) / lengths[third][:, None]
@@ -97,8 +97,9 @@ def facet_parabolas(
     held = np.logical_and(prescribed[ends[:, 0]], prescribed[ends[:, 1]])
     slopes = (profile[:, 1] - profile[:, 0]) / lengths[:, None]
     bend, counted = np.zeros_like(slopes), np.zeros(len(ends))
+    both = _next_facets(ends, len(values))
     for side in (0, 1):
-        following = _next_facets(ends, side, len(values))
+        following = both[:, side]
         shared, other = ends[:, side], ends[:, 1 - side]
         going_on = np.flatnonzero(held & (following >= 0) & (patches[shared] <= patches[other]))
         following = following[going_on]
@@ -128,13 +129,12 @@ def _lengths(mesh: Mesh) -> Float[np.ndarray, " facets"]:
     return np.linalg.norm(corners[:, 1] - corners[:, 0], axis=1)
 
 
-def _next_facets(ends: Int64[np.ndarray, "facets 2"], side: int, number: int) -> Int64[np.ndarray, " facets"]:
-    """The other facet at one end of each facet; -1 where more than two meet, as where bodies touch."""
+def _next_facets(ends: Int64[np.ndarray, "facets 2"], number: int) -> Int64[np.ndarray, "facets 2"]:
+    """The other facet at both ends of each facet; -1 where more than two meet, as where bodies touch."""
     point, facet = ends.ravel(), np.repeat(np.arange(len(ends)), 2)
     order = np.argsort(point, kind="stable")
     counts = np.bincount(point, minlength=number)
     starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
-    at = ends[:, side]
-    first = facet[order][starts[at]]
-    second = facet[order][np.minimum(starts[at] + 1, len(order) - 1)]
-    return np.where(counts[at] == 2, np.where(first == np.arange(len(ends)), second, first), -1)
+    first = facet[order][starts[ends]]
+    second = facet[order][np.minimum(starts[ends] + 1, len(order) - 1)]
+    return np.where(counts[ends] == 2, np.where(first == np.arange(len(ends))[:, None], second, first), -1)

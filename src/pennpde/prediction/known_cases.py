@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pennpde.datasets import storage, vtkhdf
-from pennpde.datasets.plane_flow import finished, flows
+from pennpde.datasets import storage
+from pennpde.datasets.plane_flow import finished, flows, sensitivity
 from pennpde.datasets.plane_flow.recipe import MESHES
+from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.network import STEADY
 from pennpde.prediction.calibrating import Known, of_case
 
@@ -62,16 +63,16 @@ def _finished(folder: Path, names: Sequence[str], per_flow: int, without: Contai
             continue
         flow = flows.draw_flow(name)
         try:
-            products = list(finished.products(folder, flow).values())
+            files = finished.cases(folder, flow)
         except ValueError as error:
             warnings.warn(f"{name} is left out: {error}", stacklevel=2)
             continue
-        for product in products[:per_flow]:
-            if product.name not in without:
-                yield _known(vtkhdf.unpack(product.content, product.name), flow.family, product.facts)
+        for case_name, file in list(files.items())[:per_flow]:
+            if case_name not in without:
+                yield _known(file, flow.family, sensitivity.facts_of(folder, name, file.times))
 
 
-def _known(file: vtkhdf.CaseFile, family: str, facts: Mapping[str, Any]) -> Known:
+def _known(file: CaseFile, family: str, facts: Mapping[str, Any]) -> Known:
     """A case with what its facts say about its truth: at which moments it hardly depends on the mesh."""
     pairs = [*zip(file.times, facts.get("determined", ()), strict=False), (STEADY, facts.get("steady_determined"))]
     determined = {time: each for time, each in pairs if each is not None}

@@ -82,15 +82,14 @@ class Settings:
             raise ValueError(f'optimizer is {self.optimizer!r}; it may be "adam" or "soap".')
         if self.schedule not in ("restart", "cosine", "constant"):
             raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
-        for name in ("epochs", "minutes", "processor_minutes"):
+        for name in ("learning_rate", "batch_size", "test_every", "check_every", "divergence", "clip"):
             _check_positive(name, getattr(self, name))
-        for name in ("learning_rate", "batch_size", "test_every", "check_every", "divergence"):
+        for name in ("epochs", "minutes", "processor_minutes"):
             _check_positive(name, getattr(self, name))
         for name in ("batch_size", "steps", "check_every", "patience", "restarts", "rollbacks", "warm_up", "seed"):
             _check_count(name, getattr(self, name))
         _check_count("last_steps", self.last_steps)
-        for name in ("clip", "last_steps"):
-            _check_positive(name, getattr(self, name))
+        _check_positive("last_steps", self.last_steps)
         if not 0 < self.rate_factor < 1:
             raise ValueError(f"rate_factor is {self.rate_factor}; a restart lowers the rate, so it lies in (0, 1).")
         if not 0 <= self.final_rate <= 1:

@@ -305,7 +305,7 @@ def _diverged(result: Mapping[str, Any]) -> bool:
 
 
 def quiet(result: Mapping[str, Any]) -> bool:
-    """Whether little else ran beside a run."""
+    """Whether little else ran at the same time."""
     return (result.get("load") or 0.0) <= QUIET
 
 
