@@ -55,6 +55,20 @@ def test_the_same_case_gives_the_same_bytes():
     assert vtkhdf.pack(some_case()) == vtkhdf.pack(some_case())
 
 
+def test_the_same_case_gives_the_same_bytes_while_something_else_holds_its_arrays(monkeypatch):
+    """Such as Dask's profiler, which looks at frames from another thread."""
+    alone = vtkhdf.pack(some_case())
+    held, create = [], h5py.Group.create_dataset
+
+    def created(*arguments, **options):
+        held.append(create(*arguments, **options))
+        return held[-1]
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", created)
+    assert vtkhdf.pack(some_case()) == alone
+    assert held
+
+
 def test_without_compression_a_case_comes_back_as_it_was_and_compresses_better_as_a_whole():
     case = some_case()
     plain = vtkhdf.pack(case, compressed=False)

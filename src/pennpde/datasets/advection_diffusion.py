@@ -271,7 +271,8 @@ def _write_run(path: Path, run: Run) -> None:
 
 def _fill(group: h5py.Group, run: Run) -> None:
     packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True, "fletcher32": True}
-    group.create_dataset("T", data=run.temperature, chunks=run.temperature.shape, **packed)
+    # Written before anything else gets its place in the file: the same run gives the same bytes.
+    group.create_dataset("T", data=run.temperature, chunks=run.temperature.shape, **packed).flush()
     # Strings of fixed length: h5py gives others a heap of 4 kB.
     group.attrs.update({key: np.bytes_(v.encode()) if isinstance(v, str) else v for key, v in run.facts.items()})
 

@@ -377,7 +377,9 @@ class _Writer:
             return
         # A viewer reads one time step at a time, so large arrays are packed block by block.
         chunks = values.shape if values.nbytes <= _ONE_CHUNK or not rows else (rows, *values.shape[1:])
-        self.group.create_dataset(name, data=values, chunks=chunks, **self.filters)
+        # Chunks get their place in the file now. Else they get it when Python forgets the array, which is later where
+        # another thread looks at this frame, as Dask's profiler does: then the same case gives other bytes.
+        self.group.create_dataset(name, data=values, chunks=chunks, **self.filters).flush()
 
 
 class _Reader:
