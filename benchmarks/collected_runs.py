@@ -26,8 +26,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "collected_runs.json"
 PAGE = ROOT / "docs" / "own_runs.md"
 FAMILIES: dict[str, dict[str, Any]] = {
     "bends": {"spacing": "0.06L", "shares": Shares(0.1, 0.15)},
-    "diffusers": {"spacing": "0.06L", "time": "steady"},
-    "plumes": {"time": "0:4:1"},
+    "diffusers": {"spacing": "0.06L", "time": "steady", "shares": Shares(0.1, 0.25)},
+    "plumes": {"time": "0:4:1", "shares": Shares(0.1, 0.25)},
 }
 
 

@@ -146,8 +146,8 @@ def plume(folder: Path, number: int, seed: int, cells: int) -> dict[str, float]:
 
 FAMILIES: dict[str, tuple[Callable[..., dict[str, float]], str, int, int]] = {
     "bends": (bend, "icoFoam", 54, 24),
-    "diffusers": (diffuser, "simpleFoam", 24, 24),
-    "plumes": (plume, "scalarTransportFoam", 24, 24),
+    "diffusers": (diffuser, "simpleFoam", 32, 24),
+    "plumes": (plume, "scalarTransportFoam", 32, 24),
 }
 """By family: what writes a run, its solver, how many there are, cells across."""
 

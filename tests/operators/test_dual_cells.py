@@ -10,7 +10,7 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.operators import krylov
 from pennpde.operators.dual_cells import DualCells, product
-from pennpde.operators.poisson import Multigrid, poisson, stiffness_of
+from pennpde.operators.poisson import poisson, side_by_side, stiffness_of, usual_way
 
 PLANE = ("triangle", "quad", "mixed_plane")
 
@@ -89,22 +89,47 @@ def test_neighbours_that_meet_twice_around_a_period_are_one():
     assert_close(found[x == 0.0], found[(x - 0.5).abs() < 1e-9].neg(), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("factorise", [True, False])
-def test_the_pressure_equation_is_solved_and_its_derivative_is_a_solution(factorise):
+WAYS = ("factors", "inverse", "levels")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_pressure_equation_is_solved_and_its_derivative_is_a_solution(way):
     cells = cells_of("mixed_plane", 20)
     held = np.zeros(cells.number_of_points, bool)
     held[:3] = True
-    solver = poisson(cells, held, factorise=factorise, cycles=14)
-    assert isinstance(solver, Multigrid) is not factorise
+    solver = poisson(cells, held, way=way, cycles=14)
     right = torch.randn(cells.number_of_points, dtype=torch.float64, requires_grad=True)
     found = solver.solve(right, torch.zeros_like(right))
     left = torch.from_numpy(stiffness_of(cells) @ found.detach().numpy()) - right
     # Fourteen cycles of multigrid leave about a millionth.
-    assert float(left.detach()[3:].norm()) < (1e-10 if factorise else 1e-4) * float(right.detach().norm())
+    assert float(left.detach()[3:].norm()) < (1e-4 if way == "levels" else 1e-10) * float(right.detach().norm())
     assert (found[:3] == 0).all()
     weights = torch.randn(len(right), dtype=torch.float64)
     (derivative,) = torch.autograd.grad(found @ weights, right)
     assert_close(derivative, solver.solve(weights, torch.zeros_like(weights)), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_pressures_of_a_batch_are_those_of_its_meshes(way):
+    parts = [cells_of("mixed_plane", 20), cells_of("triangle", 14)]
+    solvers = []
+    for cells in parts:
+        held = np.zeros(cells.number_of_points, bool)
+        held[0] = True
+        solvers.append(poisson(cells, held, way=way))
+    rights = [torch.randn(cells.number_of_points, dtype=torch.float64) for cells in parts]
+    together = side_by_side(solvers).solve(torch.cat(rights), torch.zeros_like(torch.cat(rights)))
+    alone = [solver.solve(right, torch.zeros_like(right)) for solver, right in zip(solvers, rights, strict=True)]
+    assert_close(together, torch.cat(alone), rtol=1e-9, atol=1e-9)
+
+
+def test_the_way_follows_from_size_and_device_and_a_batch_has_one():
+    assert [usual_way(points, "cpu") for points in (3_000, 60_001)] == ["factors", "levels"]
+    assert [usual_way(points, "cuda") for points in (3_000, 16_001)] == ["inverse", "levels"]
+    cells = cells_of("triangle", 3)
+    held = np.arange(cells.number_of_points) == 0
+    with pytest.raises(ValueError, match="in one way, but these are Factorised, Multigrid"):
+        side_by_side([poisson(cells, held, way=way) for way in ("factors", "levels")])
 
 
 def test_equations_that_are_not_symmetric_are_solved_with_derivatives():
@@ -115,7 +140,8 @@ def test_equations_that_are_not_symmetric_are_solved_with_derivatives():
 
     def solution(symmetric, skew, right, guess):
         matrix = cells.matrix(torch.ones_like(cells.areas), symmetric, skew)
-        return krylov.solve(cells, matrix, right, guess, lambda values: values * free, tolerance=1e-13, most=200)
+        effort = krylov.Effort(1e-13, most=200)
+        return krylov.solve(cells, matrix, right, guess, lambda values: values * free, effort)[0]
 
     edges, points = len(cells.first), cells.number_of_points
     inputs = [
@@ -138,11 +164,13 @@ def test_iterations_without_a_look_give_the_same_solution():
     right = torch.rand(2, cells.number_of_points, generator=generator, dtype=torch.float64)
     right[:, cells.owner == 0] = 0.0
     nothing = torch.zeros_like(right)
-    looked, blind = (
-        krylov.solve(cells, matrix, right, nothing, lambda values: values, tolerance=1e-9, most=30, look=look)
-        for look in (1, 30)
+    (looked, left), (blind, _), (_, too_much) = (
+        krylov.solve(cells, matrix, right, nothing, lambda values: values, krylov.Effort(1e-9, most, look))
+        for most, look in ((200, 1), (200, 0), (2, 0))
     )
-    assert_close(blind, looked, rtol=0, atol=1e-8)
+    assert_close(blind, looked, rtol=0, atol=0)
+    assert float(left.max()) <= 1.0 < float(too_much[1])
+    assert not blind[:, cells.owner == 0].any()
 
 
 def test_a_batch_is_its_meshes_side_by_side():

@@ -11,6 +11,7 @@ krylov      equations that are not symmetric
 poisson     the pressure's equation, solved
 levels      multigrid: symmetric equations solved in linear time
 memory      memory used again from step to step
+capture     work on a GPU, replayed
 sparse      sparse products as differentiable, compilable operations
 """
 

@@ -11,16 +11,21 @@ takes a third of the time that short rows of all components take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from pennpde.operators.elements import local_matrices
 from pennpde.operators.sparse import SparseMatrix
+
+_BLOCK = 16_384
+"""So many cells are assembled at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,26 +84,16 @@ class DualCells:
         """
         places = np.arange(len(points)) if representative is None else representative
         number = int(places.max()) + 1
-        areas, pairs = np.zeros(number), []
+        areas = np.zeros(number)
+        parts = []
         for cells in groups:
-            if not len(cells):
-                continue
-            masses, stiffness, gradient = local_matrices(points[cells])
-            areas += np.bincount(places[cells].ravel(), masses.ravel(), number)
-            one, other = np.triu_indices(cells.shape[1], 1)
-            # From the smaller number to the larger one, the way in which edges go.
-            turned = places[cells[:, one]] > places[cells[:, other]]
-            there, back = gradient[:, one, other], gradient[:, other, one]
-            pairs.append(
-                (
-                    np.where(turned, cells[:, other], cells[:, one]).ravel(),
-                    np.where(turned, cells[:, one], cells[:, other]).ravel(),
-                    stiffness[:, one, other].ravel(),
-                    np.where(turned[..., None], back, there).reshape(-1, 2),
-                    np.where(turned[..., None], there, back).reshape(-1, 2),
-                )
-            )
-        start, end, stiffness, there, back = (np.concatenate(each) for each in zip(*pairs, strict=True))
+            if len(cells):
+                masses, part = _pairs(points, cells, places)
+                areas += np.bincount(places[cells].ravel(), masses.ravel(), number)
+                parts.append(part)
+        start, end, stiffness, *gradients = (
+            each[0] if len(parts) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
+        )
         keys = places[start] * np.int64(number) + places[end]
         keys, where, edge = np.unique(keys, return_index=True, return_inverse=True)
         # A cell that meets its own copy around a period exchanges nothing with it.
@@ -110,7 +105,7 @@ class DualCells:
             return np.bincount(edge, values, len(apart))[apart]
 
         pattern = _pattern(first, second, number)
-        forth, reverse = (np.stack([summed(each[:, axis]) for axis in (0, 1)]) for each in (there, back))
+        forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
         return cls(
             torch.from_numpy(areas),
             torch.from_numpy(first),
@@ -269,21 +264,62 @@ def _gradient(
     return tuple(made)
 
 
+def _pairs(
+    points: Float[np.ndarray, "points 2"], cells: Int[np.ndarray, "cells corners"], places: Int[np.ndarray, " points"]
+) -> tuple[Float[np.ndarray, "cells corners"], tuple[np.ndarray, ...]]:
+    """Masses, and of each pair of corners: start, end, stiffness, and G there and back, x and y apart.
+
+    Block by block: a block fits into a processor's own memory, and several processors share them.
+    """
+    one, other = np.triu_indices(cells.shape[1], 1)
+    masses = np.empty(cells.shape)
+    made = [np.empty((len(cells), len(one)), kind) for kind in (np.int64, np.int64, float, float, float, float, float)]
+
+    def fill(begin: int) -> None:
+        block = slice(begin, begin + _BLOCK)
+        chosen = cells[block]
+        mass, stiffness, gradient = local_matrices(points[chosen])
+        start, end = chosen[:, one], chosen[:, other]
+        # From the smaller number to the larger one, the way in which edges go.
+        turned = places[start] > places[end]
+        masses[block] = mass
+        made[0][block], made[1][block] = np.where(turned, end, start), np.where(turned, start, end)
+        made[2][block] = stiffness[:, one, other]
+        for axis in (0, 1):
+            there, back = gradient[:, one, other, axis], gradient[:, other, one, axis]
+            made[3 + axis][block], made[5 + axis][block] = np.where(turned, back, there), np.where(turned, there, back)
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(fill, range(0, len(cells), _BLOCK)))
+    return masses, tuple(each.ravel() for each in made)
+
+
 def _pattern(first: np.ndarray, second: np.ndarray, number: int) -> dict[str, Any]:
-    """Rows and columns of a matrix with the diagonal and both directions of each edge, and what each entry is."""
+    """Rows and columns of a matrix with the diagonal and both directions of each edge, and what each entry is.
+
+    Edges come sorted by their first point, then by their second. So a row holds its edges as a second point, itself,
+    and its edges as a first point, each already in order: nothing has to be sorted.
+    """
     edges = np.arange(len(first))
     points = np.arange(number)
-    rows = np.concatenate([points, first, second])
-    columns = np.concatenate([points, second, first])
-    order = np.lexsort((columns, rows))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=number))])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    mirror = np.concatenate([points, number + len(first) + edges, number + edges])
+    before, after = np.bincount(second, minlength=number), np.bincount(first, minlength=number)
+    starts = np.concatenate([[0], np.cumsum(before + after + 1)])
+    diagonal = starts[:-1] + before
+    forth = diagonal[first] + 1 + edges - (np.cumsum(after) - after)[first]
+    by_second = np.asarray(scipy.sparse.csr_array((edges, (second, first)), shape=(number, number)).data, np.int64)
+    reverse = np.empty(len(edges), np.int64)
+    reverse[by_second] = (starts[:-1] - (np.cumsum(before) - before))[second[by_second]] + edges
+    place = np.concatenate([diagonal, forth, reverse])
+    order = np.empty(len(place), np.int64)
+    order[place] = np.arange(len(place))
+    columns = np.empty(len(place), np.int32)
+    columns[place] = np.concatenate([points, second, first])
+    mirror = np.empty(len(place), np.int64)
+    mirror[place] = np.concatenate([diagonal, reverse, forth])
     return {
         "pattern_rows": torch.from_numpy(starts).to(torch.int32),
-        "pattern_columns": torch.from_numpy(columns[order]).to(torch.int32),
+        "pattern_columns": torch.from_numpy(columns),
         "entries": torch.from_numpy(order),
-        "diagonal": torch.from_numpy(place[:number]),
-        "mirrored": torch.from_numpy(place[mirror[order]]),
+        "diagonal": torch.from_numpy(diagonal),
+        "mirrored": torch.from_numpy(mirror),
     }

@@ -7,6 +7,7 @@ the mesh. The derivative is the solution of the transposed equation, so that no 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -19,18 +20,34 @@ Restriction = Callable[[Tensor], Tensor]
 """A projection onto what is free: zero where values are prescribed, tangential at slip walls."""
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How long is iterated.
+
+    Attributes:
+        tolerance: what may be left of the residual, as a share of the right side.
+        most: iterations.
+        look: after how many iterations it is seen whether they suffice; each look waits for the device. With 0 nobody
+            looks, all iterations are made, and a step can be captured as a graph.
+    """
+
+    tolerance: float = 1e-4
+    most: int = 60
+    look: int = 1
+
+
 def solve(
     cells: DualCells,
     matrix: SparseMatrix,
     right: Float[Tensor, "components points"],
     guess: Float[Tensor, "components points"],
     restrict: Restriction,
-    *,
-    tolerance: float = 1e-4,
-    most: int = 60,
-    look: int = 1,
-) -> Float[Tensor, "components points"]:
+    effort: Effort | None = None,
+) -> tuple[Float[Tensor, "components points"], Float[Tensor, " meshes"]]:
     """The solution of restrict(matrix × solution) = restrict(right side) that differs from the guess only where free.
+
+    Also gives, for each mesh, the square of what is left of the residual, over what may be left: up to 1 where the
+    iterations sufficed.
 
     Args:
         cells: whose points they are; sums are taken mesh by mesh.
@@ -38,15 +55,10 @@ def solve(
         right: the right side.
         guess: has the prescribed values; the closer, the fewer iterations.
         restrict: a symmetric projection that commutes with a factor per point.
-        tolerance: what may be left of the residual, as a share of the right side.
-        most: iterations.
-        look: after how many iterations it is seen whether they suffice. Each look waits for the device; with `most`
-            there is one, at the start, and a step can be captured as a graph.
+        effort: how long is iterated.
     """
     diagonal = matrix.values[cells.diagonal]
-    found = _Solve.apply(matrix.values, right, guess, cells, matrix, diagonal, restrict, tolerance, most, look)
-    assert isinstance(found, Tensor)
-    return found
+    return _Solve.apply(matrix.values, right, guess, cells, matrix, diagonal, restrict, effort or Effort())
 
 
 def _iterate(
@@ -56,11 +68,9 @@ def _iterate(
     residual: Tensor,
     scale: Tensor,
     restrict: Restriction,
-    tolerance: float,
-    most: int,
-    look: int,
-) -> Tensor:
-    """The change that takes the residual away."""
+    effort: Effort,
+) -> tuple[Tensor, Tensor]:
+    """The change that takes the residual away, and the square of what is left of it over what may be left."""
     inverse = 1.0 / diagonal
     tiny = torch.finfo(residual.dtype).tiny
 
@@ -74,47 +84,59 @@ def _iterate(
     change = torch.zeros_like(residual)
     shadow, direction = residual, residual
     rho = inner(shadow, residual)
-    limit = (tolerance**2) * scale
-    for number in range(most):
-        if number % look == 0 and not bool((inner(residual, residual) > limit).any()):
+    limit = (effort.tolerance**2) * scale
+    square = inner(residual, residual)
+    # Of one mesh, the loop ends when it is done. Of several, those that are done stand still: further iterations would
+    # lose themselves in rounding, and each mesh gets what it would get alone.
+    alone = cells.number_of_meshes == 1 and effort.look == 1
+    for number in range(effort.most):
+        if effort.look and number % effort.look == 0 and not bool((square > limit).any()):
             break
+        moving = None if alone else square > limit
         going = inverse * direction
         through = image(going)
-        alpha = rho / (inner(shadow, through) + tiny)
+        alpha = _while(moving, rho / (inner(shadow, through) + tiny))
         half = torch.addcmul(residual, spread(alpha), through, value=-1)
         smoothed = inverse * half
         smoothed_image = image(smoothed)
-        omega = inner(smoothed_image, half) / (inner(smoothed_image, smoothed_image) + tiny)
+        omega = _while(moving, inner(smoothed_image, half) / (inner(smoothed_image, smoothed_image) + tiny))
         along, across = spread(alpha), spread(omega)
         change.addcmul_(along, going).addcmul_(across, smoothed)
         residual = torch.addcmul(half, across, smoothed_image, value=-1)
         following = inner(shadow, residual)
-        beta = following / (rho + tiny) * (alpha / (omega + tiny))
+        beta = _while(moving, following / (rho + tiny) * (alpha / (omega + tiny)))
         direction = torch.addcmul(residual, spread(beta), torch.addcmul(direction, across, through, value=-1))
-        rho = following
-    return change
+        rho, square = following, inner(residual, residual)
+    return change, square / limit.clamp_min(tiny)
+
+
+def _while(moving: Tensor | None, coefficient: Tensor) -> Tensor:
+    """The coefficient, nothing for meshes that are done."""
+    return coefficient if moving is None else torch.where(moving, coefficient, 0.0)
 
 
 class _Solve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, values, right, guess, cells, matrix, diagonal, restrict, tolerance, most, look):  # noqa: ARG004
+    def forward(ctx, values, right, guess, cells, matrix, diagonal, restrict, effort):  # noqa: ARG004
         residual = restrict(right - product(matrix, guess))
         scale = cells.total(restrict(right).square()) + torch.finfo(right.dtype).tiny
-        found = guess + _iterate(cells, matrix, diagonal, residual, scale, restrict, tolerance, most, look)
+        change, left = _iterate(cells, matrix, diagonal, residual, scale, restrict, effort)
+        found = guess + change
         ctx.save_for_backward(found)
-        ctx.rest = (cells, matrix, diagonal, restrict, tolerance, most, look)
-        return found
+        ctx.mark_non_differentiable(left)
+        ctx.rest = (cells, matrix, diagonal, restrict, effort)
+        return found, left
 
     @staticmethod
-    def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, gradient, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         (found,) = ctx.saved_tensors
-        cells, matrix, diagonal, restrict, tolerance, most, look = ctx.rest
+        cells, matrix, diagonal, restrict, effort = ctx.rest
         free = restrict(gradient)
         scale = cells.total(free.square()) + torch.finfo(free.dtype).tiny
-        multiplier = _iterate(cells, matrix.transposed, diagonal, free, scale, restrict, tolerance, most, look)
+        multiplier, _ = _iterate(cells, matrix.transposed, diagonal, free, scale, restrict, effort)
         rows = torch.repeat_interleave(matrix.row_starts.diff(), output_size=matrix.columns.shape[0])
         of_values = -(multiplier.index_select(1, rows) * found.index_select(1, matrix.columns)).sum(dim=0)
         # What is not free passes through: the solution there is the guess; its images act on the free part.
         images = product(matrix.transposed, multiplier)
         of_guess = gradient - free - (images - restrict(images))
-        return of_values, multiplier, of_guess, None, None, None, None, None, None, None
+        return of_values, multiplier, of_guess, None, None, None, None, None

@@ -10,22 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
+from pennpde.operators.capture import Graph, can_capture, capture
 from pennpde.training.batches import Blocks, Stacked
 from pennpde.training.last_steps import LastSteps
 from pennpde.training.losses import Loss
 from pennpde.training.optimizers import Adam, Optimizer, Soap
 from pennpde.training.processes import Processes
 from pennpde.training.settings import Settings
-
-_WARM_UP = 3
-"""Steps before a capture: kernels are compiled and memory is taken in them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,32 +292,3 @@ def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers
     for parameter, part in zip(parameters, whole.split([each.numel() for each in parameters]), strict=True):
         parameter.grad = part.view_as(parameter)
     return whole
-
-
-class Graph(Protocol):
-    """Work that was captured once; `replay` does it again with whatever its tensors hold by then."""
-
-    def replay(self) -> None: ...
-
-
-def can_capture(device: torch.device) -> bool:
-    return device.type == "cuda"
-
-
-def capture(work: Callable[[], object], begin: Callable[[], object]) -> Graph:
-    """Do the work some times, each after `begin`, and then capture it."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(_WARM_UP):
-            begin()
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    begin()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    graph.replay()  # the first one uploads the graph
-    torch.cuda.synchronize()
-    return graph

@@ -3,6 +3,7 @@
 network     a case in, fields at any times out
 march       steps in a row
 scheme      one step
+captured    the same on a GPU, replayed
 correction  what is learned
 poles       pressures in corners where the velocity jumps
 problem     a flow on dual cells, as tensors

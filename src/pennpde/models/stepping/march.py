@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import Correction, State, advance
+from pennpde.operators.krylov import Effort
 
 _NEARLY_FASTEST = 0.99
 """A step is as long as this share of the cells allows: a few thin ones must not decide."""
@@ -86,6 +87,7 @@ def march(
     pace: Pace | None = None,
     start: float = 0.0,
     conditions: Callable[[Problem, float], Problem] | None = None,
+    take: Callable[..., State] = advance,
 ) -> Iterator[Moment]:
     """Step to each of the times, in order; every one is met exactly.
 
@@ -97,8 +99,10 @@ def march(
         pace: How long steps are.
         start: The time of the state.
         conditions: What makes the problem at a time, where conditions change with it.
+        take: What takes a step: `advance`, or one that does the same faster.
     """
     pace = pace or Pace()
+    effort = Effort(pace.tolerance)
     now, allowed = start, pace.first
     first, step, change, lost = state.before is None, 0.0, math.inf, False
     stretch = 1.0
@@ -111,7 +115,7 @@ def march(
             at_end = problem if conditions is None else conditions(problem, now + step)
             length = torch.full_like(problem.viscosity, step)
             passes = 2 if first else 1
-            following = advance(at_end, state, length, correction, passes=passes, tolerance=pace.tolerance)
+            following = take(at_end, state, length, correction, passes=passes, effort=effort)
             if not _is_sound(following, state) and step > _SHORTEST * pace.first:
                 allowed = 0.5 * step
                 continue

@@ -14,15 +14,17 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.models.plane_flow import PlaneFlowPhysics
+from pennpde.models.stepping.captured import CapturedSteps
 from pennpde.models.stepping.correction import StressNetwork
 from pennpde.models.stepping.grid import Grid
 from pennpde.models.stepping.march import Moment, Pace, march
 from pennpde.models.stepping.poles import half_cell_means
 from pennpde.models.stepping.problem import Problem
-from pennpde.models.stepping.scheme import State, begin
+from pennpde.models.stepping.scheme import State, advance, begin
 from pennpde.network.hooks import Clue
 from pennpde.network.predictor import STEADY, Prediction, Predictor
 from pennpde.network.solver import Solution
+from pennpde.operators.capture import can_capture
 from pennpde.operators.memory import keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
 
@@ -107,7 +109,7 @@ class SteppingFlow(Predictor):
         """The flow on dual cells, as it is at the start; computed once per case."""
         if case not in self._prepared:
             parameter = next(self.parameters())
-            made = _problem(_started(case), self.number_of_splits(case))
+            made = _problem(_started(case), self.number_of_splits(case), parameter.device)
             self._prepared[case] = made.to(parameter.dtype, parameter.device)
         return self._prepared[case]
 
@@ -124,15 +126,17 @@ class SteppingFlow(Predictor):
         splits = self.number_of_splits(case)
         pace = Pace(courant=self.courant * 2**splits)
         conditions = self._conditions(case, splits) if case.changes_with_time else None
+        captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
+        take = CapturedSteps() if captured else advance
         state, now = begin(problem), 0.0
         moments: list[Moment] = []
         finite = [time for time in wanted if time != STEADY]
-        for moment in march(problem, state, finite, correction, pace=pace, conditions=conditions):
+        for moment in march(problem, state, finite, correction, pace=pace, conditions=conditions, take=take):
             moments.append(moment)
             state, now = moment.state, moment.time
         solutions: tuple[Solution, ...] = ()
         if STEADY in wanted:
-            moment, changes = _until_steady(problem, state, now, correction, pace, conditions)
+            moment, changes = _until_steady(problem, state, now, correction, pace, conditions, take)
             moments.append(moment)
             done = changes[-1] < _STEADY_CHANGE
             solutions = (Solution({}, torch.tensor(changes)[:, None], torch.tensor([done]), torch.tensor([False])),)
@@ -176,10 +180,10 @@ class SteppingFlow(Predictor):
         return at
 
 
-def _problem(case: Case, splits: int) -> Problem:
+def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:
     coarse = Grid.of(case)
     grid = _split(coarse, splits)
-    problem = Problem.of(grid, float(case.parameters["viscosity"]), case.number_of_points)
+    problem = Problem.of(grid, float(case.parameters["viscosity"]), case.number_of_points, device=device)
     if splits < 2 or problem.cells.number_of_points < len(grid.cells.points):
         return problem
     corners, means = half_cell_means(coarse, grid)
@@ -223,6 +227,7 @@ def _until_steady(
     correction: StressNetwork | None,
     pace: Pace,
     conditions: Callable[[Problem, float], Problem] | None,
+    take: Callable[..., State],
 ) -> tuple[Moment, list[float]]:
     """Steps that grow longer until the velocity no longer changes."""
     changes: list[float] = []
@@ -234,7 +239,8 @@ def _until_steady(
     moment = Moment(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        for moment in march(problem, state, [time], correction, pace=settle, start=time - 2.0, conditions=conditions):
+        stretch = {"pace": settle, "start": time - 2.0, "conditions": conditions, "take": take}
+        for moment in march(problem, state, [time], correction, **stretch):
             state = moment.state
             changes.append(moment.change)
         settle = replace(settle, first=max(moment.step, settle.first))

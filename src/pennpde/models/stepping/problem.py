@@ -16,8 +16,8 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.models.stepping.grid import Grid
+from pennpde.operators import poisson
 from pennpde.operators.dual_cells import DualCells
-from pennpde.operators.poisson import Factorised, Multigrid, poisson
 from pennpde.operators.sparse import SparseMatrix
 
 
@@ -49,7 +49,7 @@ class Problem:
     """
 
     cells: DualCells
-    pressure_solver: Factorised | Multigrid
+    pressure_solver: poisson.Solver
     viscosity: Float[Tensor, " flows"]
     free: Float[Tensor, " points"]
     velocity: Float[Tensor, "2 points"]
@@ -67,8 +67,23 @@ class Problem:
     poles: tuple[Int[Tensor, " corners"], SparseMatrix] | None = None
 
     @staticmethod
-    def of(grid: Grid, viscosity: float, number_of_points: int, *, factorise: bool | None = None) -> Problem:
-        """Assemble a flow, in double precision."""
+    def of(
+        grid: Grid,
+        viscosity: float,
+        number_of_points: int,
+        *,
+        way: poisson.Way | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Problem:
+        """Assemble a flow, in double precision, on the CPU.
+
+        Args:
+            grid: cells and conditions.
+            viscosity: in the network's units.
+            number_of_points: of the user's mesh.
+            way: how the pressure's equation is solved; by default the fastest on the device.
+            device: on which the flow will be.
+        """
         stands, places = np.unique(grid.representative, return_inverse=True)
         periodic = len(stands) < len(places)
         groups = (grid.cells.triangles, grid.cells.quads)
@@ -104,7 +119,7 @@ class Problem:
         slip = merged(grid.slip) * (1.0 - held)[:, None]
         return Problem(
             cells,
-            poisson(cells, pressure_held, factorise=factorise),
+            poisson.poisson(cells, pressure_held, way=way, device=device),
             torch.tensor([viscosity], dtype=torch.float64),
             torch.from_numpy(1.0 - held),
             _components_first(velocity),
@@ -129,9 +144,6 @@ class Problem:
         if any(part.jump is not None for part in parts):
             raise ValueError("Flows with a periodic pressure jump go one by one, not in a batch.")
         starts = np.concatenate([[0], np.cumsum([part.cells.number_of_points for part in parts])])
-        solvers = [part.pressure_solver for part in parts]
-        if not all(isinstance(each, Factorised) for each in solvers):
-            raise ValueError("Only flows with a factorised pressure equation go into a batch.")
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
@@ -142,7 +154,7 @@ class Problem:
         places = torch.cat([part.places + int(start) for part, start in zip(parts, starts, strict=False)])
         return Problem(
             DualCells.side_by_side([part.cells for part in parts]),
-            Factorised.side_by_side([each for each in solvers if isinstance(each, Factorised)]),
+            poisson.side_by_side([part.pressure_solver for part in parts]),
             slip=torch.cat(normals, dim=-1) if slips else None,
             places=places,
             **joined,
@@ -153,8 +165,8 @@ class Problem:
             return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
         changes: dict[str, object] = {"cells": self.cells.map(move)}
-        if isinstance(self.pressure_solver, Multigrid):
-            changes["pressure_solver"] = replace(self.pressure_solver, levels=self.pressure_solver.levels.map(move))
+        if not isinstance(self.pressure_solver, poisson.Factorised):  # factors stay on the CPU, in double precision
+            changes["pressure_solver"] = self.pressure_solver.map(move)
         if self.jump is not None:
             changes["jump"] = tuple(move(each) for each in self.jump)
         if self.poles is not None:

@@ -34,12 +34,14 @@ class State:
         pressure: at the points, without periodic jumps.
         fluxes: volume per time through each face, from the edge's first point to its second.
         before: velocity, fluxes and length of the last step; None at the start.
+        left: of the momentum equation's residual, see `krylov.solve`; None at the start.
     """
 
     velocity: Float[Tensor, "2 points"]
     pressure: Float[Tensor, " points"]
     fluxes: Float[Tensor, " edges"]
     before: tuple[Float[Tensor, "2 points"], Float[Tensor, " edges"], Float[Tensor, " flows"]] | None = None
+    left: Float[Tensor, " flows"] | None = None
 
     def detached(self) -> State:
         before = self.before and (self.before[0].detach(), self.before[1].detach(), self.before[2])
@@ -115,7 +117,7 @@ def advance(
     correction: Correction | None = None,
     *,
     passes: int = 1,
-    tolerance: float = 1e-4,
+    effort: krylov.Effort | None = None,
 ) -> State:
     """The state a step later.
 
@@ -125,7 +127,7 @@ def advance(
         step: Its length, one per flow.
         correction: The learned part.
         passes: How often momentum and pressure are solved in turn; two for the first step, whose pressure is unknown.
-        tolerance: Of the momentum equation.
+        effort: For the momentum equation.
     """
     cells = problem.cells
     velocity, pressure = state.velocity, state.pressure
@@ -140,7 +142,7 @@ def advance(
         fluxes = (1 + at_edges) * state.fluxes - at_edges * state.before[1]
     shorter = step / leading
     mass = cells.areas / cells.at_points(step)
-    new_velocity, new_pressure, new_fluxes = velocity, pressure, fluxes
+    new_velocity, new_pressure, new_fluxes, left = velocity, pressure, fluxes, None
     viscous = cells.at_edges(problem.viscosity) * cells.conductances
     for _ in range(passes):
         neighbours = Neighbours.of(problem, expected, fluxes)
@@ -155,10 +157,10 @@ def advance(
         right = mass * past + cells.collected(rough_size * neighbours.roughness)
         right = right - cells.areas * problem.gradient(new_pressure)
         guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
-        found = krylov.solve(cells, matrix, right, guess, problem.restrict, tolerance=tolerance)
+        found, left = krylov.solve(cells, matrix, right, guess, problem.restrict, effort)
         new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter)
         fluxes = new_fluxes
-    return State(new_velocity, new_pressure, new_fluxes, (velocity, state.fluxes, step))
+    return State(new_velocity, new_pressure, new_fluxes, (velocity, state.fluxes, step), left)
 
 
 def _projected(
