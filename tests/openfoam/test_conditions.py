@@ -133,6 +133,17 @@ def test_cyclic_patches_that_are_turned_or_alone_are_refused(tmp_path):
         read(folder)
 
 
+@pytest.mark.parametrize("kind", ["cyclicAMI", "symmetry", "symmetryPlane", "wedge"])
+def test_a_field_that_does_not_know_the_type_of_its_patch_is_refused(tmp_path, kind):
+    """As OpenFOAM does: read as a wall or an outflow, two halves of a duct would lose each other in silence."""
+    folder = write_brick(tmp_path / "case", (4, 3, 1), types=FLAT | {"left": kind, "right": kind})
+    write_conditions(folder, "U", "uniform (1 0 0)", {'".*"': "type noSlip;", "left": "type zeroGradient;"})
+    write_conditions(folder, "p", "uniform 0", {'".*"': "type zeroGradient;"})
+    message = rf"'left', field '\w': the condition 'zeroGradient' on a patch of type '{kind}' is not supported"
+    with pytest.raises(UnsupportedConditionError, match=message):
+        read(folder)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -43,6 +43,26 @@ def test_a_dictionary_is_read_as_nested_python_values():
     assert entries["symbolic"] == Dimensions((), "m^2 s^-1")
 
 
+@pytest.mark.parametrize(
+    ("symbols", "powers"),
+    [
+        ("m^2 s^-1", (0, 2, -1, 0, 0, 0, 0)),
+        ("m^2/s", (0, 2, -1, 0, 0, 0, 0)),
+        ("Pa s", (1, -1, -1, 0, 0, 0, 0)),
+        ("kg*m / s^2", (1, 1, -2, 0, 0, 0, 0)),
+        ("m^0.5", (0, 0.5, 0, 0, 0, 0, 0)),
+        ("mm^2 s^-1", None),  # a millionth of what its number says
+        ("m^x", None),
+    ],
+)
+def test_units_in_symbols_have_exponents(symbols, powers):
+    assert Dimensions((), symbols).powers == powers
+
+
+def test_few_exponents_are_filled_up():
+    assert Dimensions((0, 2, -1)).powers == (0, 2, -1, 0, 0, 0, 0)
+
+
 def test_later_entries_win_and_dictionaries_of_one_name_are_merged():
     entries = openfoam.parse_dictionary("a 1; b { x 1; y 1; } a 2; b { y 2; z 3; }")
     assert entries == {"a": 2, "b": {"x": 1, "y": 2, "z": 3}}

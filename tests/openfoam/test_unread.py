@@ -56,6 +56,14 @@ NAMED = {
         dictionary("constant/transportProperties", "nu [1 -1 -1 0 0 0 0] 1e-3;"),
         "nu has the dimensions [1 -1 -1 0 0 0 0], but the network's nu has [0 2 -1 0 0 0 0]",
     ),
+    "a dynamic viscosity in symbols": (
+        dictionary("constant/transportProperties", "nu [Pa s] 1e-3;"),
+        "nu has the dimensions [Pa s], but the network's nu has [0 2 -1 0 0 0 0]",
+    ),
+    "a viscosity in square millimetres": (
+        dictionary("constant/transportProperties", "nu [mm^2/s] 1;"),
+        "nu has the dimensions [mm^2/s], but the network's nu has [0 2 -1 0 0 0 0]",
+    ),
     "a source in system": (
         dictionary("system/fvOptions", "push { type meanVelocityForce; active yes; }"),
         "system/fvOptions adds push (meanVelocityForce) to the equations",

@@ -32,6 +32,8 @@ _SYMMETRY = ("slip", "symmetry", "symmetryPlane")
 _PRESCRIBED = ("fixedValue", *_RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
 _KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *_SYMMETRY, "cyclic", "empty")
 _CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
+_OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", "cyclicPeriodicAMI")
+"""Patches of these types have fields of the same type; OpenFOAM's own solvers refuse others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +112,12 @@ class FieldReader:
                 found.remarks.append(
                     Remark(f"Patch {patch.name!r}, field {self.name!r}: {kind} is taken {_APPROXIMATED[kind]}.", False)
                 )
-            if kind in ("empty", "cyclic") or patch.type in ("empty", "cyclic"):
-                if kind != patch.type:
-                    raise self._unsupported(patch, kind, f"on a patch of type {patch.type!r} ")
-                if kind == "cyclic":
-                    found.periodic.update(self._pair(patch, found.periodic))
+            if kind != patch.type and (kind in ("empty", "cyclic") or patch.type in _OWN_FIELDS):
+                raise self._unsupported(patch, kind, f"on a patch of type {patch.type!r} ")
+            if kind == "cyclic":
+                found.periodic.update(self._pair(patch, found.periodic))
+            elif kind == "empty":
+                pass
             elif kind == "fixedValue":
                 found.dirichlet[patch.name] = self._values(patch, "value")
             elif kind in _RESTING:

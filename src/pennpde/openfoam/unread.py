@@ -108,16 +108,22 @@ def is_steady(folder: Path | str) -> bool:
 
 def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> list[Remark]:
     """Remarks about one field that is read: dimensions of another quantity."""
-    remarks = []
-    found = field.dimensions
-    if found is not None and any(found.exponents) and tuple(found.exponents) != tuple(map(float, name.dimensions)):
-        remarks.append(
-            Remark(
-                f"{_short(path, folder)} has the dimensions {_exponents(found.exponents)}, but the network's "
-                f"{name.name} has {_exponents(name.dimensions)}: it is taken as that."
-            )
+    if (found := _other_than(field.dimensions, tuple(map(float, name.dimensions)))) is None:
+        return []
+    return [
+        Remark(
+            f"{_short(path, folder)} has the dimensions {found}, but the network's {name.name} has "
+            f"{_exponents(name.dimensions)}: it is taken as that."
         )
-    return remarks
+    ]
+
+
+def _other_than(dimensions: Dimensions | None, wanted: tuple[float, ...]) -> str | None:
+    """Dimensions that are given and differ from those that are wanted, as they are written; else None."""
+    powers = None if dimensions is None else dimensions.powers
+    if dimensions is None or powers == wanted or (powers is not None and not any(powers)):
+        return None
+    return f"[{dimensions.symbols}]" if dimensions.symbols else _exponents(dimensions.exponents)
 
 
 def _about_parameters(folder: Path, parameters: Iterable[str]) -> Iterator[Remark]:
@@ -134,13 +140,10 @@ def _about_parameters(folder: Path, parameters: Iterable[str]) -> Iterator[Remar
                 if isinstance(given, tuple)
                 else None
             )
-            if wanted is None or found is None or not any(found.exponents):
-                continue
-            exponents = (*found.exponents, *(0.0,) * (7 - len(found.exponents)))
-            if exponents != wanted:
+            if wanted is not None and (shown := _other_than(found, wanted)) is not None:
                 yield Remark(
-                    f"constant/{name}: {parameter} has the dimensions {_exponents(found.exponents)}, but the network's "
-                    f"{parameter} has {_exponents(wanted)}: its number is taken as that."
+                    f"constant/{name}: {parameter} has the dimensions {shown}, but the network's {parameter} has "
+                    f"{_exponents(wanted)}: its number is taken as that."
                 )
 
 
