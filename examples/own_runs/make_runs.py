@@ -5,8 +5,8 @@
     python examples/own_runs/make_runs.py plumes --out runs/plumes          # scalarTransportFoam
 
     penn collect runs/bends/* --out data/bends --spacing 0.06L --test-share 0.15     # 41 to train, 5, 8 to test
-    penn collect runs/diffusers/* --out data/diffusers --spacing 0.06L --time steady
-    penn collect runs/plumes/* --out data/plumes --time 0:4:1
+    penn collect runs/diffusers/* --out data/diffusers --spacing 0.06L --time steady --test-share 0.25
+    penn collect runs/plumes/* --out data/plumes --time 0:4:1 --test-share 0.25
 
 A run that is there is not run again. All numbers of a run are drawn from the seed and its number alone.
 """
