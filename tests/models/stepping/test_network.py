@@ -355,6 +355,23 @@ def test_replayed_steps_are_the_steps_and_take_more_iterations_where_needed(monk
     assert_close(replayed, plain, rtol=1e-12, atol=1e-12)
 
 
+def test_where_a_step_cannot_be_captured_it_is_taken_and_that_is_said_once(monkeypatch, caplog):
+    def refuse(work, begin):
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    model = network(splits=0)
+    case = duct(square(cells_along=4))
+    with torch.no_grad():
+        plain = model.solve(case, [0.3]).fields
+        monkeypatch.setattr(stepping, "can_capture", lambda device: True)
+        monkeypatch.setattr(captured, "capture", refuse)
+        found = model.solve(case, [0.3]).fields
+    assert_close(found, plain, rtol=0, atol=0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "steps could not be captured: operation not permitted when stream is capturing"
+    ]
+
+
 def test_with_gradients_nothing_is_replayed(monkeypatch):
     monkeypatch.setattr(stepping, "can_capture", lambda device: True)
     monkeypatch.setattr(captured, "capture", lambda work, begin: pytest.fail("captured"))

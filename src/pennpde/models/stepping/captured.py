@@ -6,6 +6,7 @@ numbers of iterations; a step whose iterations did not suffice is taken again wi
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -15,6 +16,8 @@ from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import Correction, State, advance
 from pennpde.operators.capture import Graph, capture
 from pennpde.operators.krylov import Effort
+
+_LOGGER = logging.getLogger(__name__)
 
 ITERATIONS = (6, 12, 24, 60)
 _CALM_STEPS = 20
@@ -65,11 +68,11 @@ class _Graphs:
 
 
 class CapturedSteps:
-    """Takes steps of one flow, as `advance` does, without derivatives."""
+    """Takes steps of one flow, as `advance` does, without derivatives; also where they cannot be captured."""
 
     def __init__(self) -> None:
         self.graphs: _Graphs | None = None
-        self.place, self.calm = 0, 0
+        self.place, self.calm, self.fails = 0, 0, False
 
     def __call__(
         self,
@@ -82,9 +85,18 @@ class CapturedSteps:
         effort: Effort | None = None,
     ) -> State:
         """The state a step later; see `advance`."""
-        if state.before is None or passes > 1:  # once in a flow
+        if state.before is None or passes > 1 or self.fails:  # the first step, taken once in a flow, is not captured
             return advance(problem, state, step, correction, passes=passes, effort=effort)
-        effort = effort or Effort()
+        try:
+            return self._replayed(problem, state, step, correction, effort or Effort())
+        except RuntimeError as error:  # of a driver, or memory that another program holds: slower steps still work
+            self.fails, self.graphs = True, None
+            _LOGGER.warning("steps could not be captured: %s", str(error).partition("\n")[0])
+            return advance(problem, state, step, correction, effort=effort)
+
+    def _replayed(
+        self, problem: Problem, state: State, step: Tensor, correction: Correction | None, effort: Effort
+    ) -> State:
         if self.graphs is None or not self.graphs.are_for(problem, correction, effort):
             self.graphs = _Graphs.of(problem, correction, effort, state, step)
         self.graphs.read(state, step)
