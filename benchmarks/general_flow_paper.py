@@ -3,9 +3,9 @@
     python benchmarks/general_flow_paper.py [--finer b_0.50_0.00 ...] [--runs FOLDER] [--table]
 
 The network `flow` was never trained on these flows. Errors are those of the paper: mean squares, u over three
-components. In some cases an eddy leaves a sharp corner, and how far it got by t = 4 depends on the cells; for those that
-are named with `--finer` OpenFOAM computes a truth with 135 instead of 90 cells, half of the step, second order in time
-and tight tolerances (8 minutes or more each, kept in `--runs`), and the dataset's truth is judged by it as well.
+components. In some cases an eddy leaves a sharp corner, and how far it got by t = 4 depends on the cells; for those
+that are named with `--finer` OpenFOAM computes a truth with 135 instead of 90 cells, half of the step, second order in
+time and tight tolerances (8 minutes or more each, kept in `--runs`), and the dataset's truth is judged by it as well.
 
 Writes `benchmarks/results/general_flow_paper.json` and the table of docs/general_flow.md.
 """

@@ -116,6 +116,8 @@ def draw(results: Mapping[str, Mapping[str, Any]]) -> None:
         right.loglog([row["points"] for row in sizes], [row["gigabytes"] for row in sizes], "o-", label=setting)
     left.set(xlabel="points of the mesh", ylabel="seconds")
     right.set(xlabel="points of the mesh", ylabel="largest memory, GB")
+    right.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])
+    right.yaxis.set_minor_formatter("")
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
