@@ -4,21 +4,11 @@ import logging
 
 import pytest
 import torch
+from replaying import Replayed
 from trainings import TRAIN, VALIDATION, network
 
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.training import fit, steps
-
-
-class Replayed:
-    """What a captured graph does, without a GPU: the same work again on the same tensors."""
-
-    def __init__(self, work, begin):
-        for _ in range(3):
-            begin()
-            work()
-        begin()
-        self.replay = work
 
 
 @pytest.mark.slow

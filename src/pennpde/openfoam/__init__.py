@@ -10,6 +10,7 @@ forces              a uniform force becomes a pressure that falls between period
 flux                fluxes through faces that leave nothing in any cell
 problems            the case of an equation, with all that it needs
 dictionaries        the syntax of OpenFOAM's files
+units               units in symbols
 fields              files of fields
 poly_mesh           meshes of faces
 block_mesh          input of blockMesh

@@ -114,10 +114,10 @@ class FieldReader:
                 )
             if kind != patch.type and (kind in ("empty", "cyclic") or patch.type in _OWN_FIELDS):
                 raise self._unsupported(patch, kind, f"on a patch of type {patch.type!r} ")
+            if kind == "empty":
+                continue
             if kind == "cyclic":
                 found.periodic.update(self._pair(patch, found.periodic))
-            elif kind == "empty":
-                pass
             elif kind == "fixedValue":
                 found.dirichlet[patch.name] = self._values(patch, "value")
             elif kind in _RESTING:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from meshes import arrays
+from replaying import Replayed
 from torch.testing import assert_close
 
 import pennpde as penn
@@ -324,15 +325,6 @@ def test_a_batch_gives_what_its_flows_give_one_by_one(way):
     alone = [steps(part, lengths[place : place + 1]) for place, part in enumerate(parts)]
     assert_close(together.velocity, torch.cat([each.velocity for each in alone], dim=-1), rtol=1e-8, atol=1e-9)
     assert_close(together.pressure, torch.cat([each.pressure for each in alone]), rtol=1e-8, atol=1e-8)
-
-
-class Replayed:
-    """What a captured graph does, without a GPU: the same work again on the same tensors."""
-
-    def __init__(self, work, begin):
-        begin()
-        work()
-        self.replay = work
 
 
 def test_replayed_steps_are_the_steps_and_take_more_iterations_where_needed(monkeypatch):

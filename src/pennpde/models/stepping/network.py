@@ -239,8 +239,9 @@ def _until_steady(
     moment = Moment(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        stretch = {"pace": settle, "start": time - 2.0, "conditions": conditions, "take": take}
-        for moment in march(problem, state, [time], correction, **stretch):
+        for moment in march(
+            problem, state, [time], correction, pace=settle, start=time - 2.0, conditions=conditions, take=take
+        ):
             state = moment.state
             changes.append(moment.change)
         settle = replace(settle, first=max(moment.step, settle.first))
