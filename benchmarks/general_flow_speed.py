@@ -106,21 +106,26 @@ def draw(results: Mapping[str, Mapping[str, Any]]) -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for setting, rows in results.items():
+    for (setting, rows), style in zip(results.items(), ("o-", "s--", "^:"), strict=False):
         sizes = sorted(rows.values(), key=lambda row: row["points"])
-        for name, label in (("preparation", "preparation"), ("step", "one step"), ("to_4", "all, to t = 4")):
+        parts = (("preparation", "preparation"), ("step", "one step"), ("to_4", "all, to t = 4"))
+        for colour, (name, label) in enumerate(parts):
             chosen = [row for row in sizes if name in row]
-            left.loglog(
-                [row["points"] for row in chosen], [row[name] for row in chosen], "o-", label=f"{label}, {setting}"
-            )
-        right.loglog([row["points"] for row in sizes], [row["gigabytes"] for row in sizes], "o-", label=setting)
+            places, seconds = [row["points"] for row in chosen], [row[name] for row in chosen]
+            left.loglog(places, seconds, style, color=f"C{colour}", markersize=4, label=f"{label}, {setting}")
+        for colour, name in enumerate(("gigabytes", "device_gigabytes"), 3):
+            chosen = [row for row in sizes if name in row]
+            if chosen:
+                places, sums = [row["points"] for row in chosen], [row[name] for row in chosen]
+                label = setting if name == "gigabytes" else "on the GPU"
+                right.loglog(places, sums, style, color=f"C{colour}", markersize=4, label=label)
     left.set(xlabel="points of the mesh", ylabel="seconds")
     right.set(xlabel="points of the mesh", ylabel="largest memory, GB")
-    right.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])
+    right.set_yticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
     right.yaxis.set_minor_formatter("")
     for axes in (left, right):
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=7)
     figure.savefig(PICTURE, dpi=110)
 
 

@@ -379,7 +379,7 @@ def test_a_gpu_gives_what_a_cpu_gives(splits):
     case = duct(square("triangle", 12), viscosity=0.02)
     with torch.no_grad():
         here = model.solve(case, [0.5, 2.0]).fields
-        there = model.to("cuda").solve(case.to("cuda"), [0.5, 2.0]).fields
+        there = model.to("cuda").solve(case.to(device="cuda"), [0.5, 2.0]).fields
     # Both solve the momentum equation to 3e-5 in each step, from the same start.
     assert_close({name: values.cpu() for name, values in there.items()}, here, rtol=0, atol=2e-4)
 

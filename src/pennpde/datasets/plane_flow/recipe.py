@@ -120,23 +120,19 @@ class PlaneFlowRecipe(Recipe):
             yield self.product(flow, found, name)
 
     def _solve(self, flow: Flow, report: Report) -> truth.Truth:
-        """The truth; a flow that diverges is tried once more, with half the Courant number."""
+        """The truth; a flow that diverges is tried twice more, each time with half the Courant number."""
         resolution = foam.Resolution.of(flow, self.spacing)
+        tries = [resolution, resolution.steadier, resolution.steadier.steadier]
         with tempfile.TemporaryDirectory(prefix=f"penn-{flow.name}-") as scratch:
-            folder = Path(scratch) / "case"
-            try:
-                return truth.solve(flow, folder, resolution, on_progress=report, timeout=self.timeout)
-            except openfoam.DivergenceError as error:
-                logging.getLogger(__name__).info("%s diverged (%s); half the Courant number", flow.name, error)
-            try:
-                return truth.solve(flow, folder, resolution.steadier, on_progress=report, timeout=self.timeout)
-            except openfoam.DivergenceError as error:
-                said = str(error).splitlines()[0]
-                raise HopelessError(
-                    f"{flow.name} diverges with Courant numbers up to {resolution.courant:g} and up to "
-                    f"{resolution.steadier.courant:g}: {said}",
-                    error.log_tail,
-                ) from error
+            for each in tries:
+                try:
+                    return truth.solve(flow, Path(scratch) / "case", each, on_progress=report, timeout=self.timeout)
+                except openfoam.DivergenceError as error:
+                    logging.getLogger(__name__).info("%s diverges with Courant %g: %s", flow.name, each.courant, error)
+                    last = error
+        numbers = ", ".join(f"{each.courant:g}" for each in tries)
+        said = str(last).splitlines()[0]
+        raise HopelessError(f"{flow.name} diverges with Courant numbers up to {numbers}: {said}", last.log_tail)
 
     def product(self, flow: Flow, found: truth.Truth, name: str) -> Product:
         """One case of a flow that has been computed."""
