@@ -124,15 +124,20 @@ class PlaneFlowRecipe(Recipe):
         resolution = foam.Resolution.of(flow, self.spacing)
         tries = [resolution, resolution.steadier, resolution.steadier.steadier]
         with tempfile.TemporaryDirectory(prefix=f"penn-{flow.name}-") as scratch:
-            for each in tries:
+            folder = Path(scratch) / "case"
+            for each in tries[:-1]:
                 try:
-                    return truth.solve(flow, Path(scratch) / "case", each, on_progress=report, timeout=self.timeout)
+                    return truth.solve(flow, folder, each, on_progress=report, timeout=self.timeout)
                 except openfoam.DivergenceError as error:
                     logging.getLogger(__name__).info("%s diverges with Courant %g: %s", flow.name, each.courant, error)
-                    last = error
-        numbers = ", ".join(f"{each.courant:g}" for each in tries)
-        said = str(last).splitlines()[0]
-        raise HopelessError(f"{flow.name} diverges with Courant numbers up to {numbers}: {said}", last.log_tail)
+            try:
+                return truth.solve(flow, folder, tries[-1], on_progress=report, timeout=self.timeout)
+            except openfoam.DivergenceError as error:
+                numbers = ", ".join(f"{each.courant:g}" for each in tries)
+                said = str(error).splitlines()[0]
+                raise HopelessError(
+                    f"{flow.name} diverges with Courant numbers up to {numbers}: {said}", error.log_tail
+                ) from error
 
     def product(self, flow: Flow, found: truth.Truth, name: str) -> Product:
         """One case of a flow that has been computed."""
