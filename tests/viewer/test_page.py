@@ -19,7 +19,7 @@ from pennpde.viewer.server import MOST_BYTES
 
 pytestmark = pytest.mark.slow  # a browser takes seconds to start
 
-PATIENCE = 240_000
+PATIENCE = 120_000
 """Milliseconds: a machine may be busy."""
 START = {
     "panes": [
@@ -61,6 +61,7 @@ class Viewer:
         return self.page.locator(f'[data-test="{name}"]')
 
     def start_anew(self):
+        self.page.unroute_all()  # a test that failed may have left one, and each test after it would wait in vain
         self.page.evaluate("location.hash = ''")
         self.page.goto(link(self.address))
         self.wait("pennPage.panes.length === 1 && pennPage.panes[0].values.a.resolution === 8")
@@ -198,14 +199,15 @@ def test_a_draft_stays_a_draft_where_the_prediction_never_comes(viewer):
     shown = viewer.page.evaluate("JSON.parse(JSON.stringify(pennPage.view))")
     line = json.dumps({"draft": shown, "progress": {"before": 2, "seconds": 0, "usual_seconds": None}})
     viewer.page.route("**/view", lambda route: route.fulfill(status=200, body=f"{line}\n"))
-    viewer.nudge("slider-speed", 2)
+    # One change and not two keys: on a busy machine the message may be that of the first key.
+    viewer.page.evaluate("pennPage.pane.values.a.speed = 1.1")
     viewer.page.wait_for_selector('[data-test="message"]', timeout=PATIENCE)
     assert "ended before the prediction was ready" in viewer.part("message").inner_text()
     assert "inlet speed 1 instead of 1.1" in viewer.part("draft-A").inner_text()
     assert "no prediction for your settings" in viewer.part("draft-A").inner_text()
     assert viewer.part("slider-reynolds").locator("output").inner_text() == "1100"  # of the controls, not of the draft
     viewer.page.unroute("**/view")
-    viewer.nudge("slider-speed", 2, "ArrowLeft")
+    viewer.page.evaluate("pennPage.pane.values.a.speed = 1")
     viewer.settle()
     assert viewer.part("draft-A").count() == 0
 
