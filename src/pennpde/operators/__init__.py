@@ -7,6 +7,7 @@ periodic    neighbours across pairs of periodic patches
 damping     the Laplacian as one matrix, with damping of modes that alternate from point to point
 elements    linear finite elements: areas, stiffness and gradient that conserve mass
 dual_cells  the same as finite volumes, edge by edge
+bending     what flows through their faces where a velocity is bent between the points
 krylov      equations that are not symmetric
 poisson     the pressure's equation, solved
 levels      multigrid: symmetric equations solved in linear time

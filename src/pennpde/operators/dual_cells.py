@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pennpde.operators.bending import Bending
 from pennpde.operators.elements import local_matrices
 from pennpde.operators.sparse import SparseMatrix
 
@@ -46,6 +47,7 @@ class DualCells:
             back, counted in this order.
         diagonal: the places of the diagonal among the entries.
         mirrored: for each entry the place of its mirror image, the transposed matrix.
+        bending: what flows because a velocity is bent between the points.
         owner: the mesh of each point; None for one mesh.
         edge_owner: the mesh of each edge, likewise.
         number_of_meshes: side by side.
@@ -63,6 +65,7 @@ class DualCells:
     entries: Int[Tensor, " entries"]
     diagonal: Int[Tensor, " points"]
     mirrored: Int[Tensor, " entries"]
+    bending: Bending
     owner: Int[Tensor, " points"] | None = None
     edge_owner: Int[Tensor, " edges"] | None = None
     number_of_meshes: int = 1
@@ -106,6 +109,8 @@ class DualCells:
 
         pattern = _pattern(first, second, number)
         forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
+        places_of_edges = np.where(apart, np.cumsum(apart) - 1, -1)
+        shares = np.stack([there - back for there, back in zip(gradients[:2], gradients[2:], strict=True)])
         return cls(
             torch.from_numpy(areas),
             torch.from_numpy(first),
@@ -115,6 +120,7 @@ class DualCells:
             torch.from_numpy(np.ascontiguousarray((points[end[where]] - points[start[where]]).T)),
             _gradient(first, second, forth, reverse, areas, pattern),
             **pattern,
+            bending=Bending.of(groups, places_of_edges[edge], np.stack([first, second]), shares),
         )
 
     @classmethod
@@ -136,6 +142,7 @@ class DualCells:
             torch.cat([part.offsets for part in parts], dim=1),
             tuple(SparseMatrix.block_diagonal([part.gradient[axis] for part in parts]) for axis in (0, 1)),
             **_pattern(first.numpy(), second.numpy(), int(points[-1])),
+            bending=Bending.side_by_side([part.bending for part in parts]),
             owner=numbers.repeat_interleave(counts),
             edge_owner=numbers.repeat_interleave(edges),
             number_of_meshes=len(parts),
@@ -153,7 +160,10 @@ class DualCells:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> DualCells:
         """The same cells with each of their tensors changed."""
-        changes: dict[str, object] = {"gradient": tuple(each.map(change) for each in self.gradient)}
+        changes: dict[str, object] = {
+            "gradient": tuple(each.map(change) for each in self.gradient),
+            "bending": self.bending.map(change),
+        }
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Tensor):

@@ -17,7 +17,7 @@ from pennpde.models.stepping import network as stepping
 from pennpde.models.stepping.grid import Grid
 from pennpde.models.stepping.march import Pace, march
 from pennpde.models.stepping.network import SteppingFlow, stepping_flow
-from pennpde.models.stepping.poles import half_cell_means
+from pennpde.models.stepping.poles import corner_pressures
 from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import advance, begin
 from pennpde.operators.krylov import Effort
@@ -216,27 +216,36 @@ def test_a_start_from_rest_is_at_rest_on_split_cells_too():
     assert grid.velocity[grid.held].any()
 
 
-def test_splitting_continues_a_parabola_between_the_points():
-    """Inflow at four cells lacks 1/16 of the parabola's, linear between points; each split leaves a quarter of that."""
+def test_inflow_is_that_of_the_whole_parabola_however_often_cells_are_split():
     grid = Grid.of(duct(square("triangle", 4, jitter=0.0)))
-    for missing in (1 / 16, 1 / 64, 1 / 256):
-        assert grid.boundary_flux().sum() == pytest.approx(missing - 1.0)
+    for _ in range(3):
+        assert grid.boundary_flux().sum() == pytest.approx(-1.0, abs=1e-12)
         y = grid.cells.points[grid.held, 1]
         inlet = grid.cells.points[grid.held, 0] == 0.0
         assert np.allclose(grid.velocity[grid.held, 0], np.where(inlet, 6 * y * (1 - y), 0.0))
         grid = grid.split()
 
 
-def test_corner_pressures_are_means_over_half_a_cell():
-    """The weights of a mean: a constant stays, a linear field has its value at the centre of a quarter of a disc."""
+def test_a_corner_between_lid_and_wall_has_the_pressure_of_taylors_flow():
+    """p = 2 ν / r (C cos θ + D sin θ), with C and D by hand for a right angle and a lid that comes from the wall."""
     coarse = Grid.of(cavity(square("quad", 4, jitter=0.0)))
-    fine = coarse.split().split()
-    corners, means = half_cell_means(coarse, fine)
+    fine = coarse.split()
+    corners, weights, added = corner_pressures(coarse, fine, viscosity=0.1)
     assert sorted(coarse.cells.points[corners].tolist()) == [[0.0, 1.0], [1.0, 1.0]]
-    x = fine.cells.points
-    assert np.allclose(means @ np.ones(len(x)), 1.0)
-    inward = np.abs(means @ x - coarse.cells.points[corners])
-    assert np.allclose(inward, 4 / (3 * np.pi) * 0.125, rtol=0.02)
+    x, quarter = fine.cells.points, math.pi / 2
+    strength = 1.0 / (quarter**2 - 1.0)
+    for corner, mean, constant in zip(corners, weights.toarray(), added, strict=True):
+        right = coarse.cells.points[corner][0] > 0
+        distance = np.linalg.norm(x - coarse.cells.points[corner], axis=1)
+        along = np.abs(x[:, 0] - coarse.cells.points[corner][0]) / np.maximum(distance, 1e-9)
+        down = np.abs(x[:, 1] - 1.0) / np.maximum(distance, 1e-9)
+        sign = 1.0 if right else -1.0
+        pressure = sign * 0.2 * strength * (along + quarter * down) / np.maximum(distance, 1e-9)
+        # A smooth pressure of 3 on top: what comes out is 3 and the mean over a quarter of a disc of radius 1/8.
+        value = mean @ (pressure + 3.0) + constant
+        expected = sign * 4 * 0.1 * strength * (1.0 + quarter) / (quarter * 0.125)
+        assert mean.sum() == pytest.approx(1.0)
+        assert value == pytest.approx(3.0 + expected, rel=1e-9)
 
 
 def test_a_calm_flow_takes_longer_steps():
@@ -248,7 +257,7 @@ def test_a_calm_flow_takes_longer_steps():
             for stretch in (3.0, 1.0)
         )
     assert quick[-1].step > 2.0 * slow[-1].step
-    assert_close(quick[-1].state.velocity, slow[-1].state.velocity, rtol=0, atol=1e-4)
+    assert_close(quick[-1].state.velocity, slow[-1].state.velocity, rtol=0, atol=3e-4)  # noise of the tolerance
 
 
 def test_polygons_are_solved_on_triangles():
@@ -340,9 +349,9 @@ def test_replayed_steps_are_the_steps_and_take_more_iterations_where_needed(monk
         plain = model.solve(case, [0.3, 1.0]).fields
         monkeypatch.setattr(stepping, "can_capture", lambda device: True)
         monkeypatch.setattr(captured, "capture", capture)
-        monkeypatch.setattr(captured, "ITERATIONS", (2, 60))
+        monkeypatch.setattr(captured, "ITERATIONS", (1, 60))
         replayed = model.solve(case, [0.3, 1.0]).fields
-    assert len(tried) == 2  # two iterations did not suffice
+    assert len(tried) == 2  # one iteration did not suffice
     # Meshes that are done stand still, so that iterations beyond change nothing.
     assert_close(replayed, plain, rtol=1e-12, atol=1e-12)
 

@@ -38,8 +38,8 @@ class Pace:
         tolerance: of the momentum equation. In a unit of time a velocity gains as much noise as this over a step.
     """
 
-    courant: float = 2.0
-    first: float = 0.02
+    courant: float = 1.0
+    first: float = 0.005
     growth: float = 1.3
     longest: float = 0.25
     calm: float = 1e-3

@@ -18,7 +18,7 @@ from pennpde.models.stepping.captured import CapturedSteps
 from pennpde.models.stepping.correction import StressNetwork
 from pennpde.models.stepping.grid import Grid
 from pennpde.models.stepping.march import Moment, Pace, march
-from pennpde.models.stepping.poles import half_cell_means
+from pennpde.models.stepping.poles import corner_pressures
 from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import State, advance, begin
 from pennpde.network.hooks import Clue
@@ -33,7 +33,7 @@ _COARSE = 0.045
 _MOST_SPLITS = 2
 _FEW = {1: 3_000, 2: 1_000}
 """Meshes of up to so many points are split at least so often: it costs a second, and takes most of the error away."""
-_MOST_POINTS_SPLIT = 40_000
+_MOST_POINTS_SPLIT = 60_000
 _POTENTIAL = 0.12
 """A start this close to the potential flow, relative to it, is taken to be that. On coarse meshes two ways to compute
 it differ by up to 7 %."""
@@ -61,7 +61,7 @@ class SteppingFlow(Predictor):
     """The part by which training knows steps: gradients go through the last ones."""
 
     def __init__(
-        self, width: int = 16, *, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
+        self, width: int = 16, *, courant: float = 1.0, splits: int | str = "auto", corrected: bool = True
     ) -> None:
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
@@ -87,7 +87,7 @@ class SteppingFlow(Predictor):
             return self.splits
         area, points = float(case.mesh.cell_volumes.sum()), case.number_of_points
         # Layers grow thinner with the Reynolds number, which is one over the viscosity here.
-        fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.25)
+        fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.75)
         wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
         least = max((splits for splits, few in _FEW.items() if points <= few), default=0)
@@ -140,7 +140,8 @@ class SteppingFlow(Predictor):
             moments.append(moment)
             done = changes[-1] < _STEADY_CHANGE
             solutions = (Solution({}, torch.tensor(changes)[:, None], torch.tensor([done]), torch.tensor([False])),)
-        fields = [self._fields(case, problem, moment.state) for moment in moments]
+        at = conditions or (lambda problem, time: problem)
+        fields = [self._fields(case, at(problem, moment.time), moment.state) for moment in moments]
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
@@ -154,8 +155,8 @@ class SteppingFlow(Predictor):
             velocity = velocity * math.nan
         pressure = state.pressure[problem.places] + problem.jumps
         if problem.poles is not None:
-            corners, means = problem.poles
-            pressure = pressure.index_copy(0, corners, (means @ state.pressure[:, None])[:, 0])
+            corners, weights, added = problem.poles
+            pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
         held = case.dirichlet["p"]
         if bool(problem.closed.all()) and bool(held.mask.any()):
             # In a closed domain the level is that of the prescribed point.
@@ -166,16 +167,18 @@ class SteppingFlow(Predictor):
         """What makes the problem at a time, where conditions change: cells and factors stay."""
 
         def at(problem: Problem, time: float) -> Problem:
-            grid = _split(Grid.of(case.at(time)), splits)
+            coarse = Grid.of(case.at(time))
+            grid = _split(coarse, splits)
             stands, places = np.unique(grid.representative, return_inverse=True)
             flux = np.bincount(places, grid.boundary_flux(), len(stands))
-            like = problem.velocity
-            return replace(
+            changed = replace(
                 problem,
-                velocity=torch.from_numpy(grid.velocity[stands]).to(like).T.contiguous(),
-                pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]).to(like),
-                inflow=torch.from_numpy(flux).to(like),
+                poles=_poles(problem, coarse, grid, float(case.parameters["viscosity"])),
+                velocity=torch.from_numpy(grid.velocity[stands].T.copy()),
+                pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
+                inflow=torch.from_numpy(flux),
             )
+            return changed.to(problem.velocity.dtype, problem.velocity.device)
 
         return at
 
@@ -184,12 +187,16 @@ def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Pro
     coarse = Grid.of(case)
     grid = _split(coarse, splits)
     problem = Problem.of(grid, float(case.parameters["viscosity"]), case.number_of_points, device=device)
-    if splits < 2 or problem.cells.number_of_points < len(grid.cells.points):
-        return problem
-    corners, means = half_cell_means(coarse, grid)
+    return replace(problem, poles=_poles(problem, coarse, grid, float(case.parameters["viscosity"])))
+
+
+def _poles(problem: Problem, coarse: Grid, grid: Grid, viscosity: float) -> tuple[Tensor, SparseMatrix, Tensor] | None:
+    if problem.cells.number_of_points < len(grid.cells.points):
+        return None  # periodic: the numbers of points are others
+    corners, weights, added = corner_pressures(coarse, grid, viscosity)
     if not len(corners):
-        return problem
-    return replace(problem, poles=(torch.from_numpy(corners), SparseMatrix.from_scipy(means)))
+        return None
+    return torch.from_numpy(corners), SparseMatrix.from_scipy(weights), torch.from_numpy(added)
 
 
 def _split(grid: Grid, splits: int) -> Grid:
@@ -251,7 +258,7 @@ def _until_steady(
 
 
 def stepping_flow(
-    width: int = 16, courant: float = 2.0, splits: int | str = "auto", corrected: bool = True
+    width: int = 16, courant: float = 1.0, splits: int | str = "auto", corrected: bool = True
 ) -> SteppingFlow:
     """The general flow network; see `SteppingFlow`."""
     return SteppingFlow(width, courant=courant, splits=splits, corrected=corrected)

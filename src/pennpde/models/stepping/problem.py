@@ -44,8 +44,8 @@ class Problem:
         closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
         places: for each point of the user's mesh its cell.
         jumps: by how much the pressure there is larger than in that cell.
-        poles: points of the user's mesh whose pressure is a mean over points, and the weights; None where there are
-            none. Batches, which are for training, have none.
+        poles: points of the user's mesh whose pressure is a mean over points and something added: these points, the
+            weights and what is added; None where there are none. Batches, which are for training, have none.
     """
 
     cells: DualCells
@@ -64,7 +64,7 @@ class Problem:
     places: Int[Tensor, " user_points"]
     jumps: Float[Tensor, " user_points"]
     jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
-    poles: tuple[Int[Tensor, " corners"], SparseMatrix] | None = None
+    poles: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
 
     @staticmethod
     def of(
@@ -170,7 +170,8 @@ class Problem:
         if self.jump is not None:
             changes["jump"] = tuple(move(each) for each in self.jump)
         if self.poles is not None:
-            changes["poles"] = (move(self.poles[0]), self.poles[1].map(move))
+            corners, weights, added = self.poles
+            changes["poles"] = (move(corners), weights.map(move), move(added))
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Tensor):

@@ -17,10 +17,9 @@ from torch import Tensor
 from pennpde.models.stepping.problem import Problem
 from pennpde.operators import krylov
 
-CROSSED, DIFFUSED = 4.0, 1.0
-"""How many cells fluid crosses, and how often a cell diffuses, in the time that damps alternating pressures. Chosen on
-seven validation flows: half of the second number raises the error of p by half, four times of it doubles the error of
-steady velocities at low Reynolds numbers."""
+CROSSED, DIFFUSED, PASSED = 2.0, 1.0, 1.0
+"""How many cells fluid crosses, how often a cell diffuses, and how many cells the reference speed passes, in the time in
+which a flux forgets: see `_own_time`."""
 UPWIND = 0.1
 """Share of linear upwind interpolation of the advected velocity; the rest is the mean of two neighbours."""
 
@@ -84,7 +83,7 @@ class Neighbours:
         cells = problem.cells
         first, second = cells.ends(velocity)
         slopes = cells.slope(velocity)
-        here, there = (cells.offsets[0] * each[:, 0] + cells.offsets[1] * each[:, 1] for each in cells.ends(slopes))
+        here, there = _along_edges(problem, slopes)
         turning = cells.mean(slopes.square().sum(dim=(0, 1))) * cells.offsets.square().sum(dim=0)
         return Neighbours(0.5 * (first + second), second - first, (here, there), turning, fluxes)
 
@@ -106,7 +105,8 @@ def begin(problem: Problem) -> State:
     step = torch.ones_like(problem.viscosity)
     velocity = problem.along_slip_walls(problem.velocity)
     nothing = torch.zeros_like(problem.pressure)
-    velocity, _, fluxes = _projected(problem, velocity, nothing, step, with_jump=False)
+    bent = problem.cells.bending.fluxes(*_along_edges(problem, problem.cells.slope(velocity)))
+    velocity, _, fluxes = _projected(problem, velocity, nothing, step, bent, with_jump=False)
     return State(velocity, problem.pressure, fluxes)
 
 
@@ -133,6 +133,7 @@ def advance(
     velocity, pressure = state.velocity, state.pressure
     if state.before is None:
         leading, past, expected, fluxes = torch.ones_like(step), velocity, velocity, state.fluxes
+        past_fluxes = None
     else:
         ratio = step / state.before[2]
         leading = (1 + 2 * ratio) / (1 + ratio)
@@ -140,6 +141,7 @@ def advance(
         past = (1 + at_points) * velocity - at_points.square() / (1 + at_points) * state.before[0]
         expected = (1 + at_points) * velocity - at_points * state.before[0]
         fluxes = (1 + at_edges) * state.fluxes - at_edges * state.before[1]
+        past_fluxes = (1 + at_edges) * state.fluxes - at_edges.square() / (1 + at_edges) * state.before[1]
     shorter = step / leading
     mass = cells.areas / cells.at_points(step)
     new_velocity, new_pressure, new_fluxes, left = velocity, pressure, fluxes, None
@@ -158,26 +160,48 @@ def advance(
         right = right - cells.areas * problem.gradient(new_pressure)
         guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
         found, left = krylov.solve(cells, matrix, right, guess, problem.restrict, effort)
-        new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter)
+        # Of the expected velocity: what is bent is small, and its gradients are there.
+        bent = cells.bending.fluxes(*neighbours.explained)
+        # What the fluxes had beyond the velocities at the points, before the step; nothing where it starts.
+        beyond = None
+        if past_fluxes is not None:
+            beyond = (past_fluxes - _straight(problem, past, leading)) / cells.at_edges(leading) - bent
+        new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter, bent, beyond)
         fluxes = new_fluxes
     return State(new_velocity, new_pressure, new_fluxes, (velocity, state.fluxes, step), left)
 
 
 def _projected(
-    problem: Problem, velocity: Tensor, pressure: Tensor, step: Tensor, *, with_jump: bool = True
+    problem: Problem,
+    velocity: Tensor,
+    pressure: Tensor,
+    step: Tensor,
+    bent: Tensor,
+    beyond: Tensor | None = None,
+    *,
+    with_jump: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Velocity, pressure and fluxes that conserve mass, from a velocity under an earlier pressure."""
+    """Velocity, pressure and fluxes that conserve mass, from a velocity under an earlier pressure.
+
+    `bent` is what flows because the velocity is bent between the points. `beyond` is what the fluxes had beyond that
+    before the step.
+
+    A pressure that alternates from point to point has no gradient there; the fluxes see it. So they have a momentum of
+    their own: they feel the pressure of their two points, and forget what they have beyond the velocities in the time
+    of their cells. The steady state does not depend on the step.
+    """
     cells = problem.cells
     at_points, at_edges = cells.at_points(step), cells.at_edges(step)
     slope = problem.gradient if with_jump else cells.slope
     before = slope(pressure) if with_jump else torch.zeros_like(velocity)
-    fluxes = (cells.faces * (cells.mean(velocity) + problem.facet_shift)).sum(dim=0)
+    fluxes = _straight(problem, velocity, torch.ones_like(step)) + bent
     if with_jump:
         rise = 0.0 if problem.jump is None else problem.jump[0]
         uphill = cells.conductances * (cells.difference(pressure) + rise)
         smooth = (cells.faces * cells.mean(problem.restrict(before))).sum(dim=0)
-        damping = torch.minimum(at_edges, cells.mean(_own_time(problem, fluxes)))
-        fluxes = fluxes + damping * (smooth - uphill)
+        own = cells.mean(_own_time(problem, fluxes))
+        gained = at_edges * (smooth - uphill)
+        fluxes = fluxes + own / (own + at_edges) * (gained if beyond is None else gained + beyond)
     missing = cells.collected(fluxes) + problem.inflow
     right = -missing / at_points
     # In a closed domain all that flows in must flow out: rounding and discretisation are spread evenly.
@@ -194,13 +218,29 @@ def _projected(
     return velocity, pressure + change, fluxes
 
 
-def _own_time(problem: Problem, fluxes: Tensor) -> Float[Tensor, " points"]:
-    """How long advection and viscosity take across each cell.
+def _along_edges(
+    problem: Problem, slopes: Float[Tensor, "2 2 points"]
+) -> tuple[Float[Tensor, "2 edges"], Float[Tensor, "2 edges"]]:
+    """By how much the gradients at the first and at the second point of each edge change the velocity along it."""
+    cells = problem.cells
+    first, second = cells.ends(slopes)
+    here, there = (cells.offsets[0] * each[:, 0] + cells.offsets[1] * each[:, 1] for each in (first, second))
+    return here, there
 
-    A pressure that alternates from point to point has no gradient there. The fluxes see it, times the step or this
-    time, whichever is shorter: so the steady state does not depend on the step.
+
+def _straight(problem: Problem, velocity: Float[Tensor, "2 points"], shift: Float[Tensor, " flows"]) -> Tensor:
+    """What flows through the faces if velocities are straight between the points; prescribed ones times a factor."""
+    cells = problem.cells
+    return (cells.faces * (cells.mean(velocity) + cells.at_edges(shift) * problem.facet_shift)).sum(dim=0)
+
+
+def _own_time(problem: Problem, fluxes: Tensor) -> Float[Tensor, " points"]:
+    """The time in which the fluxes of each cell forget: that of advection, viscosity and the reference speed in it.
+
+    Where it is long, alternating pressures are damped more, and smooth ones are, too. The last of the three matters
+    where the fluid hardly moves.
     """
     cells = problem.cells
     exchange = 0.5 * cells.gathered(fluxes.abs()) / CROSSED
     viscous = cells.at_points(problem.viscosity) * cells.gathered(cells.conductances.clamp_min(0.0)) / DIFFUSED
-    return cells.areas / (exchange + viscous).clamp_min(1e-12)
+    return cells.areas / (exchange + viscous + cells.areas.sqrt() / PASSED)
