@@ -79,14 +79,14 @@ def measured(points: int, device: str) -> dict[str, Any]:
     with torch.no_grad():
         state = begin(problem)
         length = torch.full_like(problem.viscosity, 2.0 / case.number_of_points**0.5)
-        state = advance(problem, state, length, model.stress, passes=2)
+        state = advance(problem, state, length, model.exchange, passes=2)
         take, effort = advance if device == "cpu" else CapturedSteps(), Effort(3e-5)
         for _ in range(0 if device == "cpu" else STEPS):  # the first ones are captured
-            state = take(problem, state, length, model.stress, effort=effort)
+            state = take(problem, state, length, model.exchange, effort=effort)
         wait_for(torch.device(device))
         began = clock()
         for _ in range(STEPS):
-            state = take(problem, state, length, model.stress, effort=effort)
+            state = take(problem, state, length, model.exchange, effort=effort)
         wait_for(torch.device(device))
         found["step"] = (clock() - began) / STEPS
     if points <= WHOLE:

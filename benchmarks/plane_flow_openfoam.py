@@ -91,6 +91,7 @@ SETTINGS = {
         Setting(2.0, 4.0, loose=True),
         Setting(3.0, 4.0, loose=True),
         Setting(2.0, 8.0, loose=True),
+        Setting(1.6, 4.0, loose=True),
         Setting(4.0, 4.0, loose=True),
         Setting(3.0, 2.0, loose=True),
     )

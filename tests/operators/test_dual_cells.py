@@ -103,7 +103,7 @@ def curved(positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ("kind", "jitter", "off"), [("triangle", 0.2, 1e-12), ("quad", 0.0, 1e-12), ("quad", 0.2, 0.1)]
 )
 def test_what_a_velocity_of_second_degree_makes_flow_is_exact(kind, jitter, off):
-    """On cells inside, all that flows in flows out; on crooked quads nearly. Of a straight one it does on squares only."""
+    """On cells inside what flows in flows out, on crooked quads nearly. Of a straight one it does on squares only."""
     points, dual = plane_cells(kind, 8, jitter).points, cells_of(kind, 8, jitter)
     # Derivatives are exact here, also at walls.
     bending = replace(dual.bending, heights=torch.full_like(dual.bending.heights, 1 / 8))

@@ -115,8 +115,9 @@ class Bending:
 
 
 def _heights(sides: Int[np.ndarray, " sides"], ends: Int[np.ndarray, "2 edges"]) -> Float[np.ndarray, " edges"]:
-    """An eighth. Across the first edge from a boundary derivatives differ by half of what they should: at a point of
-    the boundary they are those half an edge inside.
+    """An eighth, and a quarter across the first edge from a boundary.
+
+    There derivatives differ by half of what they should: at a point of the boundary they are those half an edge inside.
     """
     number = int(ends.max(initial=-1)) + 1
     outside: Bool[np.ndarray, " points"] = np.zeros(number, bool)

@@ -1,11 +1,16 @@
-"""What is learned: the exchange of momentum between neighbouring cells that the mesh does not resolve.
+"""What is learned: the exchange between neighbouring cells that the mesh does not resolve.
 
-    stress_ij = (nu k_ij a1 + |F_ij| a2 / 2) (u_j - u_i) + |F_ij| a3 / 2 (u_j - u_i - r_ij . grad u)
+Six numbers a1 to a6 between -1 and 1 for each edge, given by a small network of invariants of the edge, change
 
-with a1 between -1/4 and 1/2, a2 up to 1/4, and below zero at most a quarter of the viscosity, a3 between -UPWIND and
-UPWIND, given by a small network of invariants of the edge. It is zero before training. What one cell loses its
-neighbour gains, every edge keeps a positive viscosity, and all of it vanishes on fine meshes with the differences that
-it is made of. Invariants have no unit and do not change when the mesh is turned, mirrored or shifted.
+    the stress         (nu k_ij b1 + |F_ij| b2 / 2) (u_j - u_i) + UPWIND |F_ij| a3 / 2 (u_j - u_i - r_ij . grad u)
+    advection          F_ij a4 / 8 r_ij . (grad u_i - grad u_j)
+    bent fluxes        times 1 + a5
+    fluxes' memory     times 2^a6
+
+with b1 = a1 / 2 and b2 = a2 / 4; below zero they take at most a quarter of the viscosity each. All are zero before
+training. What one cell loses its neighbour gains, every edge keeps a positive viscosity, and all of it vanishes on fine
+meshes with the differences that it is made of. Invariants have no unit and do not change when the mesh is turned,
+mirrored or shifted.
 """
 
 from __future__ import annotations
@@ -15,20 +20,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.models.stepping.problem import Problem
-from pennpde.models.stepping.scheme import UPWIND, Neighbours, Stress
+from pennpde.models.stepping.scheme import UPWIND, Exchange, Neighbours
 from pennpde.network.layers import MLP
 
 INVARIANTS = 11
 
 
-class StressNetwork(nn.Module):
-    """Coefficients of the additional stress from invariants of an edge."""
+class ExchangeNetwork(nn.Module):
+    """The exchange along an edge, from its invariants."""
 
     def __init__(self, width: int = 16):
         super().__init__()
-        self.coefficients = MLP((INVARIANTS, width, width, 3), start=0.0, spread=0.0)
+        self.coefficients = MLP((INVARIANTS, width, width, 6), start=0.0, spread=0.0)
 
-    def forward(self, problem: Problem, neighbours: Neighbours, step: Float[Tensor, " flows"]) -> Stress:
+    def forward(self, problem: Problem, neighbours: Neighbours, step: Float[Tensor, " flows"]) -> Exchange:
         bent = self._bent(invariants(problem, neighbours, step))
         by_viscosity = torch.where(bent[0] > 0, 0.5 * bent[0], 0.25 * bent[0])
         by_roughness = UPWIND * bent[2]
@@ -38,13 +43,24 @@ class StressNetwork(nn.Module):
         # Advection may also take viscosity away, but never more than a quarter: every edge keeps a positive one.
         taken = torch.minimum(0.05 * size, 0.25 * viscous)
         by_flux = torch.where(bent[1] > 0, 0.25 * size, taken) * bent[1]
-        return Stress(viscous * by_viscosity + by_flux, size * by_roughness)
+        return Exchange(
+            conductance=viscous * by_viscosity + by_flux,
+            roughness=size * by_roughness,
+            arch=bent[3],
+            bend=1.0 + bent[4],
+            memory=torch.exp2(bent[5]),
+        )
 
-    def _bent(self, values: Float[Tensor, "invariants edges"]) -> Float[Tensor, "3 edges"]:
+    def _bent(self, values: Float[Tensor, "invariants edges"]) -> Float[Tensor, "6 edges"]:
         """The coefficients between -1 and 1. Each layer is followed by a hyperbolic tangent."""
+        # tanh x is 2 σ(2x) - 1, and σ is four times faster on a CPU. Doubling and subtracting are left to the next layer.
+        scale, shift = 1.0, 0.0
         for layer in self.coefficients.layers:
-            # 2 σ(2x) - 1 is tanh x, four times faster on a CPU.
-            values = 2.0 * torch.sigmoid(torch.addmm(2.0 * layer.bias[:, None], 2.0 * layer.weight, values)) - 1.0
+            weight = 2.0 * layer.weight
+            bias = 2.0 * layer.bias + shift * weight.sum(dim=1)
+            values = torch.addmm(bias[:, None], scale * weight, values).sigmoid_()
+            scale, shift = 2.0, -1.0
+        values = 2.0 * values - 1.0
         return values
 
 
@@ -58,7 +74,8 @@ def invariants(
     mean, difference = neighbours.velocity, neighbours.difference
     own = mean.square().sum(dim=0)
     # Of the whole flow, over edges: cheaper than over areas, and as good to tell fast from slow.
-    speed = own + 1e-4 * cells.at_edges(_mean_over_edges(problem, own)) + 1e-12
+    typical = cells.at_edges(_mean_over_edges(problem, own)) + 1e-12
+    speed = own + 1e-4 * typical
     rough = difference - 0.5 * (neighbours.explained[0] + neighbours.explained[1])
     viscosity = cells.at_edges(problem.viscosity)
     time_step = cells.at_edges(step)
@@ -72,7 +89,8 @@ def invariants(
             torch.exp(-near),
             torch.exp(-near / 3.0),
             1.0 - cells.mean(problem.free),
-            size / (size + viscous + 1e-12),
+            # Some edges neither conduct nor let anything through: their share must not be one of rounding errors.
+            size / (size + viscous + 1e-3 * typical.sqrt() * length),
             0.3 * torch.log(viscosity * time_step / length_squared + 1e-4),
             0.3 * torch.log(time_step * fast / length + 1e-3),
             (mean * cells.offsets).sum(dim=0).square() / (speed * length_squared),

@@ -15,7 +15,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.models.plane_flow import PlaneFlowPhysics
 from pennpde.models.stepping.captured import CapturedSteps
-from pennpde.models.stepping.correction import StressNetwork
+from pennpde.models.stepping.correction import ExchangeNetwork
 from pennpde.models.stepping.grid import Grid
 from pennpde.models.stepping.march import Moment, Pace, march
 from pennpde.models.stepping.poles import corner_pressures
@@ -50,14 +50,14 @@ class SteppingFlow(Predictor):
     Before training it is a finite volume scheme of second order; training lowers its error on coarse meshes.
 
     Args:
-        width: Of the network that gives the coefficients of the learned stress.
+        width: Of the network that gives the learned exchange between neighbours.
         courant: Cells that fluid may cross in a step, in those of the user's mesh.
         splits: How often cells are split before solving; "auto" splits coarse meshes.
-        corrected: Whether the learned stress acts at all.
+        corrected: Whether the learned exchange acts at all.
     """
 
     takes_times: ClassVar = True
-    called_each_step: ClassVar = "stress"
+    called_each_step: ClassVar = "exchange"
     """The part by which training knows steps: gradients go through the last ones."""
 
     def __init__(
@@ -69,7 +69,7 @@ class SteppingFlow(Predictor):
         if not 0 < courant <= 20:
             raise ValueError(f"courant is {courant!r}; it must be positive, and at most 20.")
         self.equation = PlaneFlowPhysics()
-        self.stress = StressNetwork(width)
+        self.exchange = ExchangeNetwork(width)
         self.courant, self.splits, self.corrected = float(courant), splits, corrected
         self._prepared: WeakKeyDictionary[Case, Problem] = WeakKeyDictionary()
 
@@ -122,7 +122,7 @@ class SteppingFlow(Predictor):
         keep_freed_memory()
         wanted = self.output_times if times is None else tuple(times)
         problem = self.problem(case)
-        correction = self.stress if self.corrected else None
+        correction = self.exchange if self.corrected else None
         splits = self.number_of_splits(case)
         pace = Pace(courant=self.courant * 2**splits)
         conditions = self._conditions(case, splits) if case.changes_with_time else None
@@ -140,8 +140,10 @@ class SteppingFlow(Predictor):
             moments.append(moment)
             done = changes[-1] < _STEADY_CHANGE
             solutions = (Solution({}, torch.tensor(changes)[:, None], torch.tensor([done]), torch.tensor([False])),)
-        at = conditions or (lambda problem, time: problem)
-        fields = [self._fields(case, at(problem, moment.time), moment.state) for moment in moments]
+        fields = [
+            self._fields(case, conditions(problem, moment.time) if conditions else problem, moment.state)
+            for moment in moments
+        ]
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
@@ -231,7 +233,7 @@ def _until_steady(
     problem: Problem,
     state: State,
     now: float,
-    correction: StressNetwork | None,
+    correction: ExchangeNetwork | None,
     pace: Pace,
     conditions: Callable[[Problem, float], Problem] | None,
     take: Callable[..., State],

@@ -1,13 +1,14 @@
 """Corners in which the prescribed velocity jumps: a lid or a uniform inlet next to a wall.
 
 The pressure grows like 1/r towards them, so its value in the corner says how fine the cells are, and nothing else. The
-mean over half a cell of the user's mesh does not depend on that, and is known. Near the corner viscosity alone acts, and
-the flow between two sides that move is that of G. I. Taylor. In polar coordinates, 0 < θ < α between the sides::
+mean over half a cell of the user's mesh does not depend on that, and is known. Near the corner viscosity alone acts,
+and the flow between two sides that move is that of G. I. Taylor. In polar coordinates, 0 < θ < α between the sides::
 
     ψ = r f(θ)      f = A cos θ + B sin θ + θ (C cos θ + D sin θ)      u_r = f', u_θ = -f
     p = 2 ν / r (C cos θ + D sin θ)
 
-Both sides' velocities give the four constants. The rest of the pressure is smooth; its level is that at the points around.
+Both sides' velocities give the four constants. The rest of the pressure is smooth; its level is that at the points
+around.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _Corner:
 def corner_pressures(
     coarse: Grid, fine: Grid, viscosity: float
 ) -> tuple[Int64[np.ndarray, " corners"], scipy.sparse.csr_matrix, Float[np.ndarray, " corners"]]:
-    """The corners of a user's cells in which the velocity jumps; weights at the points of finer cells, and what is added.
+    """The corners of a user's cells in which the velocity jumps, weights at the points of finer cells, what is added.
 
     Args:
         coarse: the user's cells, whose points are the first ones of the finer cells.

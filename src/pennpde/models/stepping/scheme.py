@@ -2,7 +2,7 @@
 
 The momentum equation is implicit and of second order in time (BDF2), the pressure's equation is solved, and mass is
 conserved by the fluxes F through the faces to the precision of that solution. Before training, nothing else happens; a
-learned correction (`correction`) changes the stress between neighbouring cells.
+learned correction (`correction`) changes the exchange between neighbouring cells.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pennpde.models.stepping.problem import Problem
 from pennpde.operators import krylov
 
 CROSSED, DIFFUSED, PASSED = 2.0, 1.0, 1.0
-"""How many cells fluid crosses, how often a cell diffuses, and how many cells the reference speed passes, in the time in
-which a flux forgets: see `_own_time`."""
+"""How many cells fluid crosses, how often a cell diffuses, and how many cells the reference speed passes, in the time
+in which a flux forgets: see `_own_time`."""
 UPWIND = 0.1
 """Share of linear upwind interpolation of the advected velocity; the rest is the mean of two neighbours."""
 
@@ -48,16 +48,22 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
-class Stress:
-    """What a correction adds to the exchange of momentum between neighbours.
+class Exchange:
+    """What a correction changes in the exchange of momentum and volume between neighbours.
 
     Attributes:
-        conductance: times the difference of their velocities; with that of viscosity it must stay positive.
-        roughness: times what of that difference a linear velocity does not explain.
+        conductance: added to that of viscosity; both together must be positive.
+        roughness: added to the factor of what of the velocities' difference a linear velocity does not explain.
+        arch: share of the bending of the velocity that is carried through the face.
+        bend: factor of what flows because velocities are bent between the points.
+        memory: factor of the time in which fluxes forget; positive.
     """
 
     conductance: Float[Tensor, " edges"]
     roughness: Float[Tensor, " edges"]
+    arch: Float[Tensor, " edges"]
+    bend: Float[Tensor, " edges"]
+    memory: Float[Tensor, " edges"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +99,8 @@ class Neighbours:
         return self.difference - torch.where(self.fluxes > 0, *self.explained)
 
 
-Correction = Callable[[Problem, Neighbours, Float[Tensor, " flows"]], Stress]
-"""From a problem, the flow along its edges and the step to the additional stress."""
+Correction = Callable[[Problem, Neighbours, Float[Tensor, " flows"]], Exchange]
+"""From a problem, the flow along its edges and the step to the exchange between neighbours."""
 
 
 def begin(problem: Problem) -> State:
@@ -148,25 +154,29 @@ def advance(
     viscous = cells.at_edges(problem.viscosity) * cells.conductances
     for _ in range(passes):
         neighbours = Neighbours.of(problem, expected, fluxes)
-        stress = None if correction is None else correction(problem, neighbours, step)
-        rough_size = 0.5 * UPWIND * fluxes.abs()
-        symmetric = viscous
-        if stress is not None:
-            symmetric, rough_size = viscous + stress.conductance, rough_size + stress.roughness
+        learned = None if correction is None else correction(problem, neighbours, step)
+        here, there = neighbours.explained
+        symmetric, memory = viscous, None
+        gained = 0.5 * UPWIND * fluxes.abs() * neighbours.roughness
+        if learned is not None:
+            symmetric, memory = viscous + learned.conductance, learned.memory
+            arched = 0.125 * fluxes * learned.arch * (here - there)
+            gained = gained + learned.roughness * neighbours.roughness - arched
+            here, there = learned.bend * here, learned.bend * there
         # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
         backward = 0.5 * problem.open * cells.collected(fluxes).clamp_min(0.0)
         matrix = cells.matrix(cells.at_points(leading) * mass + backward, symmetric, 0.5 * fluxes)
-        right = mass * past + cells.collected(rough_size * neighbours.roughness)
+        right = mass * past + cells.collected(gained)
         right = right - cells.areas * problem.gradient(new_pressure)
         guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
         found, left = krylov.solve(cells, matrix, right, guess, problem.restrict, effort)
         # Of the expected velocity: what is bent is small, and its gradients are there.
-        bent = cells.bending.fluxes(*neighbours.explained)
+        bent = cells.bending.fluxes(here, there)
         # What the fluxes had beyond the velocities at the points, before the step; nothing where it starts.
         beyond = None
         if past_fluxes is not None:
             beyond = (past_fluxes - _straight(problem, past, leading)) / cells.at_edges(leading) - bent
-        new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter, bent, beyond)
+        new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter, bent, beyond, memory)
         fluxes = new_fluxes
     return State(new_velocity, new_pressure, new_fluxes, (velocity, state.fluxes, step), left)
 
@@ -178,13 +188,14 @@ def _projected(
     step: Tensor,
     bent: Tensor,
     beyond: Tensor | None = None,
+    memory: Tensor | None = None,
     *,
     with_jump: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Velocity, pressure and fluxes that conserve mass, from a velocity under an earlier pressure.
 
     `bent` is what flows because the velocity is bent between the points. `beyond` is what the fluxes had beyond that
-    before the step.
+    before the step, and `memory` a factor of the time in which they forget.
 
     A pressure that alternates from point to point has no gradient there; the fluxes see it. So they have a momentum of
     their own: they feel the pressure of their two points, and forget what they have beyond the velocities in the time
@@ -200,6 +211,8 @@ def _projected(
         uphill = cells.conductances * (cells.difference(pressure) + rise)
         smooth = (cells.faces * cells.mean(problem.restrict(before))).sum(dim=0)
         own = cells.mean(_own_time(problem, fluxes))
+        if memory is not None:
+            own = memory * own
         gained = at_edges * (smooth - uphill)
         fluxes = fluxes + own / (own + at_edges) * (gained if beyond is None else gained + beyond)
     missing = cells.collected(fluxes) + problem.inflow
