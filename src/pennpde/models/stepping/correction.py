@@ -53,15 +53,14 @@ class ExchangeNetwork(nn.Module):
 
     def _bent(self, values: Float[Tensor, "invariants edges"]) -> Float[Tensor, "6 edges"]:
         """The coefficients between -1 and 1. Each layer is followed by a hyperbolic tangent."""
-        # tanh x is 2 σ(2x) - 1, and σ is four times faster on a CPU. Doubling and subtracting are left to the next layer.
+        # tanh x is 2 σ(2x) - 1, and σ is four times faster on a CPU. The next layer doubles and subtracts.
         scale, shift = 1.0, 0.0
         for layer in self.coefficients.layers:
             weight = 2.0 * layer.weight
             bias = 2.0 * layer.bias + shift * weight.sum(dim=1)
             values = torch.addmm(bias[:, None], scale * weight, values).sigmoid_()
             scale, shift = 2.0, -1.0
-        values = 2.0 * values - 1.0
-        return values
+        return 2.0 * values - 1.0
 
 
 def invariants(
