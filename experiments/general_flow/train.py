@@ -88,7 +88,7 @@ def outcome(model: SteppingFlow, flows_: Flows, interval: Interval, *, corrected
     case, times = flows_.case(interval.case)
     problem = flows_.problem(model, interval)
     correction = model.exchange if corrected else None
-    pace = Pace(courant=model.courant * 2**interval.splits)
+    pace = Pace(courant=model.courant)
     end = times[interval.last]
     with torch.no_grad():
         state = begin(problem)

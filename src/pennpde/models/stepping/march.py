@@ -38,7 +38,7 @@ class Pace:
         tolerance: of the momentum equation. In a unit of time a velocity gains as much noise as this over a step.
     """
 
-    courant: float = 1.0
+    courant: float = 1.4
     first: float = 0.005
     growth: float = 1.3
     longest: float = 0.25

@@ -51,7 +51,7 @@ class SteppingFlow(Predictor):
 
     Args:
         width: Of the network that gives the learned exchange between neighbours.
-        courant: Cells that fluid may cross in a step, in those of the user's mesh.
+        courant: Cells that fluid may cross in a step, of those that are solved, split or not.
         splits: How often cells are split before solving; "auto" splits coarse meshes.
         corrected: Whether the learned exchange acts at all.
     """
@@ -61,7 +61,7 @@ class SteppingFlow(Predictor):
     """The part by which training knows steps: gradients go through the last ones."""
 
     def __init__(
-        self, width: int = 16, *, courant: float = 1.0, splits: int | str = "auto", corrected: bool = True
+        self, width: int = 16, *, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
     ) -> None:
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
@@ -124,7 +124,7 @@ class SteppingFlow(Predictor):
         problem = self.problem(case)
         correction = self.exchange if self.corrected else None
         splits = self.number_of_splits(case)
-        pace = Pace(courant=self.courant * 2**splits)
+        pace = Pace(courant=self.courant)
         conditions = self._conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
         take = CapturedSteps() if captured else advance
@@ -260,7 +260,7 @@ def _until_steady(
 
 
 def stepping_flow(
-    width: int = 16, courant: float = 1.0, splits: int | str = "auto", corrected: bool = True
+    width: int = 16, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
 ) -> SteppingFlow:
     """The general flow network; see `SteppingFlow`."""
     return SteppingFlow(width, courant=courant, splits=splits, corrected=corrected)
