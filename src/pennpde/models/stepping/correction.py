@@ -5,7 +5,7 @@ Six numbers a1 to a6 between -1 and 1 for each edge, given by a small network of
     the stress         (nu k_ij b1 + |F_ij| b2 / 2) (u_j - u_i) + UPWIND |F_ij| a3 / 2 (u_j - u_i - r_ij . grad u)
     advection          F_ij a4 / 8 r_ij . (grad u_i - grad u_j)
     bent fluxes        times 1 + a5
-    fluxes' memory     times 2^a6
+    fluxes' memory     times 2^a6, the mean over the edges of each point
 
 with b1 = a1 / 2 and b2 = a2 / 4; below zero they take at most a quarter of the viscosity each. All are zero before
 training. What one cell loses its neighbour gains, every edge keeps a positive viscosity, and all of it vanishes on fine
@@ -48,7 +48,7 @@ class ExchangeNetwork(nn.Module):
             roughness=size * by_roughness,
             arch=bent[3],
             bend=1.0 + bent[4],
-            memory=torch.exp2(bent[5]),
+            memory=torch.exp2(_mean_at_points(problem, bent[5])),
         )
 
     def _bent(self, values: Float[Tensor, "invariants edges"]) -> Float[Tensor, "6 edges"]:
@@ -100,6 +100,16 @@ def invariants(
         ],
         dim=0,
     )
+
+
+def _mean_at_points(problem: Problem, values: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:
+    """Of the edges of each point.
+
+    The pressure's differences along the edges of a point and its gradients there cancel where it is smooth. In cells
+    that are long and thin they do so only if all edges weigh them nearly alike.
+    """
+    cells = problem.cells
+    return cells.gathered(values) / cells.gathered(torch.ones_like(values))
 
 
 def _mean_over_edges(problem: Problem, values: Float[Tensor, " edges"]) -> Float[Tensor, " flows"]:

@@ -56,14 +56,14 @@ class Exchange:
         roughness: added to the factor of what of the velocities' difference a linear velocity does not explain.
         arch: share of the bending of the velocity that is carried through the face.
         bend: factor of what flows because velocities are bent between the points.
-        memory: factor of the time in which fluxes forget; positive.
+        memory: factor of the time in which the fluxes of a cell forget; positive.
     """
 
     conductance: Float[Tensor, " edges"]
     roughness: Float[Tensor, " edges"]
     arch: Float[Tensor, " edges"]
     bend: Float[Tensor, " edges"]
-    memory: Float[Tensor, " edges"]
+    memory: Float[Tensor, " points"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +210,8 @@ def _projected(
         rise = 0.0 if problem.jump is None else problem.jump[0]
         uphill = cells.conductances * (cells.difference(pressure) + rise)
         smooth = (cells.faces * cells.mean(problem.restrict(before))).sum(dim=0)
-        own = cells.mean(_own_time(problem, fluxes))
-        if memory is not None:
-            own = memory * own
+        own = _own_time(problem, fluxes)
+        own = cells.mean(own if memory is None else memory * own)
         gained = at_edges * (smooth - uphill)
         fluxes = fluxes + own / (own + at_edges) * (gained if beyond is None else gained + beyond)
     missing = cells.collected(fluxes) + problem.inflow
