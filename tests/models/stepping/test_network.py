@@ -105,6 +105,21 @@ def test_fluxes_conserve_mass_in_every_cell(make):
         assert float((left * problem.pressure_free).abs().max()) < 1e-12
 
 
+def test_long_thin_cells_stay_calm_whatever_is_learned():
+    """With fluxes that forget by edges instead of cells, the velocity is 1e10 after these steps."""
+    torch.manual_seed(0)
+    mesh = square("quad", 12, jitter=0.0)
+    mesh = mesh.with_points(mesh.points * torch.tensor([40.0, 1.0], dtype=torch.float64))
+    model = network(splits=0)
+    problem = model.problem(duct(mesh, viscosity=1.0))
+    with torch.no_grad():
+        state = begin(problem)
+        for number in range(20):
+            length = torch.full_like(problem.viscosity, 0.005)
+            state = advance(problem, state, length, model.exchange, passes=1 if number else 2)
+    assert float(state.velocity.abs().max()) < 1.6
+
+
 def test_prescribed_values_are_exact_bit_for_bit():
     case = duct(square(), profile="uniform")
     fields = penn.predict(network(), case, times=[0.3, 1.0]).fields
