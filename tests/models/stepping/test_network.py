@@ -272,7 +272,7 @@ def test_a_calm_flow_takes_longer_steps():
             for stretch in (3.0, 1.0)
         )
     assert quick[-1].step > 2.0 * slow[-1].step
-    assert_close(quick[-1].state.velocity, slow[-1].state.velocity, rtol=0, atol=3e-4)  # noise of the tolerance
+    assert_close(quick[-1].state.velocity, slow[-1].state.velocity, rtol=0, atol=1e-4)
 
 
 def test_polygons_are_solved_on_triangles():
@@ -366,9 +366,9 @@ def test_replayed_steps_are_the_steps_and_take_more_iterations_where_needed(monk
         plain = model.solve(case, [0.3, 1.0]).fields
         monkeypatch.setattr(stepping, "can_capture", lambda device: True)
         monkeypatch.setattr(captured, "capture", capture)
-        monkeypatch.setattr(captured, "ITERATIONS", (1, 60))
+        monkeypatch.setattr(captured, "ITERATIONS", (2, 60))
         replayed = model.solve(case, [0.3, 1.0]).fields
-    assert len(tried) == 2  # one iteration did not suffice
+    assert len(tried) == 2  # two iterations did not suffice
     # Meshes that are done stand still, so that iterations beyond change nothing.
     assert_close(replayed, plain, rtol=1e-12, atol=1e-12)
 
