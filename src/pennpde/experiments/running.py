@@ -19,13 +19,14 @@ from pennpde.case import Case
 from pennpde.evaluation.measuring import with_threads
 from pennpde.experiments.data import Cases, examples, seen_cases
 from pennpde.experiments.rows import Experiment, LossName
-from pennpde.experiments.starts import Start, freeze
+from pennpde.experiments.starts import Start, errors_of_start, freeze
 from pennpde.files import write_json
 from pennpde.network import Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction import ranges
 from pennpde.prediction.certificate import behaviour_range
 from pennpde.training import TrainingResult, fit
+from pennpde.training import state as states
 from pennpde.training.losses import Loss
 from pennpde.training.schedule import Course
 from pennpde.training.threads import threads_for, threads_of_before
@@ -96,6 +97,10 @@ def run(
         train, validation = (seen_cases(model, read.splits[split]) for split in ("train", "validation"))
         told = _Told(experiment, read.facts, _spanned(model, train), _origin(start, kept))
         _prepare(model, train, validation)
+        if start is not None and training.scales is None:
+            known = states.load(out) if resume else None
+            scales = known.plain["scales"] if known else errors_of_start(model, validation or train)
+            training = replace(training, scales=scales)
         if not validation:
             judge = "training loss" if start is None else "error on all training cases"
             log.info(f"there are no validation cases: the {judge} decides which weights are the best")

@@ -8,9 +8,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from pennpde import checkpoints
+from pennpde.case import Case
+from pennpde.training.losses import standard_deviations
+
+_JUDGES = 20
+"""So many cases tell how wrong a network is at the start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +60,27 @@ class Start:
             "title": self.config.title,
             "cases": self.config.dataset.get("train"),
         }
+
+
+def errors_of_start(model: nn.Module, cases: Sequence[Case]) -> dict[str, float]:
+    """Root mean square errors of a trained network, as scales of its loss.
+
+    Divided by them, each unknown counts by how much better it becomes. Divided by the standard deviations of the fields,
+    the unknown with the largest relative error, usually a pressure, would be all that training sees. A start that is
+    of no use says nothing: scales are never larger than the standard deviations.
+    """
+    chosen = cases[:: max(1, len(cases) // _JUDGES)]
+    deviations = standard_deviations(chosen)
+    sums = dict.fromkeys(deviations, 0.0)
+    with torch.no_grad():
+        for case in chosen:
+            fields = model(case)
+            for name, target in case.targets.items():
+                sums[name] += float((fields[name] - target).double().square().mean())
+    found = {name: (total / len(chosen)) ** 0.5 for name, total in sums.items()}
+    return {
+        name: found[name] if 0 < found[name] < deviation else deviation for name, deviation in deviations.items()
+    }
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:

@@ -107,21 +107,30 @@ class DualCells:
         def summed(values: np.ndarray) -> np.ndarray:
             return np.bincount(edge, values, len(apart))[apart]
 
-        pattern = _pattern(first, second, number)
-        forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
-        places_of_edges = np.where(apart, np.cumsum(apart) - 1, -1)
-        shares = np.stack([there - back for there, back in zip(gradients[:2], gradients[2:], strict=True)])
-        return cls(
-            torch.from_numpy(areas),
-            torch.from_numpy(first),
-            torch.from_numpy(second),
-            torch.from_numpy(forth - reverse),
-            torch.from_numpy(-summed(stiffness)),
-            torch.from_numpy(np.ascontiguousarray((points[end[where]] - points[start[where]]).T)),
-            _gradient(first, second, forth, reverse, areas, pattern),
-            **pattern,
-            bending=Bending.of(groups, places_of_edges[edge], np.stack([first, second]), shares),
-        )
+        def bending() -> Bending:
+            edges = edge if apart.all() else np.where(apart, np.cumsum(apart) - 1, -1)[edge]
+            shares = np.stack([there - back for there, back in zip(gradients[:2], gradients[2:], strict=True)])
+            return Bending.of(groups, edges, np.stack([first, second]), shares)
+
+        # What does not wait for the rest is made by another thread: of a million points each takes a second.
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            bent = pool.submit(bending)
+            made = pool.submit(_pattern, first, second, number)
+            forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
+            conductances = -summed(stiffness)
+            pattern = made.result()
+            slopes = pool.submit(_gradient, first, second, forth, reverse, areas, pattern)
+            return cls(
+                torch.from_numpy(areas),
+                torch.from_numpy(first),
+                torch.from_numpy(second),
+                torch.from_numpy(forth - reverse),
+                torch.from_numpy(conductances),
+                torch.from_numpy(np.ascontiguousarray((points[end[where]] - points[start[where]]).T)),
+                slopes.result(),
+                **pattern,
+                bending=bent.result(),
+            )
 
     @classmethod
     def side_by_side(cls, parts: Sequence[DualCells]) -> DualCells:
