@@ -65,9 +65,9 @@ class Start:
 def errors_of_start(model: nn.Module, cases: Sequence[Case]) -> dict[str, float]:
     """Root mean square errors of a trained network, as scales of its loss.
 
-    Divided by them, each unknown counts by how much better it becomes. Divided by the standard deviations of the fields,
-    the unknown with the largest relative error, usually a pressure, would be all that training sees. A start that is
-    of no use says nothing: scales are never larger than the standard deviations.
+    Divided by them, each unknown counts by how much better it becomes. Divided by the standard deviations of the
+    fields, the unknown with the largest relative error, usually a pressure, would be all that training sees. A start
+    that is of no use says nothing: scales are never larger than the standard deviations.
     """
     chosen = cases[:: max(1, len(cases) // _JUDGES)]
     deviations = standard_deviations(chosen)
