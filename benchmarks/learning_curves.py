@@ -82,6 +82,27 @@ def draw(group: str, runs: dict[str, Any]) -> str:
     return f"images/{path.name}"
 
 
+def draw_general() -> None:
+    """The general flow network, whose errors are relative to the untrained scheme's, and MeshGraphNet on its flows."""
+    import matplotlib.pyplot as plt
+
+    lines = (ROOT / "experiments" / "general_flow" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    ours = [json.loads(line) for line in lines]
+    rival = json.loads((ROOT / "experiments" / "plane_flow" / "curve.json").read_text(encoding="utf-8"))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+    for name in ("u", "p"):
+        left.plot([row["updates"] for row in ours], [row[name] for row in ours], ".-", label=name)
+        right.plot([row["minutes"] for row in rival], [100 * row[name] for row in rival], ".-", label=name)
+    left.axhline(1.0, color="grey", linestyle="--", linewidth=1)
+    left.set(xlabel="updates", title="flow: squared error over that without learning", ylim=(0.5, 1.2))
+    right.set(xlabel="processor-minutes", title="MeshGraphNet: validation error in %", ylim=(0, None))
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    figure.savefig(ROOT / "docs" / "images" / "curves_general.png", dpi=110)
+    plt.close(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -99,6 +120,7 @@ def main() -> None:
         return
     for group, runs in groups.items():
         write_within(PAGE, f"{table(runs)}\n\n![Learning curves]({draw(group, runs)})\n", group)
+    draw_general()
 
 
 if __name__ == "__main__":
