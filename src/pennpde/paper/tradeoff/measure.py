@@ -201,6 +201,7 @@ def _row(model: str, network: nn.Module, transformed: bool, records: Sequence[Ma
     finished = [record for record in records if record["outcome"] == "finished"]
     return {
         "model": model,
+        "row": config.row if config else "",
         "title": (config.title if config else "") or model,
         "weights_sha256": config.weights_sha256 if config else "",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
@@ -324,7 +325,10 @@ def times_of_networks(record: Mapping[str, Any]) -> dict[str, tuple[float, float
 def _names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """By model, its title, with the budget where trainings of one title had several, and the model where they agree."""
     titles = told_apart([(str(row["title"]), row.get("training", {})) for row in rows])
-    titles = [marked(title, [row.get("training", {})], WHOLE_STEPS) for title, row in zip(titles, rows, strict=True)]
+    titles = [
+        marked(title, [row.get("training", {})], WHOLE_STEPS, row.get("row", ""))
+        for title, row in zip(titles, rows, strict=True)
+    ]
     return {
         row["model"]: title if titles.count(title) == 1 else f"{title} ({row['model']})"
         for title, row in zip(titles, rows, strict=True)
