@@ -49,6 +49,11 @@ SECOND_TEST_SETS: Mapping[str, tuple[str, str]] = {
     "advection_diffusion": ("off_lattice", "data/advection_diffusion_off_lattice"),
 }
 """By folder of records: name of the record, and what `penn evaluate` is given."""
+WHAT: Mapping[str, str] = {
+    "paper": "the equations of the paper as printed, its protocol",
+    "released": "the network of the authors' code, their protocol",
+}
+"""In the tables of learning curves."""
 IN_THE_PACKAGE = (("advection_diffusion", "penn"),)
 """Rows whose weights come with the package as a shipped network."""
 
@@ -94,6 +99,8 @@ class Missing:
         unpacked = [f"test -d {self.folder} || tar -xJf {self.paused} -C runs"] if self.paused else []
         second, of_second = SECOND_TEST_SETS[self.records]
         evaluate = f"penn evaluate {kept}"
+        add = ["python", "benchmarks/learning_curves.py", "add", f"protocol_{self.records}", self.row, self.folder]
+        curve = [shlex.join([*add, "--what", WHAT[self.row]])] if self.row in PROTOCOL_ROWS else []
         superseded = [f"rm -rf {self.paused} records/{self.records}/{self.row}_paused"] if self.paused else []
         return [
             "mkdir -p runs",
@@ -104,6 +111,7 @@ class Missing:
             f"{evaluate} {dataset} --json > {kept}.json",
             f"{evaluate} {dataset} --json --transformed > {kept}.moved.json",
             f"{evaluate} {of_second} --json > {kept}.{second}.json",
+            *curve,
             *superseded,
         ]
 
@@ -167,6 +175,8 @@ def script(rows: Sequence[Missing]) -> str:
         lines.append("test -d data/flow_frames || penn generate flow --frames --out data/flow_frames")
     for each in rows:
         lines += [f"# {each.records}, {each.row}, seed {each.seed}: {each.had:,} steps so far", *each.commands]
+    if any(each.row in PROTOCOL_ROWS for each in rows):
+        lines.append("python benchmarks/learning_curves.py draw")
     report = "penn report records --times benchmarks/results/tradeoff.json --out docs/results.md"
     return "\n".join([*lines, report] if rows else lines)
 

@@ -53,9 +53,7 @@ def is_short(trainings: Sequence[Training], whole: int | None, row: str = "") ->
 
 
 def marked(title: str, trainings: Sequence[Training], whole: int | None, row: str = "") -> str:
-    """The title; behind it the steps of a row that is short or follows another protocol, so that none is compared
-    with the others by mistake.
-    """
+    """The title, with the steps of a row that is short or follows another protocol, and so compares with no other."""
     steps = _steps(trainings)
     if steps and row in PROTOCOL_ROWS:
         batch = next((training["batch"] for training in trainings if training.get("batch")), 1)
