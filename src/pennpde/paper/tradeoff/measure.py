@@ -60,6 +60,7 @@ def compare(
     runs: Path | str | None = None,
     repeats: int = REPEATS,
     about: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
     watch: Callable[[Sequence[Case], str], Iterable[Case]] | None = None,
 ) -> dict[str, Any]:
     """Measure networks on the cases of a sweep of OpenFOAM, as they are and each moved rigidly, and put both together.
@@ -74,6 +75,8 @@ def compare(
         runs: folder with one file for each network; None: nothing is kept.
         repeats: forward calls a case; their median counts.
         about: goes into the record as it is.
+        known: an earlier record on the same cases. Its networks stay, except those with the title of one that is
+            measured now, and so do its times of preparation.
         watch: wraps the cases, with a word on what is done, for a progress bar.
     """
     _check_same_truth(test_set, openfoam)
@@ -81,7 +84,8 @@ def compare(
     show = watch or (lambda cases, _: cases)
     begin = load()
     with _one_thread(), torch.no_grad():
-        preparation = {case.name: _preparation(case) for case in show(test_set.cases, "preparing")}
+        unprepared = test_set.cases if known is None else ()
+        preparation = {case.name: _preparation(case) for case in show(unprepared, "preparing")}
         networks = []
         for model, network in loaded.items():
             for transformed in (False, True):
@@ -95,6 +99,9 @@ def compare(
                     if path is not None:
                         write_record(path, identity | {"records": records})
                 networks.append(_row(model, network, transformed, records))
+    if known is not None:
+        here = {"machine": machine(), "load": begin}
+        return _with_networks(with_openfoam(known, openfoam), [row | here for row in networks])
     return {
         "kind": KIND,
         "version": __version__,
@@ -120,6 +127,11 @@ def with_openfoam(record: Mapping[str, Any], openfoam: Mapping[str, Any]) -> dic
             "again: `penn bench tradeoff --data ... --models ... --openfoam ...`."
         )
     return {**record, "openfoam": {name: value for name, value in openfoam.items() if name != "kind"}}
+
+
+def _with_networks(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    titles = {row["title"] for row in rows}
+    return {**record, "networks": [*rows, *(row for row in record["networks"] if row["title"] not in titles)]}
 
 
 def _identity(network: nn.Module, transformed: bool, test_set: TestSet, repeats: int) -> dict[str, Any]:
