@@ -78,7 +78,9 @@ def errors_of_start(model: nn.Module, cases: Sequence[Case]) -> dict[str, float]
             for name, target in case.targets.items():
                 sums[name] += float((fields[name] - target).double().square().mean())
     found = {name: (total / len(chosen)) ** 0.5 for name, total in sums.items()}
-    return {name: found[name] if 0 < found[name] < deviation else deviation for name, deviation in deviations.items()}
+    return {
+        name: found[name] if 0 < found[name] < deviation else deviation for name, deviation in deviations.items()
+    }
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
