@@ -91,6 +91,16 @@ def test_networks_of_an_earlier_record_stay_unless_one_of_their_title_is_measure
     assert found["preparation"] == known["preparation"]
 
 
+def test_of_a_network_with_new_weights_the_shorter_times_count(solved):
+    slow, quick = (network_row(dict.fromkeys(NAMES, error), seconds) for error, seconds in ((0.1, 9.0), (0.5, 2.0)))
+    (row,) = tradeoff._with_networks(traded(solved, quick), [slow])["networks"]
+    assert [each["seconds"]["solve_cpu"] for each in row["records"]] == [2.0] * len(NAMES)
+    assert row["seconds"]["mean"] == 2.0
+    assert row["errors"] == slow["errors"]
+    (row,) = tradeoff._with_networks(traded(solved, quick), [slow | {"parameters": 2}])["networks"]
+    assert row["seconds"] == slow["seconds"], "another network of the same title"
+
+
 def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):
     network = tradeoff.load_pretrained(store(tmp_path / "net", "flow-paper"), dtype=torch.float32)
     case, calls = TestSet.read(data).cases[0], []

@@ -76,7 +76,9 @@ def compare(
         repeats: forward calls a case; their median counts.
         about: goes into the record as it is.
         known: an earlier record on the same cases. Its networks stay, except those with the title of one that is
-            measured now, and so do its times of preparation.
+            measured now, and so do its times of preparation. Where such a network has as many parameters as before,
+            only its weights are new: for each case the shorter of both times counts, because other programs on the
+            machine only lengthen them.
         watch: wraps the cases, with a word on what is done, for a progress bar.
     """
     _check_same_truth(test_set, openfoam)
@@ -129,9 +131,23 @@ def with_openfoam(record: Mapping[str, Any], openfoam: Mapping[str, Any]) -> dic
     return {**record, "openfoam": {name: value for name, value in openfoam.items() if name != "kind"}}
 
 
-def _with_networks(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _with_networks(record: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    before = {(row["title"], row["transformed"], row["parameters"]): row for row in record["networks"]}
+    measured = []
+    for row in rows:
+        earlier = before.get((row["title"], row["transformed"], row["parameters"]))
+        measured.append(row if earlier is None else _with_shorter_times(row, earlier))
     titles = {row["title"] for row in rows}
-    return {**record, "networks": [*rows, *(row for row in record["networks"] if row["title"] not in titles)]}
+    return {**record, "networks": [*measured, *(row for row in record["networks"] if row["title"] not in titles)]}
+
+
+def _with_shorter_times(row: dict[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    times = {each["case"]: each["seconds"] for each in earlier["records"]}
+    records = [
+        each | {"seconds": min(each["seconds"], times[each["case"]], key=lambda seconds: seconds["solve_cpu"])}
+        for each in row["records"]
+    ]
+    return row | {"seconds": over_cases([each["seconds"]["solve"] for each in records]), "records": records}
 
 
 def _identity(network: nn.Module, transformed: bool, test_set: TestSet, repeats: int) -> dict[str, Any]:

@@ -189,6 +189,11 @@ def _legend(record: Record) -> str:
             f" The reference has {truth['cells']:g} cells per unit length and Δt = {truth['time_step']:g}. Rows on the "
             "same mesh (†) share its discretisation error, so their errors are understated."
         )
+    if any("machine" in row for row in record["networks"]):
+        text += (
+            " Networks that were trained further were measured again; of two measurements of one architecture the "
+            "shorter time counts for each case, because other programs on the machine only lengthen it."
+        )
     if there != [here]:
         text += f" **The times do not compare: OpenFOAM was timed on {', '.join(there)}.**"
     for who, busy in (("OpenFOAM", disturbance(sweep["rows"])), ("the networks", disturbance(record["networks"]))):
