@@ -108,7 +108,7 @@ TABLES = (
 SECOND = (
     "The test set overlaps with the training set: `c_x_y` is the mirror image of `c_y_x`, and in advection-diffusion "
     "all cases with the same velocity and diffusivity are multiples of one another. The test sets of this table have "
-    "no such overlap."
+    "no such overlap. Rows whose weights were not kept are not in it."
 )
 
 
