@@ -58,6 +58,9 @@ def test_rows_of_the_authors_protocol_are_never_short_and_say_how_many_steps_the
     assert "hort" not in text
     assert "follow the authors' protocol" in text
     assert "authors' protocol" not in markdown([record(training=whole)])
+    rows = [record(training=whole), record(row="B", paper="ablation_b", title="(B)", training=whole)]
+    _, apart = markdown([*rows, record(row="paper", title="As written", training=whole)]).split(", ablations")
+    assert methods_of(apart) == ["Ours", "(B)"], "ablations are those of our network"
 
 
 def test_seeds_that_were_short_and_now_have_all_steps_join_the_first_one():

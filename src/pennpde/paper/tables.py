@@ -60,7 +60,11 @@ class Table:
         if self.ablations:
             had = set(map(_budget, ablations))
             whole = {each.get("paper") for each in others if _row(each) == "penn"}
-            full = [each for each in others if each.get("paper") in whole and _budget(each) in had]
+            full = [
+                each
+                for each in others
+                if each.get("paper") in whole and _budget(each) in had and _row(each) not in budgets.PROTOCOL_ROWS
+            ]
             floors = [each for each in others if _row(each).startswith("floor_")]
             found = [*(each for each in full if not each["transformed"]), *ablations, *floors]
         elif self.ablations is False:
