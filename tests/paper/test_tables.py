@@ -50,6 +50,36 @@ def test_short_rows_say_so_in_the_first_column_of_every_table():
     assert "hort" not in markdown([record(training=whole)])
 
 
+def test_rows_of_the_authors_protocol_are_never_short_and_say_how_many_steps_they_had():
+    whole = {"steps": 20_000, "batch": 8, "budget": {"steps": 20_000}}
+    some = {"steps": 9_000, "batch": 1, "budget": {"steps": 160_000}}
+    text = markdown([record(training=whole), record(row="paper", title="As written", training=some)])
+    assert methods_of(text) == ["As written (9,000 steps of 1 case)", "Ours"]
+    assert "hort" not in text
+    assert "follow the authors' protocol" in text
+    assert "authors' protocol" not in markdown([record(training=whole)])
+    rows = [record(training=whole), record(row="B", paper="ablation_b", title="(B)", training=whole)]
+    _, apart = markdown([*rows, record(row="paper", title="As written", training=whole)]).split(", ablations")
+    assert methods_of(apart) == ["Ours", "(B)"], "ablations are those of our network"
+
+
+def test_seeds_that_were_short_and_now_have_all_steps_join_the_first_one():
+    whole, short = ({"steps": steps, "cases": 203} for steps in (20_000, 2_000))
+    whole, short = whole | {"budget": {"steps": 20_000}}, short | {"budget": {"minutes": 6.2}}
+    f = {"row": "F", "paper": "ablation_f", "title": "(F)"}
+    before = [record(training=whole), record(p=0.1, seed=0, training=whole, **f), record(seed=1, training=short, **f)]
+    _, apart = markdown(before).split("## Incompressible flow, ablations")
+    assert [name for name in methods_of(apart) if name.startswith("(F)")] == [
+        "(F) [20000 steps, 203 cases]",
+        "(F) [6.2 minutes, 203 cases] (short: 2,000 steps)",
+    ]
+    after = [*before[:2], record(p=0.2, seed=1, training=whole, **f), record(p=0.3, seed=2, training=whole, **f)]
+    _, apart = markdown(after).split("## Incompressible flow, ablations")
+    (row,) = [row for row in rows_of(apart)[:5] if row[0].startswith("(F)")]
+    assert row[0] == "(F) (3 seeds)"
+    assert row[4] == "46.67 ± 40.41"  # 10, 40 and 90 in units of 1e-3
+
+
 def test_floors_stand_in_the_table_of_ablations_as_well():
     training = {"steps": 20_000, "budget": {"steps": 20_000}}
     rows = [record(training=training), record(row="B", paper="ablation_b", title="(B)", training=training)]

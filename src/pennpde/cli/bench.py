@@ -88,6 +88,13 @@ def tradeoff(
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Forward calls per case; the median counts.", show_default="5")
     ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option(
+            help="An earlier record; its networks stay, except those with the title of a measured one.",
+            show_default=False,
+        ),
+    ] = None,
     stored: Stored = None,
 ) -> dict[str, Any]:
     """Measure networks on the test cases of the flow dataset, next to the record of `penn bench openfoam`.
@@ -95,13 +102,13 @@ def tradeoff(
     With --from and --openfoam, the networks of a record stand next to a newer record of OpenFOAM.
     """
     if stored is not None:
-        _refuse_with_from(data=data, runs=runs, models=models, repeats=repeats)
+        _refuse_with_from(data=data, runs=runs, models=models, repeats=repeats, known=known)
         return _redraw(output, stored, out, openfoam)
     names = [name.strip() for text in models or () for name in text.split(",") if name.strip()]
     if not names:
         raise typer.BadParameter("tradeoff needs --models, such as --models flow-paper; or --from a record.")
     kept = (runs or out / "runs") / "networks"
-    return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, kept, repeats)
+    return _trade(output, _needed(data, "--data"), names, _needed(openfoam, "--openfoam"), out, kept, repeats, known)
 
 
 def lookup(
@@ -223,7 +230,14 @@ def _table_again(output: Output, stored: Path, out: Path) -> dict[str, Any]:
 
 
 def _trade(
-    output: Output, data: Path, models: Sequence[str], sweep: Path, out: Path, runs: Path, repeats: int | None
+    output: Output,
+    data: Path,
+    models: Sequence[str],
+    sweep: Path,
+    out: Path,
+    runs: Path,
+    repeats: int | None,
+    known: Path | None,
 ) -> dict[str, Any]:
     from pennpde.paper.openfoam_sweep import sweep as sweeping
     from pennpde.paper.tradeoff import measure as tradeoff
@@ -237,6 +251,7 @@ def _trade(
         runs=runs,
         repeats=repeats or tradeoff.REPEATS,
         about={"dataset": _dataset(data)},
+        known=None if known is None else sweeping.read_record(known, tradeoff.KIND, "penn bench tradeoff"),
         watch=lambda cases, words: output.progress(cases, words, total=len(cases)),
     )
     sweeping.write_record(out / tradeoff.RECORD, record)

@@ -26,7 +26,7 @@ EXAMPLES = [
     "penn generate advection-diffusion --out data/fine --points 21 --jitter 0.15 --runs data/advection_diffusion/runs",
     "penn generate flow --out data/flow --profile standard --runs /scratch/flow_runs",
     "penn generate flow --out try --only a_0.30 --only b_0.10_0.70 --profile small",
-    "penn generate flow --out data/flow_varied --varied --runs /scratch/flow_runs",
+    "penn generate flow --out data/flow_varied --varied --split train --runs /scratch/flow_runs",
     "penn generate flow --out data/flow_frames --frames --scheduler tcp://head:8786",
     "penn generate plane-flow --out data/plane_flow --workers 16",
     "penn generate plane-flow --out try --only step_0012.a --only cavity_0003.b",
@@ -54,6 +54,10 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.", show_default=False),
+]
+Split = Annotated[
+    list[str] | None,
+    typer.Option(help="Generate only this part, such as validation; may be given several times.", show_default=False),
 ]
 OffLattice = Annotated[
     bool,
@@ -124,6 +128,7 @@ def flow(
         ),
     ] = False,
     off_lattice: OffLattice = False,
+    split: Split = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     runs: Runs = None,
@@ -131,7 +136,7 @@ def flow(
     """Generate incompressible flow through ducts (the paper's third experiment). Needs OpenFOAM."""
     from pennpde.datasets.recipes import FlowRecipe
 
-    job = Job(out, only or (), limit, workers, scheduler, runs)
+    job = Job(out, only or (), limit, workers, scheduler, runs, split or ())
     return job.run(output, FlowRecipe(job.kept_runs, profile, seed, frames, varied, off_lattice))
 
 
@@ -151,12 +156,7 @@ def plane_flow(
     no_solve: Annotated[
         bool, typer.Option("--no-solve", help="Leave out flows that are not in the folder of --finished.")
     ] = False,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Generate only this part, such as validation; may be given several times.", show_default=False
-        ),
-    ] = None,
+    split: Split = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _installation() -> dict[str, Any]:
 
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
-    from pennpde.datasets.storage import bytes_on_disk, read_files, read_manifest
+    from pennpde.datasets.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
     from pennpde.datasets.summary import summary
 
     manifest = read_manifest(folder)
@@ -133,6 +133,7 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
     record = {
         "dataset": manifest.dataset,
         "folder": str(folder),
+        "hash": dataset_hash(folder),
         "cases": len(names),
         "splits": {split: len(manifest.names(split)) for split in manifest.splits},
         "missing": missing,

@@ -11,6 +11,10 @@ from typing import Any
 
 Training = Mapping[str, Any]
 
+PROTOCOL_ROWS = ("paper", "released")
+"""Rows that follow the authors' protocol, with as much GPU time as there was: no number of steps is short for them, and
+the first column says how many there were."""
+
 
 def allowed(training: Training) -> str:
     """The budget, and on how many cases; empty where neither is known."""
@@ -42,15 +46,22 @@ def taken(trainings: Sequence[Training]) -> str:
     return ", ".join(parts)
 
 
-def is_short(trainings: Sequence[Training], whole: int | None) -> bool:
+def is_short(trainings: Sequence[Training], whole: int | None, row: str = "") -> bool:
     """Whether a row had fewer steps than the rows of its table are to have; those without training never are."""
-    steps = [training["steps"] for training in trainings if training.get("steps")]
-    return whole is not None and bool(steps) and min(steps) < whole
+    steps = _steps(trainings)
+    return whole is not None and row not in PROTOCOL_ROWS and bool(steps) and min(steps) < whole
 
 
-def marked(title: str, trainings: Sequence[Training], whole: int | None) -> str:
-    """The title, and that the row is short where it is: a reader of the first column must not compare it."""
-    if not is_short(trainings, whole):
-        return title
-    steps = statistics.mean(training["steps"] for training in trainings if training.get("steps"))
-    return f"{title} (short: {steps:,.0f} steps)"
+def marked(title: str, trainings: Sequence[Training], whole: int | None, row: str = "") -> str:
+    """The title, with the steps of a row that is short or follows another protocol, and so compares with no other."""
+    steps = _steps(trainings)
+    if steps and row in PROTOCOL_ROWS:
+        batch = next((training["batch"] for training in trainings if training.get("batch")), 1)
+        return f"{title} ({statistics.mean(steps):,.0f} steps of {batch} case{'s' if batch > 1 else ''})"
+    if is_short(trainings, whole, row):
+        return f"{title} (short: {statistics.mean(steps):,.0f} steps)"
+    return title
+
+
+def _steps(trainings: Sequence[Training]) -> list[int]:
+    return [training["steps"] for training in trainings if training.get("steps")]

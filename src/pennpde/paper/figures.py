@@ -61,8 +61,9 @@ def networks_of(records: Iterable[tuple[Path, Record]]) -> tuple[list[Drawn], li
         if network is None:
             missing[key[0]] = None
             continue
-        title = budgets.marked(key[0], [record.get("training", {})], _whole_steps(record))
-        found[key] = Drawn(title, record.get("row") or Path(record["model"]).name, network)
+        row = str(record.get("row") or "")
+        title = budgets.marked(key[0], [record.get("training", {})], _whole_steps(record), row)
+        found[key] = Drawn(title, row or Path(record["model"]).name, network)
     return list(found.values()), list(missing)
 
 

@@ -59,9 +59,13 @@ class Table:
         found = [*others, *ablations]
         if self.ablations:
             had = set(map(_budget, ablations))
-            whole = {each.get("paper") for each in others if each.get("row") == "penn"}
-            full = [each for each in others if each.get("paper") in whole and _budget(each) in had]
-            floors = [each for each in others if str(each.get("row", "")).startswith("floor_")]
+            whole = {each.get("paper") for each in others if _row(each) == "penn"}
+            full = [
+                each
+                for each in others
+                if each.get("paper") in whole and _budget(each) in had and _row(each) not in budgets.PROTOCOL_ROWS
+            ]
+            floors = [each for each in others if _row(each).startswith("floor_")]
             found = [*(each for each in full if not each["transformed"]), *ablations, *floors]
         elif self.ablations is False:
             found = others
@@ -108,7 +112,7 @@ TABLES = (
 SECOND = (
     "The test set overlaps with the training set: `c_x_y` is the mirror image of `c_y_x`, and in advection-diffusion "
     "all cases with the same velocity and diffusivity are multiples of one another. The test sets of this table have "
-    "no such overlap."
+    "no such overlap. Rows whose weights were not kept are not in it."
 )
 
 
@@ -200,10 +204,15 @@ def _legend(table: Table, records: Sequence[Record]) -> str:
         f"Mean squared error on {' or '.join(map(str, cases))} test cases{data}. A single run: ± the standard error of "
         "the mean over points, as in the paper. Several seeds: their mean ± their standard deviation."
     )
-    if any(budgets.is_short([record.get("training", {})], table.whole_steps) for record in records):
+    if any(budgets.is_short([record.get("training", {})], table.whole_steps, _row(record)) for record in records):
         text += (
             f" *Short*: trained for fewer than {table.whole_steps:,} steps; such a row says what little training "
             "brings, and does not compare with the others."
+        )
+    if any(_row(record) in budgets.PROTOCOL_ROWS for record in records):
+        text += (
+            " Rows with steps of one or more cases in brackets follow the authors' protocol and were trained for as "
+            "long as GPU time allowed, not for the number of steps of the other rows."
         )
     return text
 
@@ -292,6 +301,10 @@ def _budget(record: Record) -> str:
     return budgets.allowed(record.get("training", {}))
 
 
+def _row(record: Record) -> str:
+    return str(record.get("row", ""))
+
+
 def _is_ablation(record: Record) -> bool:
     return str(record.get("paper", "")).startswith("ablation")
 
@@ -308,7 +321,7 @@ def _rows(records: Sequence[Record], whole_steps: int | None) -> dict[tuple[str,
     for title, record in zip(titles, records, strict=True):
         found.setdefault((title, record["transformed"]), []).append(record)
     return {
-        (budgets.marked(title, [each.get("training", {}) for each in same], whole_steps), moved): same
+        (budgets.marked(title, [each.get("training", {}) for each in same], whole_steps, _row(same[0])), moved): same
         for (title, moved), same in found.items()
     }
 

@@ -1,8 +1,12 @@
 """Meshes of all kinds for one duct each."""
 
+import importlib
+import json
+
 import numpy as np
 import pytest
 import torch
+from paths import ROOT
 
 from pennpde.datasets import recipes
 from pennpde.datasets.flow import cases as flow
@@ -38,6 +42,15 @@ def test_a_mesh_is_repeatable_and_depends_on_the_seed(meshes):
     assert torch.equal(varied_mesh("c_0.50_0.50").points, meshes["c_0.50_0.50"].points)
     other = varied_mesh("c_0.50_0.50", seed=1)
     assert other.number_of_points != meshes["c_0.50_0.50"].number_of_points
+
+
+def test_the_meshes_are_those_that_the_shipped_network_was_trained_on(meshes, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    hash_of = importlib.import_module("varied_meshes").hash_of
+    committed = json.loads((ROOT / "benchmarks" / "results" / "varied_meshes.json").read_text())["meshes"]
+    found = {name: hash_of(mesh) for name, mesh in meshes.items() if name in committed}
+    assert len(found) >= 5
+    assert found == {name: committed[name]["hash"] for name in found}
 
 
 def test_a_set_on_varied_meshes_says_so_and_is_not_continued_as_another():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from commands import penn, store
-from sweeps import NAMES, small_case, traded, write_dataset
+from sweeps import NAMES, network_row, small_case, traded, write_dataset
 
 from pennpde.paper.openfoam_sweep import sweep
 from pennpde.paper.openfoam_sweep.sweep import TestSet
@@ -71,6 +71,34 @@ def test_what_was_measured_is_kept_for_a_second_start(data, solved, tmp_path, mo
     assert len(calls) == 2 * len(NAMES), "the same weights, more work"
     measured(repeats=2, runs=None)
     assert len(calls) == 2 * len(NAMES)
+
+
+def test_networks_of_an_earlier_record_stay_unless_one_of_their_title_is_measured(data, solved, tmp_path):
+    model = str(store(tmp_path / "net", "flow-paper"))
+    others = [network_row(dict.fromkeys(NAMES, 0.5), 0.1, title=title, model=title) for title in ("Other", model)]
+    known = traded(solved, *others)
+    newer = solved | {"solver": "abacus 2"}
+    found = tradeoff.compare(TestSet.read(data), [model], newer, repeats=1, known=known)
+    assert [(row["title"], row["transformed"]) for row in found["networks"]] == [
+        (model, False),
+        (model, True),
+        ("Other", False),
+    ]
+    assert found["networks"][0]["errors"]["u"]["mse"] != 0.5
+    assert found["networks"][0]["machine"] == tradeoff.machine()
+    assert found["networks"][2] == others[0]
+    assert found["openfoam"]["solver"] == "abacus 2"
+    assert found["preparation"] == known["preparation"]
+
+
+def test_of_a_network_with_new_weights_the_shorter_times_count(solved):
+    slow, quick = (network_row(dict.fromkeys(NAMES, error), seconds) for error, seconds in ((0.1, 9.0), (0.5, 2.0)))
+    (row,) = tradeoff._with_networks(traded(solved, quick), [slow])["networks"]
+    assert [each["seconds"]["solve_cpu"] for each in row["records"]] == [2.0] * len(NAMES)
+    assert row["seconds"]["mean"] == 2.0
+    assert row["errors"] == slow["errors"]
+    (row,) = tradeoff._with_networks(traded(solved, quick), [slow | {"parameters": 2}])["networks"]
+    assert row["seconds"] == slow["seconds"], "another network of the same title"
 
 
 def test_a_slow_network_is_called_once_a_case(data, tmp_path, monkeypatch):

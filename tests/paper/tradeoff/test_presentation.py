@@ -1,5 +1,7 @@
 """Networks against OpenFOAM: who is faster and more accurate, and the table that says so."""
 
+import json
+
 import pytest
 from sweeps import NAMES, RULES, network_row, swept, traded
 
@@ -97,6 +99,18 @@ def test_the_table_has_a_row_for_each_and_the_paper_s_numbers(solved):
     assert diverged.endswith("| divergent |  |")
     assert next(line for line in lines if "gamg-smooth-22.5-0.01" in line).endswith("| 60.9 |  |")
     assert "`gamg-smooth-22.5-0.05` in 3 of 3 cases" in text
+
+
+def test_rows_of_the_sweep_that_were_disturbed_have_a_mark(solved):
+    assert "‡" not in presentation.sweep_markdown(solved)
+    busy = json.loads(json.dumps(solved))
+    row = next(row for row in busy["rows"] if row["errors"] is not None)
+    for each in row["records"]:
+        each["seconds"]["solve"] *= 2
+    text = presentation.sweep_markdown(busy)
+    (line,) = [line for line in text.splitlines() if line.startswith("|") and "‡" in line]
+    assert line.startswith(f"| `{row['setting']}`")
+    assert "‡ measured while other programs ran" in text
 
 
 def test_other_processors_and_busy_ones_are_pointed_out(solved):

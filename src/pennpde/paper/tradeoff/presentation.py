@@ -46,6 +46,8 @@ def sweep_markdown(sweep: Record) -> str:
             f" † on the mesh of the reference ({truth['cells']:g} cells, Δt = {truth['time_step']:g}), whose "
             "discretisation error it shares: the error is understated."
         )
+    if any(_is_disturbed(row) for row in sweep["rows"]):
+        text += " ‡ measured while other programs ran; processor times are then up to a quarter longer: an upper bound."
     heading = f"# OpenFOAM in {len(sweep['rows'])} settings (the paper's Table 7)"
     return "\n\n".join([heading, text, markdown_table(headings, lines), *_failures(sweep), *_left(sweep)]) + "\n"
 
@@ -60,16 +62,21 @@ def _sweep_line(row: Mapping[str, Any]) -> list[str]:
     errors = [_with_error(row["errors"][part]) for part in ("u", "p", "total")]
     number_of_runs = row["cases"] - sum(len(cases) for cases, _ in failed)
     solve = row["seconds"]["solve_cpu"]
-    seconds = f"{_seconds(solve['mean'])} ± {solve['spread'] / number_of_runs**0.5:.2g}"
+    spread = f" ± {solve['spread'] / number_of_runs**0.5:.2g}" if number_of_runs > 1 else ""
+    seconds = _seconds(solve["mean"]) + spread + (" ‡" if _is_disturbed(row) else "")
     before = [_seconds(row["seconds"][part]["mean"]) for part in ("mesh", "potential_flow")]
     return [
         *cells,
         *errors,
         printed[0],
-        seconds if number_of_runs > 1 else _seconds(solve["mean"]),
+        seconds,
         printed[1],
         *before,
     ]
+
+
+def _is_disturbed(row: Mapping[str, Any]) -> bool:
+    return row["errors"] is not None and disturbance([row]) > DISTURBED
 
 
 def _failures(sweep: Record) -> list[str]:
@@ -188,6 +195,11 @@ def _legend(record: Record) -> str:
         text += (
             f" The reference has {truth['cells']:g} cells per unit length and Δt = {truth['time_step']:g}. Rows on the "
             "same mesh (†) share its discretisation error, so their errors are understated."
+        )
+    if any("machine" in row for row in record["networks"]):
+        text += (
+            " Networks that were trained further were measured again; of two measurements of one architecture the "
+            "shorter time counts for each case, because other programs on the machine only lengthen it."
         )
     if there != [here]:
         text += f" **The times do not compare: OpenFOAM was timed on {', '.join(there)}.**"
