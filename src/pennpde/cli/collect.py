@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.cli.mesh_input import Repair
 
 if TYPE_CHECKING:
     from pennpde.datasets.runs.collect import Collection
@@ -77,7 +78,10 @@ def run(
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Take runs that have not come to their endTime.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if any run could not be collected.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if any run could not be collected; repair no mesh.")
+    ] = False,
+    repair: Repair = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -113,6 +117,7 @@ def run(
             spacing=spacing,
             mixed=mixed,
             unfinished=unfinished,
+            repair=(not strict) if repair is None else repair,
             shares=Shares(validation_share, test_share, seed),
             workers=workers,
             scheduler=scheduler,

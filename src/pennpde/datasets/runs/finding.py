@@ -31,10 +31,10 @@ class Run:
     problem: str | None
     given: str
 
-    def open(self, quantities: Quantities | None) -> Source:
+    def open(self, quantities: Quantities | None, repair: bool = True) -> Source:
         if self.problem is None:
             return FoamSource(Path(self.path), quantities)
-        return FileSource(Path(self.path), Path(self.problem), quantities)
+        return FileSource(Path(self.path), Path(self.problem), quantities, repair)
 
 
 @dataclass(frozen=True)
