@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "penn train data/mine --from flow --out nets/mine --minutes 30",
     "penn train data/mine --out nets/mine --steps 2000 --rate 1e-3 --seed 1",
-    "penn train data/mine --from flow --freeze encoders --freeze 'equation.geometry.*' --out nets/mine",
+    "penn train data/mine --from flow-paper --freeze encoders --freeze 'equation.geometry.*' --out nets/mine",
     "penn train experiments/flow.toml --data data/flow --out runs/flow",
     "penn train experiments/flow.toml --data data/flow --out runs/flow --resume",
     "penn train experiments/flow.toml --data data/flow --also data/flow_varied --out runs/flow",

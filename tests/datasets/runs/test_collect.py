@@ -191,6 +191,7 @@ WRONG = {
     "not finished": (lambda path: channel(path, end=4.0), r"not finished: its last time is 1, but its endTime is 4"),
     "not run": (lambda path: channel(path, times=(), end=1.0), r"not finished: its last time is 0"),
     "nothing written": (lambda path: channel(path, times=(), end=0.0), r"no time after its start at 0"),
+    "collated": (lambda path: _collate(channel(path)), r"its results are collated files"),
     "field missing": (lambda path: channel(path, fields=("U",)), r"time 1 has no field p"),
     "other dimension": (lambda path: channel(path, (3, 3, 3), plane=False), r"3 dimensions, the others have 2"),
     "pressure in Pa": (lambda path: channel(path, pressure_units=(1, -1, -2, 0, 0, 0, 0)), r"p is in Pa"),
@@ -214,6 +215,12 @@ WRONG = {
 
 def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
+
+
+def _collate(run: Path) -> None:
+    (run / "processors2").mkdir()
+    (run / "1").rename(run / "processors2" / "1")
+    (run / "0.5").rename(run / "processors2" / "0.5")
 
 
 def _spoil(path: Path) -> None:

@@ -96,7 +96,8 @@ class FoamSource(Source):
         return any(is_field(folder / name) for folder in self._folders.values())
 
     def times(self) -> tuple[float, Sequence[float]]:
-        if not self._folders and any(re.fullmatch(r"processors\d+.*", each.name) for each in self.folder.iterdir()):
+        collated = [each for each in self.folder.iterdir() if re.fullmatch(r"processors\d+.*", each.name)]
+        if max(map(self._last_of, collated), default=-1.0) > max(self._folders, default=-1.0):
             raise RunError("its results are collated files (processors...); put them together with reconstructPar")
         names = [each.name for each in self.quantities().fields.values()]
         complete = [time for time, folder in self._folders.items() if all(is_field(folder / name) for name in names)]
