@@ -150,7 +150,12 @@ def _tell(output: Output, collection: "Collection") -> None:
         if len(names) > _MOST_LINES:
             output.warn(f"... and {len(names) - _MOST_LINES} more {word}; {TEXT_FILE} names them")
     record = collection.report
-    noted = {name: facts["notes"][0] for name, facts in record["cases"].items() if facts.get("notes")}
+    not_known = _not_known(record)
+    noted = {
+        name: others[0]
+        for name, facts in record["cases"].items()
+        if (others := [note for note in facts.get("notes", ()) if note not in not_known])
+    }
     for name, note in list(noted.items())[:1]:
         more = f" (and {len(noted) - 1} more runs with notes, see {TEXT_FILE})" if len(noted) > 1 else ""
         output.warn(f"{name}: {note}{more}")
@@ -161,7 +166,7 @@ def _tell(output: Output, collection: "Collection") -> None:
         f"({splits})",
         f"Report: {collection.folder / TEXT_FILE}, pictures: {collection.folder / PICTURE_FILE}",
     )
-    for note, names in _not_known(record).items():
+    for note, names in not_known.items():
         runs = f"{len(names)} runs" if len(names) > 1 else names[0]
         output.warn(f"{runs}: {note}")
     nearest = record["splitting"].get("nearest")

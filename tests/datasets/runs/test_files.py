@@ -1,6 +1,7 @@
 """Runs in VTK files and series."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -182,6 +183,10 @@ WRONG = {
     "no list": (lambda folder: (folder / "flow.pvd").write_text("<VTKFile/>"), "lists no files"),
     "a missing file": (lambda folder: (folder / "flow_1.vtu").unlink(), "lists flow_1.vtu, which does not exist"),
     "a damaged file": (lambda folder: (folder / "flow_2.vtu").write_text("nothing"), "flow_2.vtu is damaged"),
+    "a time that is none": (
+        lambda folder: (folder / "flow.pvd").write_text((folder / "flow.pvd").read_text().replace('"1.0"', '"nan"')),
+        "lists flow_2.vtu at the time nan",
+    ),
     "another mesh": (lambda folder: grid_at(square(4), 1.0).save(folder / "flow_2.vtu"), "meshes must not move"),
     "no patches": (
         lambda folder: (folder / "case.toml").write_text("[initial]\nu = [0.0, 0.0]\np = 0.0\n"),
@@ -232,6 +237,14 @@ def test_files_that_end_the_process_that_reads_them_do_not_end_the_collection(tm
     assert made.collected == ("good",)
     assert made.failed["deadly"] == "deadly.vtk is damaged so badly that reading it crashed"
     assert made.failed["huge"].startswith("huge.vtu is damaged: it announces 1,000,000,000,000,000 points")
+
+
+@pytest.mark.parametrize("name", ["flow.pvd", "flow.vtu", "flow.vtkhdf", "flow.msh"])
+def test_a_pipe_is_skipped_and_not_waited_for(tmp_path, name):
+    folder = run_folder(tmp_path)
+    os.mkfifo(folder / name)
+    with pytest.raises(NothingCollectedError, match="it is a pipe or a device, not a file"):
+        collect_runs([folder / name], tmp_path / "set")
 
 
 def test_a_list_of_times_that_cannot_be_stored_is_not_read(tmp_path):

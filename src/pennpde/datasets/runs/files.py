@@ -284,6 +284,8 @@ def _listed(path: Path, parse: Callable[[str], list[tuple[float, str]]]) -> list
         raise RunError(f"{path.name} is no list of files and times: {error}") from None
     by_time: dict[float, list[Path]] = {}
     for time, name in rows:
+        if not math.isfinite(time):
+            raise RunError(f"{path.name} lists {name} at the time {time:g}, which is none")
         by_time.setdefault(time, []).append(path.parent / name)
     if not by_time:
         raise RunError(f"{path.name} lists no files")
