@@ -393,11 +393,19 @@ def _check_targets(
                 f"{write_time!r} is not a time; give a number such as 4 or 0.01, or all", param_hint="--write-time"
             )
         check_folders(input_path, [write_time])
-    if not (input_path / "constant" / "polyMesh").is_dir() and (input_path / "processor0").is_dir():
-        raise FileNotFoundError(
-            f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
-            "reconstructParMesh -constant first, or use --out"
-        )
+    if (input_path / "processor0").is_dir():
+        if not (input_path / "constant" / "polyMesh").is_dir():
+            raise FileNotFoundError(
+                f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
+                "reconstructParMesh -constant first, or use --out"
+            )
+        from pennpde.openfoam import time_folders
+
+        if not time_folders(input_path):
+            raise FileNotFoundError(
+                f"{input_path} is decomposed and has its conditions with the processors only; run reconstructPar "
+                "-withZero first, or use --out"
+            )
 
 
 def _check_series(asked: Sequence[float] | None, out: Path | None, animation: Path | None) -> None:
