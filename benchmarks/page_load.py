@@ -6,8 +6,8 @@ python benchmarks/page_load.py --seconds 10 --out /tmp/try.json
 Starts `penn view` on this machine and talks to it as browsers do, over the loopback: every client opens the page with
 all its files and the first example, then moves a slider to a new place, waits for the prediction, and thinks. Every
 fourth time it moves on after a second. One client in ten also uploads a mesh and has its flow predicted. Prints a table
-and writes `benchmarks/results/page_load.json` and the table of `docs/viewer.md`. A picture's time is that from the request to its last byte: *first
-picture* is the draft where there is one, *prediction* what was asked for.
+and writes `benchmarks/results/page_load.json` and the table of `docs/viewer.md`. A picture's time is that from the
+request to its last byte: *first picture* is the draft where there is one, *prediction* what was asked for.
 """
 
 import argparse
@@ -199,10 +199,10 @@ def table(record: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"{record['clients']} clients for {record['seconds']:.0f} s on {record['cores']} cores, where other work kept "
-            f"{record['load_before']:.1f} cores busy before. Errors: {record['errors']}. Predictions: "
-            f"{record['predictions']}, of {record['processor_seconds_per_prediction']:.1f} processor seconds each. Given "
-            f"up by a client after {record['patience_seconds']:.0f} s: {record['given_up']}.",
+            f"{record['clients']} clients for {record['seconds']:.0f} s on {record['cores']} cores, where other work "
+            f"kept {record['load_before']:.1f} cores busy before. Errors: {record['errors']}. Predictions: "
+            f"{record['predictions']}, of {record['processor_seconds_per_prediction']:.1f} processor seconds each. "
+            f"Given up by a client after {record['patience_seconds']:.0f} s: {record['given_up']}.",
         ]
     )
 
