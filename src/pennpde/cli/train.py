@@ -154,6 +154,8 @@ def _experiment(
         if row is not None:
             raise typer.BadParameter(f"--row chooses a row of a TOML file, but {source} is a dataset.")
         return for_dataset(source, start=start, changes=changes, device=device), source
+    if not source.exists():
+        raise typer.BadParameter(f"There is no dataset and no TOML file {source}.")
     if data is None:
         raise typer.BadParameter(f"{source} is a file of experiments: give the folder of the dataset with --data.")
     experiment = read_row(source, row or "penn", changes)
