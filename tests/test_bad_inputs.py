@@ -773,9 +773,17 @@ TABLE = [
     Wrong("a network into the dataset", "is the folder of the dataset", "train data --out data", code=2),
     Wrong(
         "a source that is not there",
-        "No such file or directory: nothing.toml",
+        "no dataset and no TOML file nothing.toml",
         "train nothing.toml --data data --out out/run",
+        code=2,
     ),
+    Wrong("a dataset that is not there", "no dataset and no TOML file nothing", "train nothing --out out/run", code=2),
+    Wrong(
+        "times without a step",
+        "it needs three numbers: first, last and step",
+        "collect channel --out out/set --time 0:4",
+    ),
+    Wrong("times without number", "there are inf times", "collect channel --out out/set --time 0:1e300:1e-300"),
     # Tried later
     Wrong("a time with a sign", "'+1' is not a time", FOAM + " --write-time +1", code=2),
     Wrong("a time in digits of another script", "is not a time", FOAM + " --write-time \u0664", code=2),

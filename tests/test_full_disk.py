@@ -20,6 +20,7 @@ import torch
 from commands import penn
 from finished_runs import channel
 from forks import forked
+from paths import ROOT
 
 from pennpde import openfoam
 from pennpde.models.flow import Flow
@@ -86,6 +87,7 @@ WRITTEN = {
     "an animation": (f"{SERIES} --animation out/series.gif", "out/series.gif"),
     "a packed network": ("pack own --out out/own.zip --licence CC-BY-4.0", "out/own.zip"),
     "the demo": ("demo --operators --out out", "out/operators.vtu"),
+    "tables of records": (f"report {ROOT / 'records'} --out out/results.md", "out/results.md"),
 }
 QUICK = ("fields in .vtkhdf", "a picture in .png")
 
@@ -136,6 +138,23 @@ def test_a_disk_that_fills_during_training_leaves_whole_files_and_training_goes_
     assert not list(Path("out").rglob(".*"))
     later = penn(*arguments, "--resume")
     assert later.exit_code == 0, later.output
+    assert penn("evaluate", "out", "data", "--json").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_during_the_report_of_a_training_leaves_the_network_whole(sound, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(sound, tmp_path / "here"))
+    arguments = ["train", "data", "--from", "heat", "--steps", "1", "--out", "out", "--device", "cpu", "--threads", "1"]
+
+    def command() -> tuple[int, str]:
+        finished = penn(*arguments)
+        return finished.exit_code, finished.output
+
+    finished = on_a_full_disk(20_000, command)  # enough for weights and state, not for pictures
+    assert finished.exit_code == 1, finished.output
+    assert ".png" in finished.output
+    assert "looks like a bug" not in finished.output
+    assert not list(Path("out").rglob(".*"))
     assert penn("evaluate", "out", "data", "--json").exit_code == 0
 
 

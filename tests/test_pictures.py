@@ -119,3 +119,20 @@ def test_values_that_are_not_finite_and_single_peaks_do_not_set_the_range():
     assert limits_of(values, "viridis") == pytest.approx((0.0, 1.0), abs=0.01)
     assert limits_of(values - 0.5, DIVERGING) == pytest.approx((-0.5, 0.5), abs=0.01)
     assert limits_of(np.full(3, np.nan), "viridis") == (0.0, 1.0)
+
+
+def test_notes_are_lines_below_the_corner_that_fit_into_the_picture(tmp_path):
+    from PIL import Image
+
+    mesh = rectangle((4, 3))
+    panels = [[Panel("mesh", mesh, None)]]
+    notes = ["word " * 100, *("short",) * 5]
+    draw(tmp_path / "plain.png", panels, corner="good")
+    draw(tmp_path / "notes.png", panels, corner="good", notes=notes)
+    with Image.open(tmp_path / "plain.png") as plain, Image.open(tmp_path / "notes.png") as more:
+        assert more.width == plain.width
+        assert more.height == plain.height + 5 * 24  # four notes, and that there are two more
+        assert str(more.info["Description"]).splitlines() == ["good", *notes]
+        small_print = np.asarray(more.convert("L"))[plain.height :]
+    assert small_print.min() < 150
+    assert (small_print[:, :10] > 250).all(), "cut off at the left"

@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
 _DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 """What formats call a description of the picture."""
+_LINE, _LETTER = 0.2, 0.07
+"""Inches that small print takes."""
+_MOST_NOTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,7 @@ def draw(
     *,
     title: str = "",
     corner: str = "",
+    notes: Sequence[str] = (),
     panel_width: float = 4.6,
     bars: Literal["panels", "rows"] = "panels",
 ) -> None:
@@ -69,11 +74,13 @@ def draw(
         title: Above all.
         corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
             its description.
+        notes: Below it, such as warnings: a line each, cut where it is longer than the picture is wide. The
+            description has all of them, in full.
         panel_width: In inches.
         bars: Whether each panel has its colour bar, or each row one, where colours mean the same along it.
     """
-    figure = _figure(rows, title, panel_width, corner, bars)
-    save_figure(figure, path, dots_per_inch=120, description=corner)
+    figure = _figure(rows, title, panel_width, corner, bars, notes)
+    save_figure(figure, path, dots_per_inch=120, description="\n".join([corner, *notes] if corner else notes))
 
 
 def animate(
@@ -82,6 +89,7 @@ def animate(
     titles: Sequence[str],
     *,
     corner: str = "",
+    notes: Sequence[str] = (),
     milliseconds: int = 250,
     panel_width: float = 4.6,
 ) -> None:
@@ -92,6 +100,7 @@ def animate(
         frames: Each a row of panels. Their limits should be given: otherwise the colours change their meaning.
         titles: Above each frame, such as its time.
         corner: As for `draw`.
+        notes: As for `draw`.
         milliseconds: How long a frame is shown; the last one four times as long.
         panel_width: In inches.
     """
@@ -100,7 +109,7 @@ def animate(
     images = []
     for panels, title in zip(frames, titles, strict=True):
         picture = io.BytesIO()
-        _figure([panels], title, panel_width, corner).savefig(picture, format="png", dpi=100)
+        _figure([panels], title, panel_width, corner, notes=notes).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
     durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
     content = io.BytesIO()
@@ -118,14 +127,17 @@ def _figure(
     panel_width: float,
     corner: str = "",
     bars: Literal["panels", "rows"] = "panels",
+    notes: Sequence[str] = (),
 ) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = max(len(row) for row in rows)
     heights = [panel_width * min(max(_shape(row), 0.25), 1.2) + 0.5 for row in rows]
+    width = panel_width * columns + 0.6
+    small_print = [corner] * bool(corner) + _cut(notes, width)
     figure = Figure(
-        figsize=(panel_width * columns + 0.6, sum(heights) + (0.4 if title else 0) + (0.2 if corner else 0)),
+        figsize=(width, sum(heights) + (0.4 if title else 0) + _LINE * len(small_print)),
         layout="constrained",
     )
     FigureCanvasAgg(figure)
@@ -151,10 +163,16 @@ def _figure(
             axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
     if title:
         figure.suptitle(title)
-    if corner:
+    if small_print:
         # A label rather than a text: the layout leaves room for it.
-        figure.supxlabel(corner, x=0.995, ha="right", fontsize=8, color="0.3")
+        figure.supxlabel("\n".join(small_print), x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
+
+
+def _cut(notes: Sequence[str], width: float) -> list[str]:
+    """The first lines of small print, as long as a picture of so many inches is wide."""
+    shown = [shorten(note, int(width / _LETTER), placeholder=" …") for note in notes[:_MOST_NOTES]]
+    return shown + [f"and {len(notes) - _MOST_NOTES} more"] * (len(notes) > _MOST_NOTES)
 
 
 def _shape(row: Sequence[Panel]) -> float:

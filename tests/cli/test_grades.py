@@ -73,6 +73,19 @@ def test_a_picture_says_the_grade_in_its_corner(workplace, tmp_path):
     assert columns.min() > 0.5 * first.shape[1]
 
 
+def test_warnings_are_in_the_picture_and_in_the_field_data(workplace, tmp_path):
+    import pyvista
+    from PIL import Image
+
+    finished = predicted(workplace, "good", "--png", tmp_path / "flow.png", "--out", tmp_path / "flow.vtu", "--json")
+    warnings = json.loads(finished.stdout)["certificate"]["warnings"]
+    assert any("Inflow and outflow differ" in each for each in warnings)
+    with Image.open(tmp_path / "flow.png") as picture:
+        described = str(picture.info["Description"]).splitlines()
+    assert described[1:] == [f"warning: {each}" for each in warnings]
+    assert str(pyvista.read(tmp_path / "flow.vtu").field_data["warnings"][0]).splitlines() == warnings
+
+
 def test_where_the_error_is_expected_can_be_drawn(workplace, tmp_path):
     from PIL import Image
 

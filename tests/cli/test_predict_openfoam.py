@@ -237,12 +237,18 @@ def test_a_decomposed_case_gives_the_fields_of_the_whole_one(installation, step,
     openfoam.run(folder, "decomposePar", installation=installation)
     predicted(folder, network, tmp_path / "whole.vtu", "0.25")
     shutil.rmtree(folder / "0.25")
-    shutil.rmtree(folder / "0")
-    shutil.rmtree(folder / "constant" / "polyMesh")
-    finished = penn("predict", folder, "--model", network, "--out", tmp_path / "parts.vtu")
-    assert finished.exit_code == 0, finished.stderr
-    whole, parts = (by_position(Mesh.read(tmp_path / name)) for name in ("whole.vtu", "parts.vtu"))
-    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-3)  # speeds of 3, pressures of 9, single precision
+    shutil.rmtree(folder / "0")  # fields only with the processors, then the mesh as well
+    refused = penn("predict", folder, "--model", network, "--write-time", "0.3")
+    assert refused.exit_code == 1
+    assert "reconstructPar -withZero" in refused.stderr
+    whole = by_position(Mesh.read(tmp_path / "whole.vtu"))
+    for mesh_is_there in (True, False):
+        if not mesh_is_there:
+            shutil.rmtree(folder / "constant" / "polyMesh")
+        finished = penn("predict", folder, "--model", network, "--out", tmp_path / "parts.vtu")
+        assert finished.exit_code == 0, finished.stderr
+        parts = by_position(Mesh.read(tmp_path / "parts.vtu"))
+        torch.testing.assert_close(parts, whole, rtol=0, atol=1e-3)  # speeds of 3, pressures of 9, single precision
     refused = penn("predict", folder, "--model", network, "--write-time", "0.3")
     assert refused.exit_code == 1
     assert "reconstructParMesh" in refused.stderr

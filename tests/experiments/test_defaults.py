@@ -131,6 +131,19 @@ def test_weights_are_taken_over_and_frozen_ones_stay(ducts):
         freeze(model, ["*"])
 
 
+def test_the_layers_that_the_help_freezes_are_there():
+    import shlex
+
+    from pennpde.cli.train import EXAMPLES
+    from pennpde.experiments.starts import freeze
+
+    examples = [words for each in EXAMPLES if "--freeze" in (words := shlex.split(each))]
+    assert examples
+    for words in examples:
+        given = [words[place + 1] for place, word in enumerate(words) if word == "--freeze"]
+        assert freeze(Start.of(words[words.index("--from") + 1]).model, given)
+
+
 def test_a_dataset_of_another_equation_is_refused(ducts, tmp_path):
     start = Start.of("advection-diffusion")
     with pytest.raises(ValueError, match="solves for T, but the unknowns of the case are p, u"):

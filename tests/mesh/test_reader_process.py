@@ -54,3 +54,20 @@ def test_a_crash_is_one_sentence_and_the_next_file_is_read(tmp_path, monkeypatch
     with pytest.raises(ValueError, match=r"^junk\.msh is not a Gmsh file"):
         reader.read("junk.msh")
     assert len(reader.read("good.vtu").points) == 20
+
+
+def test_the_parts_of_a_time_arrive_as_one_mesh_with_values_in_cells_and_the_time(tmp_path):
+    grid = box("quad").to_pyvista()
+    grid.cell_data["p"] = np.arange(float(grid.n_cells))
+    half = np.arange(grid.n_cells) < grid.n_cells // 2
+    paths = []
+    for place, chosen in enumerate((half, ~half)):
+        part = grid.extract_cells(chosen)
+        part.field_data["TimeValue"] = [1.5]
+        paths.append(tmp_path / f"part_{place}.vtu")
+        part.save(paths[-1])
+    contents = reader_process.shared().read_parts(paths)
+    assert equal(contents, files.read_parts(paths))
+    assert np.array_equal(contents.cell_fields["p"], np.arange(float(grid.n_cells)))
+    assert Mesh.from_contents(contents).number_of_points == grid.n_points
+    assert reader_process.shared().read(paths[0]).time == 1.5

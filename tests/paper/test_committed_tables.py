@@ -37,5 +37,6 @@ def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
     assert finer.table(record("finer_truth")) in page("comparison")
     assert unseen.tables(record("unseen_meshes")) in page("results")
     assert unseen.page(record("unseen_meshes")) == page("unseen_meshes")
+    assert importlib.import_module("page_load").table(record("page_load")) in page("viewer")
     for runs in record("learning_curves").values():
         assert curves.table(runs) in page("experiments")

@@ -34,6 +34,23 @@ def test_a_case_is_found_wherever_it_lies(tmp_path, top):
     assert (tmp_path / "case" / top / "0" / "U").read_bytes() == b"2"
 
 
+def test_a_case_that_windows_packed_is_found(tmp_path):
+    archive = packed(tmp_path / "a.zip", (MESH.replace("/", "\\"), b"1"), ("cavity\\0\\U", b"2"))
+    unpack(archive, tmp_path / "case")
+    assert case_folder(tmp_path / "case") == tmp_path / "case" / "cavity"
+    assert (tmp_path / "case" / "cavity" / "0" / "U").read_bytes() == b"2"
+
+
+def test_one_of_several_cases_is_not_chosen_silently(tmp_path):
+    members = [(f"runs/bend_{k}/constant/polyMesh/points", b"1") for k in range(3)]
+    unpack(packed(tmp_path / "a.zip", *members), tmp_path / "several")
+    with pytest.raises(ValueError, match=r"it holds 3 cases \(runs/bend_0, runs/bend_1, runs/bend_2\): pack one"):
+        case_folder(tmp_path / "several")
+    inside = ("run/coarse/constant/polyMesh/points", b"1")  # from which the fields were mapped
+    unpack(packed(tmp_path / "b.zip", ("run/constant/polyMesh/points", b"1"), inside), tmp_path / "one")
+    assert case_folder(tmp_path / "one") == tmp_path / "one" / "run"
+
+
 def test_a_decomposed_case_is_found_by_its_processors(tmp_path):
     members = [(f"run/processor{k}/constant/polyMesh/points", b"1") for k in range(2)]
     unpack(packed(tmp_path / "a.zip", *members), tmp_path / "case")
@@ -47,6 +64,8 @@ def test_a_decomposed_case_is_found_by_its_processors(tmp_path):
         ("a/../../outside", "leads out"),
         ("/etc/outside", "leads out"),
         ("C:/outside", "leads out"),
+        ("..\\outside", "leads out"),
+        ("\\outside", "leads out"),
         ("a/" * 13 + "deep", "12 folders deep"),
         (link("a/link"), "link or a device"),
     ],

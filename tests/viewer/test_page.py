@@ -8,6 +8,7 @@ import zipfile
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
+import numpy as np
 import pytest
 import torch
 from foam_cases import write_plane_channel
@@ -593,7 +594,14 @@ def test_fields_picture_and_page_are_downloaded(viewer, tmp_path):
     mesh = Mesh.read(found["vtu"])
     assert mesh.fields["u"].shape == (mesh.number_of_points, 2)
     assert mesh.patches.keys() == {"inlet", "outlet", "wall"}
-    assert found["png"].read_bytes().startswith(b"\x89PNG")
+    from PIL import Image
+
+    # Below the picture as it stands are the expected error and the warnings, such as that this network loses mass.
+    with Image.open(found["png"]) as picture:
+        height = viewer.page.locator(".penn-field canvas").first.evaluate("canvas => canvas.height")
+        assert picture.height >= height + 16
+        small_print = np.asarray(picture.convert("L"), float)[height:]
+    assert np.ptp(small_print[:, small_print.shape[1] // 2 :]) > 100
     assert "Certificate" in found["html"].read_text()
 
 

@@ -77,6 +77,12 @@ def test_every_template_is_predicted_between_the_values_of_the_dataset(bench, ki
     assert view.words["times"] == [4.0]
 
 
+def test_designs_are_coarser_for_a_network_that_steps_through_time(bench):
+    """Its time grows with the third power of the cells across the inlet, and the page has to follow its sliders."""
+    cells = [dict(each.examples()[0].values)["resolution"] for each in (bench, Workbench.of("flow"))]
+    assert cells == [22.5, 14.0]
+
+
 def test_the_flow_enters_at_the_speed_that_was_asked_for(bench):
     view = bench.view(template(first=0.37, speed=2.5))
     entering = view.outcome.case.dirichlet["u"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pennpde.cli.conventions import Output
+from pennpde.cli.mesh_input import Repair
 
 if TYPE_CHECKING:
     from pennpde.datasets.runs.collect import Collection
@@ -77,7 +78,10 @@ def run(
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Take runs that have not come to their endTime.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if any run could not be collected.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if any run could not be collected; repair no mesh.")
+    ] = False,
+    repair: Repair = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -113,6 +117,7 @@ def run(
             spacing=spacing,
             mixed=mixed,
             unfinished=unfinished,
+            repair=(not strict) if repair is None else repair,
             shares=Shares(validation_share, test_share, seed),
             workers=workers,
             scheduler=scheduler,
@@ -145,7 +150,12 @@ def _tell(output: Output, collection: "Collection") -> None:
         if len(names) > _MOST_LINES:
             output.warn(f"... and {len(names) - _MOST_LINES} more {word}; {TEXT_FILE} names them")
     record = collection.report
-    noted = {name: facts["notes"][0] for name, facts in record["cases"].items() if facts.get("notes")}
+    not_known = _not_known(record)
+    noted = {
+        name: others[0]
+        for name, facts in record["cases"].items()
+        if (others := [note for note in facts.get("notes", ()) if note not in not_known])
+    }
     for name, note in list(noted.items())[:1]:
         more = f" (and {len(noted) - 1} more runs with notes, see {TEXT_FILE})" if len(noted) > 1 else ""
         output.warn(f"{name}: {note}{more}")
@@ -156,7 +166,7 @@ def _tell(output: Output, collection: "Collection") -> None:
         f"({splits})",
         f"Report: {collection.folder / TEXT_FILE}, pictures: {collection.folder / PICTURE_FILE}",
     )
-    for note, names in _not_known(record).items():
+    for note, names in not_known.items():
         runs = f"{len(names)} runs" if len(names) > 1 else names[0]
         output.warn(f"{runs}: {note}")
     nearest = record["splitting"].get("nearest")

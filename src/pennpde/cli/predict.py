@@ -301,6 +301,9 @@ def write_files(
     """Write the requested files, each complete or not at all, and return their names."""
     mesh, fields = outcome.case.mesh, outcome.last
     corner = outcome.expected.in_short
+    # The grade is in the corner already.
+    others = [each for each in outcome.certificate.warnings if each not in outcome.expected.warnings]
+    notes = [f"warning: {each}" for each in others]
     written = []
     if out is not None:
         from pennpde.prediction.series import save
@@ -314,14 +317,14 @@ def write_files(
         rows = [field_panels(mesh, fields, looks)]
         if draw_error and outcome.expected.local:
             rows.append(error_panels(mesh, outcome.expected.local, looks))
-        written.append(_whole(png, lambda path: draw(path, rows, corner=corner)))
+        written.append(_whole(png, lambda path: draw(path, rows, corner=corner, notes=notes)))
     if animation is not None:
         from pennpde.pictures import animate, series_panels
         from pennpde.prediction.series import time_name
 
         rows = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
         titles = [time_name(time) for time in outcome.times]
-        written.append(_whole(animation, lambda path: animate(path, rows, titles, corner=corner)))
+        written.append(_whole(animation, lambda path: animate(path, rows, titles, corner=corner, notes=notes)))
     if html is not None:
         from pennpde.viewer.records import record_of, write_page
 
@@ -390,11 +393,19 @@ def _check_targets(
                 f"{write_time!r} is not a time; give a number such as 4 or 0.01, or all", param_hint="--write-time"
             )
         check_folders(input_path, [write_time])
-    if not (input_path / "constant" / "polyMesh").is_dir() and (input_path / "processor0").is_dir():
-        raise FileNotFoundError(
-            f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
-            "reconstructParMesh -constant first, or use --out"
-        )
+    if (input_path / "processor0").is_dir():
+        if not (input_path / "constant" / "polyMesh").is_dir():
+            raise FileNotFoundError(
+                f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
+                "reconstructParMesh -constant first, or use --out"
+            )
+        from pennpde.openfoam import time_folders
+
+        if not time_folders(input_path):
+            raise FileNotFoundError(
+                f"{input_path} is decomposed and has its conditions with the processors only; run reconstructPar "
+                "-withZero first, or use --out"
+            )
 
 
 def _check_series(asked: Sequence[float] | None, out: Path | None, animation: Path | None) -> None:

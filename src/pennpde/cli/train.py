@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "penn train data/mine --from flow --out nets/mine --minutes 30",
     "penn train data/mine --out nets/mine --steps 2000 --rate 1e-3 --seed 1",
-    "penn train data/mine --from flow --freeze encoders --freeze 'equation.geometry.*' --out nets/mine",
+    "penn train data/mine --from flow-paper --freeze encoders --freeze 'equation.geometry.*' --out nets/mine",
     "penn train experiments/flow.toml --data data/flow --out runs/flow",
     "penn train experiments/flow.toml --data data/flow --out runs/flow --resume",
     "penn train experiments/flow.toml --data data/flow --also data/flow_varied --out runs/flow",
@@ -154,6 +154,8 @@ def _experiment(
         if row is not None:
             raise typer.BadParameter(f"--row chooses a row of a TOML file, but {source} is a dataset.")
         return for_dataset(source, start=start, changes=changes, device=device), source
+    if not source.exists():
+        raise typer.BadParameter(f"There is no dataset and no TOML file {source}.")
     if data is None:
         raise typer.BadParameter(f"{source} is a file of experiments: give the folder of the dataset with --data.")
     experiment = read_row(source, row or "penn", changes)

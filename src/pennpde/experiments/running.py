@@ -101,6 +101,7 @@ def run(
             known = states.load(out) if resume else None
             scales = known.plain["scales"] if known else errors_of_start(model, validation or train)
             training = replace(training, scales=scales)
+            log.info(f"100 % is the error of {start.name} at its start, at most the spread of the fields")
         if not validation:
             judge = "training loss" if start is None else "error on all training cases"
             log.info(f"there are no validation cases: the {judge} decides which weights are the best")

@@ -41,6 +41,8 @@ class Contents:
         chosen_facets: the facets of patches that a file lists as cells of their own.
         notes: what was changed since it was read, in words for the user.
         facts: to be written as field data: texts, or a few numbers.
+        cell_fields: values in the cells, in their order, which repairs do not change.
+        time: at which the fields are; None where the file does not say.
     """
 
     points: Float[np.ndarray, "points space"]
@@ -51,6 +53,8 @@ class Contents:
     chosen_facets: Mapping[str, Facets] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     facts: Mapping[str, str | Sequence[float]] = field(default_factory=dict)
+    cell_fields: Mapping[str, np.ndarray] = field(default_factory=dict)
+    time: float | None = None
 
 
 def from_elements(

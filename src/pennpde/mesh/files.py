@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from io import StringIO
@@ -31,38 +31,64 @@ WRITABLE = (".vtu", ".vtk", ".vtkhdf")
 _READERS = {".msh": "gmsh", ".su2": "su2", ".unv": "unv", ".cgns": "cgns"}
 _READERS |= dict.fromkeys((".inp", ".med", ".bdf", ".nas", ".mesh"), "meshio_files")
 """Modules here, by suffix."""
+_TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
 
 
 def read(path: str | Path) -> Contents:
     """What a file says, by a reader of its own for formats of mesh generators, else by PyVista."""
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"There is no mesh file {path}.")
-    if not path.is_file():
-        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}; give a mesh file.")
+    _check_file(path)
     suffix = path.suffix.lower()
     if suffix in _READERS:
         try:
             return import_module(f"pennpde.mesh.{_READERS[suffix]}").read(path)
         except MemoryError as error:
             raise ValueError(f"{path} does not fit into the memory: {error}") from None
-    check_announced(path)
-    return _read_with_pyvista(path)
+    return from_dataset(_dataset(path))
 
 
-def _read_with_pyvista(path: Path) -> Contents:
+def read_parts(paths: Sequence[str | Path], step: int | None = None) -> Contents:
+    """One mesh of all files that a series lists for a time; blocks within a file are put together as well.
+
+    Args:
+        paths: of files that PyVista reads.
+        step: which of the times of a VTKHDF file that holds several.
+    """
     import pyvista
 
+    for path in paths:
+        _check_file(Path(path))
+    parts = [_dataset(Path(path), step) for path in paths]
+    whole = parts[0] if len(parts) == 1 else pyvista.MultiBlock(parts)
+    if isinstance(whole, pyvista.MultiBlock):
+        whole = whole.combine(merge_points=True)
+    return from_dataset(whole)
+
+
+def _check_file(path: Path) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"There is no mesh file {path}.")
+    if not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}; give a mesh file.")
+
+
+def _dataset(path: Path, step: int | None = None) -> Any:
+    import pyvista
+
+    check_announced(path)
     try:
         # meshio, which PyVista asks for formats that VTK does not know, prints, and leaves the program.
         with silence(), redirect_stdout(StringIO()):
-            dataset = pyvista.read(path)
+            if step is None:
+                return pyvista.read(path)
+            reader = pyvista.HDFReader(str(path))
+            reader.reader.SetStep(step)
+            return reader.read()
     except SystemExit:
         raise ValueError(f"{path} is damaged, or no mesh file that meshio reads.") from None
     except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
-    return from_dataset(dataset)
 
 
 @contextmanager
@@ -95,7 +121,7 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
         raise TypeError(f"A {type(dataset).__name__} is not a mesh; give a PyVista dataset.")
     grid = dataset if isinstance(dataset, pyvista.UnstructuredGrid) else dataset.cast_to_unstructured_grid()
     notes = {name: np.asarray(grid.field_data[name]) for name in grid.field_data}
-    cells = _cells_of(grid)
+    cells, kept = _cells_of(grid)
     plane = bool(np.isin(cells.types, PLANE_TYPES).all())
     fields, patch_points = {}, {}
     for name in grid.point_data:
@@ -111,13 +137,30 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
         fields,
         patch_points,
         {name.removeprefix(prefix): facets for name, facets in notes.items() if name.startswith(prefix)},
+        cell_fields={name: values for name, values in _cell_arrays(grid, kept) if values.dtype.kind in "biuf"},
+        time=_stated_time(notes),
     )
 
 
-def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
+def _cell_arrays(grid: pyvista.UnstructuredGrid, kept: Int64[np.ndarray, " kept"]) -> Iterator[tuple[str, np.ndarray]]:
+    for name in grid.cell_data:
+        yield name, np.array(grid.cell_data[name])[kept]
+
+
+def _stated_time(notes: Mapping[str, np.ndarray]) -> float | None:
+    for name in _TIME_NAMES:
+        values = notes.get(name)
+        if values is not None and values.size == 1 and values.dtype.kind in "iuf":
+            time = float(values.ravel()[0])
+            return time if time > 0 else None  # many programs write zero where there is no time
+    return None
+
+
+def _cells_of(grid: pyvista.UnstructuredGrid) -> tuple[Cells, Int64[np.ndarray, " kept"]]:
+    """The cells, and their numbers in the grid."""
     types = np.array(grid.celltypes, dtype=np.uint8)
     if len(types) == 0:
-        return Cells(np.zeros(0, np.int64), np.zeros(1, np.int64), types)
+        return Cells(np.zeros(0, np.int64), np.zeros(1, np.int64), types), np.zeros(0, np.int64)
     arrays = grid.GetCells()
     offsets, connectivity = _integers(arrays.GetOffsetsArray()), _integers(arrays.GetConnectivityArray())
     plane = np.isin(types, PLANE_TYPES)
@@ -129,7 +172,7 @@ def _cells_of(grid: pyvista.UnstructuredGrid) -> Cells:
     if faces is not None:
         number = np.cumsum(~left_out) - 1
         faces = Facets(faces.connectivity, faces.offsets, number[faces.cells])
-    return Cells(*take_rows(connectivity, offsets, kept), types[kept], faces)
+    return Cells(*take_rows(connectivity, offsets, kept), types[kept], faces), kept
 
 
 def _faces_of(grid: pyvista.UnstructuredGrid) -> Facets:

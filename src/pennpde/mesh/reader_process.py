@@ -1,7 +1,7 @@
 """Mesh files, read in a process of their own by the command. The page has workers, which serve the same end.
 
 Libraries trust what a file says: a wrong count ends the process that reads it, or takes all of its memory. Whoever
-asked must outlive that. The process is told a path in a line of JSON and answers with an archive of arrays, behind the
+asked must outlive that. The process is told paths in a line of JSON and answers with an archive of arrays, behind the
 number of its bytes; nothing is unpickled. It loads no torch, so that it is ready in half a second.
 """
 
@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -50,19 +50,30 @@ class Reader:
 
     def read(self, path: Path | str) -> Contents:
         """What a file says; an error says why there is nothing."""
-        path = Path(path)
+        return self._read([Path(path)], {})
+
+    def read_parts(self, paths: Sequence[Path | str], step: int | None = None) -> Contents:
+        """What the files of one time say together; see `files.read_parts`."""
+        return self._read([Path(path) for path in paths], {"parts": True, "step": step})
+
+    def _read(self, paths: Sequence[Path], how: Mapping[str, object]) -> Contents:
         with self._lock:
-            answer = self._ask(self._running(), path)
+            answer = self._ask(self._running(), paths, how)
         if "error" in answer:
             kind = FileNotFoundError if str(answer["kind"]) == "FileNotFoundError" else ValueError
-            raise kind(str(answer["error"]).replace(str(path.absolute()), str(path)))
+            message = str(answer["error"])
+            for path in paths:
+                message = message.replace(str(path.absolute()), str(path))
+            raise kind(message)
         return _contents_of(answer)
 
     def close(self) -> None:
         with self._lock:
             self._end()
 
-    def _ask(self, process: subprocess.Popen[bytes], path: Path) -> Mapping[str, np.ndarray]:
+    def _ask(
+        self, process: subprocess.Popen[bytes], paths: Sequence[Path], how: Mapping[str, object]
+    ) -> Mapping[str, np.ndarray]:
         assert process.stdin is not None
         assert process.stdout is not None
         given_up = threading.Event()
@@ -75,7 +86,8 @@ class Reader:
         if self.patience is not None:
             alarm.start()
         try:
-            process.stdin.write(json.dumps(str(path.absolute())).encode() + b"\n")
+            request = {"paths": [str(path.absolute()) for path in paths], **how}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
             return _received(process.stdout)
         except (EOFError, OSError):
@@ -86,8 +98,10 @@ class Reader:
             if failed_to_start:
                 raise RuntimeError(f"The process that reads mesh files ended: {sys.executable} -m {__name__}") from None
             if given_up.is_set():
-                raise ValueError(f"{path} was given up: it takes more than {self.patience:.0f} s to read.") from None
-            raise ValueError(f"{path} is damaged so badly that reading it crashed.") from None
+                raise ValueError(
+                    f"{paths[0]} was given up: it takes more than {self.patience:.0f} s to read."
+                ) from None
+            raise ValueError(f"{paths[0]} is damaged so badly that reading it crashed.") from None
         finally:
             alarm.cancel()
 
@@ -140,9 +154,11 @@ def main(most_memory: int) -> None:
     import pyvista  # noqa: F401
 
     for line in sys.stdin.buffer:
-        path = Path(json.loads(line))
+        request = json.loads(line)
+        path, step = request["paths"][0], request.get("step")
         try:
-            answer = _arrays_of(files.read(path))
+            said = files.read_parts(request["paths"], step) if request.get("parts") else files.read(path)
+            answer = _arrays_of(said)
         except MemoryError:
             limit = f"{most_memory >> 30} GB of memory" if most_memory else "the memory that there is"
             answer = {"error": np.array(f"{path} needs more than {limit}."), "kind": np.array("ValueError")}
@@ -170,7 +186,7 @@ def _received(stream: IO[bytes]) -> dict[str, np.ndarray]:
 
 # What goes from one to the other. Names of fields and patches are values, never names of arrays: they may be anything.
 
-_BY_NAME = ("fields", "patch_points", "patch_facets")
+_BY_NAME = ("fields", "patch_points", "patch_facets", "cell_fields")
 
 
 def _arrays_of(contents: Contents) -> dict[str, np.ndarray]:
@@ -181,6 +197,7 @@ def _arrays_of(contents: Contents) -> dict[str, np.ndarray]:
         "offsets": cells.offsets,
         "types": cells.types,
         "notes": np.array(contents.notes, dtype=str),
+        "time": np.array([] if contents.time is None else [contents.time]),
     }
     if cells.polyhedron_faces is not None:
         arrays |= _facet_arrays("faces", cells.polyhedron_faces)
@@ -196,7 +213,7 @@ def _arrays_of(contents: Contents) -> dict[str, np.ndarray]:
 
 def _contents_of(arrays: Mapping[str, np.ndarray]) -> Contents:
     faces = _facets_of("faces", arrays) if "faces connectivity" in arrays else None
-    fields, patch_points, patch_facets = (
+    fields, patch_points, patch_facets, cell_fields = (
         {str(name): arrays[f"{kind} {number}"] for number, name in enumerate(arrays[kind])} for kind in _BY_NAME
     )
     return Contents(
@@ -210,6 +227,8 @@ def _contents_of(arrays: Mapping[str, np.ndarray]) -> Contents:
             for number, name in enumerate(arrays["chosen_facets"])
         },
         tuple(map(str, arrays["notes"])),
+        cell_fields=cell_fields,
+        time=float(arrays["time"][0]) if len(arrays["time"]) else None,
     )
 
 

@@ -56,7 +56,7 @@ def read_case(
         raise FileNotFoundError(
             f"{folder} is not a folder; an OpenFOAM case is one, with constant/ and a time such as 0/."
         )
-    body = body or Body.read(folder)
+    body = body or Body.read(folder, in_pieces=not _has_any(folder, [foam.name for foam in fields.values()]))
     mesh = plane_of(body, folder) if body.is_plane else body.mesh
     plane = body.is_plane
     part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
@@ -85,6 +85,11 @@ def read_case(
         remarks=[*remarks, *_about_pairs(conditions)],
     )
     return replace(case, initial=case.fulfilled(case.initial))
+
+
+def _has_any(folder: Path, names: Iterable[str]) -> bool:
+    """Whether some time of a case has one of these fields; if not, they may be with the processors only."""
+    return any(is_field(time / name) for time in time_folders(folder) for name in names)
 
 
 def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str, Any]:

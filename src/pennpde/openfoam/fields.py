@@ -122,7 +122,9 @@ def start_time(folder: Path | str) -> float:
 
     Otherwise at its earliest time: `latestTime` is the end of a run that is finished. 0 where it has no time at all.
     """
-    times = [float(path.name) for path in time_folders(folder)]
+    pieces = Path(folder) / "processor0"
+    folders = time_folders(folder) or (time_folders(pieces) if pieces.is_dir() else [])
+    times = [float(path.name) for path in folders]
     try:
         control = read_dictionary(Path(folder) / "system" / "controlDict", folder)
     except (FoamFormatError, OSError):

@@ -35,7 +35,7 @@ def unpack(archive: Path, folder: Path) -> None:
             folder.mkdir()
             room = MOST_BYTES
             for member in members:
-                room -= _extract(opened, member, folder / member.filename, room)
+                room -= _extract(opened, member, folder / _name(member), room)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise ValueError(f"it is damaged or no zip file: {error}") from None
@@ -49,6 +49,11 @@ def case_folder(folder: Path) -> Path:
     meshes = sorted(folder.glob("**/constant/polyMesh"), key=lambda path: (len(path.parts), str(path)))
     cases = [path.parent.parent for path in meshes if not re.fullmatch(r"processor\d+", path.parent.parent.name)]
     cases += [path.parent.parent.parent for path in meshes if path.parent.parent.name == "processor0"]
+    others = [each for each in dict.fromkeys(cases) if not each.is_relative_to(cases[0])]
+    if others:
+        names = ", ".join(str(each.relative_to(folder)) for each in [cases[0], *others][:3])
+        more = " ..." if len(others) > 2 else ""
+        raise ValueError(f"it holds {len(others) + 1} cases ({names}{more}): pack one of them.")
     if cases:
         return cases[0]
     if next(folder.glob("**/blockMeshDict"), None) is not None:
@@ -56,10 +61,15 @@ def case_folder(folder: Path) -> Path:
     raise ValueError("it has no folder constant/polyMesh, so it holds no OpenFOAM case with a mesh.")
 
 
+def _name(member: zipfile.ZipInfo) -> str:
+    """Its path, with the separators of zip files: some programs of Windows write their own."""
+    return member.filename.replace("\\", "/")
+
+
 def _check(member: zipfile.ZipInfo) -> None:
-    name = member.filename
+    name = _name(member)
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name or not path.parts:
+    if path.is_absolute() or ".." in path.parts or ":" in name or "\0" in name or not path.parts:
         raise ValueError(f"its file {name[:80]!r} leads out of the archive.")
     if len(path.parts) > DEEPEST:
         raise ValueError(f"its file {name[:80]!r} lies more than {DEEPEST} folders deep.")

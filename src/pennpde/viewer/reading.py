@@ -27,7 +27,10 @@ MOST_POINTS = 200_000
 def read_mesh(path: Path) -> Mesh:
     """A plane mesh from a file; a ValueError says why there is none, with the name of the file."""
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"{path.name} is of no known kind: choose a file that ends in {', '.join(SUFFIXES)}.")
+        raise ValueError(
+            f"{path.name} is of no known kind: choose a file that ends in {', '.join(SUFFIXES)}, or an "
+            "OpenFOAM case as .zip."
+        )
     with named(path):
         return _plane(Mesh.read(path))
 

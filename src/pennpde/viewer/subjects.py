@@ -19,6 +19,10 @@ from pennpde.mesh import Mesh
 from pennpde.viewer.requests import number_of
 
 VISCOSITY = 1e-3
+_CELLS_OF_A_MARCH = 14.0
+"""Across the inlet, for a network that steps through time. Its time grows with the third power of them, and finer
+meshes gain little: the step is expected to be wrong by 1.7 % in u at 14 cells and by 1.4 % at 22.5, which takes three
+times as long."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,11 @@ class FlowSubject(Subject):
     hint = "Lengths are in widths of the inlet."
     needs = ("inlet", "outlet", "wall")
 
-    def __init__(self) -> None:
+    def __init__(self, cells: float = CELLS_PER_LENGTH) -> None:
         shared = (
             Slider("speed", "Inlet speed", 0.1, 3.0, 0.05, 1.0),
             Slider("viscosity", "Viscosity", 0.0, math.inf, 1e-4, VISCOSITY, typed=True),
-            Slider("resolution", "Cells across the inlet", 4.0, 60.0, 0.5, CELLS_PER_LENGTH, 1),
+            Slider("resolution", "Cells across the inlet", 4.0, 60.0, 0.5, cells, 1),
         )
         lower, upper = (Slider(name, title, 0.0, 1.0, 0.01, 0.37) for name, title in _RAMPS)
         self.templates = (
@@ -173,9 +177,16 @@ class TransportSubject(Subject):
         return transport.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
 
 
-def subject_of(unknowns: Iterable[str], name: str) -> Subject:
-    """The subject of a network's unknowns; a ValueError says that the page has none."""
-    wanted, subjects = frozenset(unknowns), (FlowSubject(), TransportSubject())
+def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) -> Subject:
+    """The subject of a network's unknowns; a ValueError says that the page has none.
+
+    Args:
+        unknowns: Of the network.
+        name: What the user calls it.
+        takes_times: Whether it can be asked for any time.
+    """
+    cells = _CELLS_OF_A_MARCH if takes_times else CELLS_PER_LENGTH
+    wanted, subjects = frozenset(unknowns), (FlowSubject(cells), TransportSubject())
     for subject in subjects:
         if subject.unknowns == wanted:
             return subject

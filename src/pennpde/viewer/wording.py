@@ -137,12 +137,14 @@ def expected(outcome: Outcome) -> dict[str, Any]:
     """How wrong the prediction probably is: a grade and sentences; nothing where no error can be expected."""
     found = outcome.expected
     if not found.errors:
-        return {"grade": "unknown", "lines": [f"Not known: {found.unknown_because}"]} if found.unknown_because else {}
+        if not found.unknown_because:
+            return {}
+        return {"grade": "unknown", "short": found.in_short, "lines": [f"Not known: {found.unknown_because}"]}
     lines = [f"{name}: {each}" for name, each in found.errors.items()]
     if found.grade != "good":
         lines += [f"Mostly because of {', '.join(found.reasons)}."] if found.reasons else []
         lines += [found.advice]
-    return {"grade": found.grade, "lines": lines}
+    return {"grade": found.grade, "short": found.in_short, "lines": lines}
 
 
 def doubts(outcome: Outcome) -> dict[str, Tensor]:

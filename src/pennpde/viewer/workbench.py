@@ -80,7 +80,7 @@ class Workbench:
 
     def __init__(self, model: Predictor, name: str, data: Path | None = None, uploads: Path | None = None):
         self.model, self.name, self.data, self.uploads = model, name, data, uploads
-        self.subject = subject_of(model.equation.unknowns, name)
+        self.subject = subject_of(model.equation.unknowns, name, model.takes_times)
         self.config: Config | None = config_of(model)
         self.manifest = None if data is None else self._manifest(data)
         self._outcomes: OrderedDict[Request, View] = OrderedDict()

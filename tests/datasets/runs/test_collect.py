@@ -55,6 +55,7 @@ def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
     assert finished.exit_code == 0, finished.output
     words = "no network knows this: system/fvOptions adds push (meanVelocityForce)"
     assert f"warning: 2 runs: {words}" in finished.stderr
+    assert finished.stderr.count("fvOptions") == 1
     notes = {
         name: facts.get("notes", [])
         for name, facts in json.loads((out / report.JSON_FILE).read_text())["cases"].items()
@@ -63,6 +64,7 @@ def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
         "run_0",
         "run_2",
     ]
+    assert all(len(found) < 2 for found in notes.values())
 
 
 def test_a_case_has_conditions_parameters_and_targets_of_its_run(runs, out):
@@ -191,6 +193,7 @@ WRONG = {
     "not finished": (lambda path: channel(path, end=4.0), r"not finished: its last time is 1, but its endTime is 4"),
     "not run": (lambda path: channel(path, times=(), end=1.0), r"not finished: its last time is 0"),
     "nothing written": (lambda path: channel(path, times=(), end=0.0), r"no time after its start at 0"),
+    "collated": (lambda path: _collate(channel(path)), r"its results are collated files"),
     "field missing": (lambda path: channel(path, fields=("U",)), r"time 1 has no field p"),
     "other dimension": (lambda path: channel(path, (3, 3, 3), plane=False), r"3 dimensions, the others have 2"),
     "pressure in Pa": (lambda path: channel(path, pressure_units=(1, -1, -2, 0, 0, 0, 0)), r"p is in Pa"),
@@ -214,6 +217,12 @@ WRONG = {
 
 def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
+
+
+def _collate(run: Path) -> None:
+    (run / "processors2").mkdir()
+    (run / "1").rename(run / "processors2" / "1")
+    (run / "0.5").rename(run / "processors2" / "0.5")
 
 
 def _spoil(path: Path) -> None:

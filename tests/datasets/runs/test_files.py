@@ -1,6 +1,8 @@
 """Runs in VTK files and series."""
 
 import json
+import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -67,10 +69,13 @@ def check(case, in_cells: bool) -> None:
     near = 0.3 if in_cells else 1e-6
     inside = ((places > near) & (places < 1 - near)).all(axis=1)
     assert inside.sum() > 8
-    np.testing.assert_allclose(case.targets["u"][inside][..., -1], velocity(places[inside]), atol=1e-6)
-    np.testing.assert_allclose(case.targets["p"][inside][..., -1], pressure(places[inside]), atol=1e-6)
+    u, p = case.targets["u"], case.targets["p"]
+    if u.ndim == 3:  # at several times
+        u, p = u[..., -1], p[..., -1]
+    np.testing.assert_allclose(u[inside], velocity(places[inside]), atol=1e-6)
+    np.testing.assert_allclose(p[inside], pressure(places[inside]), atol=1e-6)
     held = case.dirichlet["u"].mask
-    assert torch.equal(case.targets["u"][held][..., -1], case.dirichlet["u"].values[held])
+    assert torch.equal(u[held], case.dirichlet["u"].values[held])
 
 
 @pytest.mark.parametrize("triangles", [False, True])
@@ -178,6 +183,10 @@ WRONG = {
     "no list": (lambda folder: (folder / "flow.pvd").write_text("<VTKFile/>"), "lists no files"),
     "a missing file": (lambda folder: (folder / "flow_1.vtu").unlink(), "lists flow_1.vtu, which does not exist"),
     "a damaged file": (lambda folder: (folder / "flow_2.vtu").write_text("nothing"), "flow_2.vtu is damaged"),
+    "a time that is none": (
+        lambda folder: (folder / "flow.pvd").write_text((folder / "flow.pvd").read_text().replace('"1.0"', '"nan"')),
+        "lists flow_2.vtu at the time nan",
+    ),
     "another mesh": (lambda folder: grid_at(square(4), 1.0).save(folder / "flow_2.vtu"), "meshes must not move"),
     "no patches": (
         lambda folder: (folder / "case.toml").write_text("[initial]\nu = [0.0, 0.0]\np = 0.0\n"),
@@ -201,6 +210,96 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, what):
         collect_runs([folder / "flow.pvd"], tmp_path / "set")
     assert len(str(caught.value).splitlines()) == 2
     assert not (tmp_path / "set").exists()
+
+
+DEADLY = """# vtk DataFile Version 3.0
+a cell of so many corners ends the process that reads it, by a segmentation fault in VTK 9.7
+ASCII
+DATASET UNSTRUCTURED_GRID
+POINTS 4 float
+0 0 0 1 0 0 1 1 0 0 1 0
+CELLS 1 5
+999999 0 1 2 3
+CELL_TYPES 1
+9
+"""
+
+
+def test_files_that_end_the_process_that_reads_them_do_not_end_the_collection(tmp_path):
+    folder = run_folder(tmp_path)
+    grid_at(square(), 1.0).save(folder / "good.vtu")
+    announced = re.sub(
+        rb'NumberOfPoints="\d+"', b'NumberOfPoints="1000000000000000"', (folder / "good.vtu").read_bytes()
+    )
+    (folder / "huge.vtu").write_bytes(announced)
+    (folder / "deadly.vtk").write_text(DEADLY)
+    made = collect_runs(sorted(folder.glob("*.vt*")), tmp_path / "set", time="1")
+    assert made.collected == ("good",)
+    assert made.failed["deadly"] == "deadly.vtk is damaged so badly that reading it crashed"
+    assert made.failed["huge"].startswith("huge.vtu is damaged: it announces 1,000,000,000,000,000 points")
+
+
+@pytest.mark.parametrize("name", ["flow.pvd", "flow.vtu", "flow.vtkhdf", "flow.msh"])
+def test_a_pipe_is_skipped_and_not_waited_for(tmp_path, name):
+    folder = run_folder(tmp_path)
+    os.mkfifo(folder / name)
+    with pytest.raises(NothingCollectedError, match="it is a pipe or a device, not a file"):
+        collect_runs([folder / name], tmp_path / "set")
+
+
+def test_a_list_of_times_that_cannot_be_stored_is_not_read(tmp_path):
+    import h5py
+
+    folder = run_folder(tmp_path)
+    path = as_vtkhdf(folder, square(), False)
+    with h5py.File(path, "a") as file:
+        del file["VTKHDF/Steps/Values"]
+        file.create_dataset("VTKHDF/Steps/Values", (10**11,), "f8", chunks=(10**4,))
+    with pytest.raises(NothingCollectedError, match=r"flow.vtkhdf is damaged: its list of times announces"):
+        collect_runs([path], tmp_path / "set")
+
+
+def of_second_order(mesh: Mesh):
+    """A PyVista grid of curved triangles, with one point that belongs to no cell, and a line along a side."""
+    import pyvista
+
+    points, corners = mesh.points.numpy(), mesh.connectivity.reshape(-1, 3)
+    sides = np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]], corners[:, [2, 0]]]), axis=1)
+    unique, place = np.unique(sides, axis=0, return_inverse=True)
+    between = len(points) + place.reshape(3, -1).T
+    places = np.concatenate([points, points[unique].mean(axis=1), [[5.0, 5.0]]])
+    rows = np.concatenate([np.full((len(corners), 1), 6), corners, between], axis=1)
+    cells = np.concatenate([[2, *unique[0]], rows.ravel()])
+    types = np.array([3, *[22] * len(corners)], np.uint8)
+    return pyvista.UnstructuredGrid(cells, types, np.pad(places, ((0, 0), (0, 1)))), points[corners].mean(axis=1)
+
+
+@pytest.mark.parametrize("in_cells", [False, True])
+def test_meshes_are_repaired_with_a_note_unless_that_is_refused(tmp_path, in_cells):
+    folder = run_folder(tmp_path)
+    grid, centres = of_second_order(square(8, True))
+    places = np.concatenate([[[0.0, 0.0]], centres]) if in_cells else np.asarray(grid.points)[:, :2]
+    arrays = grid.cell_data if in_cells else grid.point_data
+    arrays["U"], arrays["p"] = np.pad(velocity(places), ((0, 0), (0, 1))), pressure(places)
+    grid.save(folder / "flow.vtu")
+    with pytest.raises(NothingCollectedError, match="of second or higher order"):
+        collect_runs([folder], tmp_path / "set", time="1", repair=False)
+    made = collect_runs([folder], tmp_path / "set", time="1")
+    notes = made.report["cases"]["flow"]["notes"]
+    assert any("brought to first order: 128 cells" in note for note in notes)
+    assert any("left out: 1 point of no cell" in note for note in notes)
+    check(storage.read(tmp_path / "set")[0], in_cells)
+
+
+def test_blocks_in_one_file_become_one_mesh(tmp_path):
+    import pyvista
+
+    folder = run_folder(tmp_path)
+    grid = grid_at(square(8), 1.0)
+    left = np.asarray(grid.cell_centers().points)[:, 0] < 0.5
+    pyvista.MultiBlock([grid.extract_cells(left), grid.extract_cells(~left)]).save(folder / "flow.vtm")
+    collect_runs([folder / "flow.vtm"], tmp_path / "set", time="1")
+    check(storage.read(tmp_path / "set")[0], False)
 
 
 CONDITIONS = PROBLEM[PROBLEM.index("[dirichlet.u]") :]

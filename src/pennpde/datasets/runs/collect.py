@@ -66,6 +66,7 @@ def collect_runs(
     spacing: str | None = None,
     mixed: bool = False,
     unfinished: bool = False,
+    repair: bool = True,
     shares: Shares | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -87,6 +88,7 @@ def collect_runs(
             `0.1L`.
         mixed: whether runs may have different patches, and lengths in different units.
         unfinished: whether runs that did not come to their end are taken.
+        repair: whether meshes in files are repaired, as by `Mesh.read`; else those that need it are refused.
         shares: of validation and test, and the seed.
         workers: processes on this machine; 0: this one. By default one for each processor if there are many runs.
         scheduler: address of a Dask scheduler instead.
@@ -95,7 +97,7 @@ def collect_runs(
     started, folder = clock.monotonic(), Path(folder)
     shares = shares or Shares()
     coarser = None if spacing is None else Spacing.parse(spacing)
-    plan = Plan(Times.parse(time), coarser, unfinished, parse(fields, parameters))
+    plan = Plan(Times.parse(time), coarser, unfinished, parse(fields, parameters), repair)
     found = find_runs(paths, problem)
     before = _before(folder, {"time": plan.times.text, "spacing": coarser and coarser.text})
     runs = _renamed(found.runs, before)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -27,16 +26,18 @@ from pennpde.case.problem_files import read_problem
 from pennpde.datasets.runs.quantities import OTHER_NAMES, Quantities, of_unknowns
 from pennpde.datasets.runs.source import End, Source, with_patches
 from pennpde.datasets.runs.times import RunError
-from pennpde.mesh import Mesh
-from pennpde.mesh import files as mesh_files
+from pennpde.mesh import Mesh, reader_process
+from pennpde.mesh.announced import check_stored
 from pennpde.mesh.cell_values import CellsToPoints
+from pennpde.mesh.contents import Contents
 from pennpde.mesh.corners import facet_means
 
 SERIES = (".pvd", ".series")
 _OF_OURS = (".msh", ".su2", ".unv", ".cgns", ".med", ".inp", ".bdf", ".nas", ".mesh")
 """Read by `Mesh.read` with their patches; their fields, where the format has any, are at points."""
-SINGLE_FILES = frozenset((".vtu", ".vtk", ".vtkhdf", ".hdf", ".vts", ".vtr", ".vti", ".vtp", ".pvtu", *_OF_OURS))
-_TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
+_OF_VTK = (".vtu", ".vtk", ".vtkhdf", ".hdf", ".vts", ".vtr", ".vti", ".vtp", ".vtm")
+_IN_PIECES = (".pvtu", ".pvts", ".pvtr", ".pvti", ".pvtp")
+SINGLE_FILES = frozenset((*_OF_VTK, *_IN_PIECES, ".h5m", *_OF_OURS))
 _MOST_BYTES = 10_000_000
 """Of a file that lists others."""
 _CLOSE = 1e-6
@@ -54,8 +55,8 @@ class Frame:
 class FileSource(Source):
     """Files of one run."""
 
-    def __init__(self, path: Path, problem: Path, wanted: Quantities | None) -> None:
-        self.path, self.problem_file, self.wanted = path, problem, wanted
+    def __init__(self, path: Path, problem: Path, wanted: Quantities | None, repair: bool = True) -> None:
+        self.path, self.problem_file, self.wanted, self.repair = path, problem, wanted, repair
         self.notes = []
 
     @property
@@ -74,21 +75,12 @@ class FileSource(Source):
         elif self.path.suffix in (".vtkhdf", ".hdf") and (values := _steps(self.path)):
             frames = [Frame(time, (self.path,), step) for step, time in enumerate(values)]
         else:
-            frames = [Frame(self._stated_time(), (self.path,))]
+            frames = [Frame(self._only.time, (self.path,))]
         for frame in frames:
             for file in frame.files:
                 if not file.is_file():
                     raise RunError(f"{self.path.name} lists {file.name}, which does not exist")
         return sorted(frames, key=lambda frame: math.inf if frame.time is None else frame.time)
-
-    def _stated_time(self) -> float | None:
-        if self.path.suffix in _OF_OURS:
-            return None
-        for name in _TIME_NAMES:
-            if name in self._first.field_data and np.size(self._first.field_data[name]) == 1:
-                time = float(np.ravel(self._first.field_data[name])[0])
-                return time if time > 0 else None  # many programs write zero where there is no time
-        return None
 
     def times(self) -> tuple[float, Sequence[float]]:
         return 0.0, [math.inf if frame.time is None else frame.time for frame in self._frames]
@@ -99,30 +91,24 @@ class FileSource(Source):
     # The mesh and its fields
 
     @cached_property
-    def _first(self) -> Any:
-        return _dataset(Frame(None, (self.path,)))
+    def _only(self) -> Contents:
+        """What a file of one time says."""
+        return _contents(Frame(None, (self.path,)))
 
     @cached_property
     def _given(self) -> _Given:
         """Mesh and fields of the first time."""
         frame = self._frames[0]
-        if self.path.suffix in _OF_OURS:
-            return _Given.of(Mesh.read(self.path), {})
-        single = len(self._frames) == 1 and frame.step is None
-        return self._of(self._first if single and self.path.suffix not in SERIES else _dataset(frame))
+        return self._of(self._only if frame.files == (self.path,) and frame.step is None else _contents(frame))
 
-    def _of(self, dataset: Any) -> _Given:
-        cells = {name: np.asarray(dataset.cell_data[name]) for name in dataset.cell_data}
-        whole = dataset.n_cells
-        mesh = Mesh.from_pyvista(dataset)
-        kept = {name: values for name, values in cells.items() if mesh.number_of_cells == whole}
-        return _Given.of(mesh, kept)
+    def _of(self, contents: Contents) -> _Given:
+        return _Given.of(Mesh.from_contents(contents, self.repair), contents.cell_fields)
 
     def _at(self, time: float) -> _Given:
         place = min(range(len(self._frames)), key=lambda place: _away(self._frames[place].time, time))
         if place == 0:
             return self._given
-        given, first = self._of(_dataset(self._frames[place])), self._given.mesh
+        given, first = self._of(_contents(self._frames[place])), self._given.mesh
         size = float(np.ptp(first.points.numpy(), axis=0).max())
         if given.mesh.points.shape != first.points.shape or not torch.allclose(
             given.mesh.points, first.points, rtol=0, atol=1e-6 * size
@@ -243,32 +229,21 @@ def _away(known: float | None, time: float) -> float:
     return 0.0 if known is None else abs(known - time)
 
 
-def _dataset(frame: Frame) -> Any:
-    """The PyVista grid of a frame; parts and blocks are put together."""
-    import pyvista
-
-    parts = []
+def _contents(frame: Frame) -> Contents:
+    """What the files of a frame say. They are read in a process of their own: a damaged one must not end the others."""
+    reader = reader_process.shared()
+    first = frame.files[0]
     try:
-        with mesh_files.silence():
-            for file in frame.files:
-                parts.append(_at_step(file, frame.step) if frame.step is not None else pyvista.read(file))
-    except (RuntimeError, ValueError, TypeError, OSError, UserWarning) as error:
-        reason = " ".join(str(error).split())
-        raise RunError(f"{frame.files[0].name} is damaged, or no file that PyVista reads: {reason}") from error
-    whole = parts[0] if len(parts) == 1 else pyvista.MultiBlock(parts)
-    if isinstance(whole, pyvista.MultiBlock):
-        whole = whole.combine(merge_points=True)
-    if not isinstance(whole, pyvista.DataSet) or whole.n_cells == 0:
-        raise RunError(f"{frame.files[0].name} has no cells")
-    return whole
-
-
-def _at_step(path: Path, step: int) -> Any:
-    import pyvista
-
-    reader = pyvista.HDFReader(str(path))
-    reader.reader.SetStep(step)
-    return reader.read()
+        own_reader = first.suffix in _OF_OURS
+        contents = reader.read(first) if own_reader else reader.read_parts(frame.files, frame.step)
+    except (ValueError, OSError) as error:
+        reason = str(error).rstrip(".")
+        for file in frame.files:
+            reason = reason.replace(str(file), file.name)
+        raise RunError(reason) from None
+    if len(contents.cells) == 0:
+        raise RunError(f"{first.name} has no cells")
+    return contents
 
 
 def _steps(path: Path) -> list[float]:
@@ -278,7 +253,10 @@ def _steps(path: Path) -> list[float]:
     try:
         with h5py.File(path, "r") as file:
             values = file.get("VTKHDF/Steps/Values")
-            return values[:].tolist() if isinstance(values, h5py.Dataset) else []
+            if not isinstance(values, h5py.Dataset):
+                return []
+            check_stored(values.id, f"{path.name} is damaged: its list of times")
+            return values[:].tolist()
     except OSError as error:
         raise RunError(f"{path.name} is damaged, or no VTKHDF file: {error}") from error
 
@@ -306,6 +284,8 @@ def _listed(path: Path, parse: Callable[[str], list[tuple[float, str]]]) -> list
         raise RunError(f"{path.name} is no list of files and times: {error}") from None
     by_time: dict[float, list[Path]] = {}
     for time, name in rows:
+        if not math.isfinite(time):
+            raise RunError(f"{path.name} lists {name} at the time {time:g}, which is none")
         by_time.setdefault(time, []).append(path.parent / name)
     if not by_time:
         raise RunError(f"{path.name} lists no files")

@@ -31,10 +31,10 @@ class Run:
     problem: str | None
     given: str
 
-    def open(self, quantities: Quantities | None) -> Source:
+    def open(self, quantities: Quantities | None, repair: bool = True) -> Source:
         if self.problem is None:
             return FoamSource(Path(self.path), quantities)
-        return FileSource(Path(self.path), Path(self.problem), quantities)
+        return FileSource(Path(self.path), Path(self.problem), quantities, repair)
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ def _recognised(path: Path, problem: Path | None) -> tuple[Path, Path | None] | 
         return "there is no such file or folder"
     if path.is_dir():
         return _in_folder(path, problem)
+    if not path.is_file():
+        return "it is a pipe or a device, not a file"
     if path.suffix == ".foam":
         return (path.parent, None) if is_foam_case(path.parent) else "it marks an OpenFOAM case, but its folder is none"
     if not _is_mesh_file(path):

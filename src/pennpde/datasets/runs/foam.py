@@ -96,7 +96,8 @@ class FoamSource(Source):
         return any(is_field(folder / name) for folder in self._folders.values())
 
     def times(self) -> tuple[float, Sequence[float]]:
-        if not self._folders and any(re.fullmatch(r"processors\d+.*", each.name) for each in self.folder.iterdir()):
+        collated = [each for each in self.folder.iterdir() if re.fullmatch(r"processors\d+.*", each.name)]
+        if max(map(self._last_of, collated), default=-1.0) > max(self._folders, default=-1.0):
             raise RunError("its results are collated files (processors...); put them together with reconstructPar")
         names = [each.name for each in self.quantities().fields.values()]
         complete = [time for time, folder in self._folders.items() if all(is_field(folder / name) for name in names)]
@@ -171,8 +172,8 @@ class FoamSource(Source):
         parameters = dict(quantities.parameters)
         if all(patch.type == "empty" for patch in self._body.patches.values()):
             raise RunError("its mesh has no patches but empty ones, so it has no boundary conditions")
-        unknown = unread(self.folder, quantities.fields, parameters.values())
-        self.notes += [NOT_KNOWN + each.text for each in unknown if each.severe]
+        unknown = [each.text for each in unread(self.folder, quantities.fields, parameters.values()) if each.severe]
+        self.notes += [NOT_KNOWN + text.rstrip(".") for text in dict.fromkeys(unknown)]
         carried = self._carrying_velocity(parameters)
         case = with_patches(read_case(self.folder, quantities.fields, parameters, start, self._body))
         if "velocity" in quantities.parameters and "velocity" not in case.parameters and carried is None:
@@ -190,9 +191,8 @@ class FoamSource(Source):
                 if self.in_pieces:  # pRefCell counts the cells of the whole mesh
                     raise RunError(f"no patch prescribes {foam.name}, and it is decomposed; run reconstructPar first")
                 case = with_pressure_reference(case, self.folder, name)
-        remarks = unread(self.folder, quantities.fields, quantities.parameters.values())
-        about = [*(case.remarks if quantities.network is not None else ()), *remarks]
-        self.notes = [*self.notes, *dict.fromkeys(each.text.rstrip(".") for each in about if each.severe)]
+        remarks = case.remarks if quantities.network is not None else ()
+        self.notes += [each.text.rstrip(".") for each in remarks if each.severe and each.text not in unknown]
         if carried is not None:
             values = torch.from_numpy(PointValues.of(self._body, case.mesh).read(carried, start))
             case = replace(case, features={**case.features, "velocity": values})

@@ -86,7 +86,7 @@ class CollectRecipe(Recipe):
     def make(self, names: Sequence[str], report: Report) -> Iterator[Product]:  # noqa: ARG002
         for name in names:
             run = self.runs[name]
-            made = collect(run.open(self.plan.quantities), self.plan, name)
+            made = collect(run.open(self.plan.quantities, self.plan.repair), self.plan, name)
             case = made.case
             facts = {**facts_of(case), "source": run.given, **made.facts, "ranges": _ranges(case)}
             content = pack(case, made.moments or None, notes={"source": run.given})

@@ -45,7 +45,7 @@ class Survey:
 
 def survey(run: Run, plan: Plan) -> Survey:
     """Open a run: times, fields, units, problem; whatever is wrong is an error."""
-    source = run.open(plan.quantities)
+    source = run.open(plan.quantities, plan.repair)
     _, times = chosen_times(source, plan)
     quantities, units = source.quantities(), source.units()
     case = source.problem()
@@ -72,7 +72,7 @@ def survey(run: Run, plan: Plan) -> Survey:
 
 def known_state(run: Run, plan: Plan) -> str:
     """The hash of a run's files; nothing is read in full."""
-    source = run.open(plan.quantities)
+    source = run.open(plan.quantities, plan.repair)
     return source.state(chosen_times(source, plan)[1])
 
 

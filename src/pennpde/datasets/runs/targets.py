@@ -36,12 +36,14 @@ class Plan:
         spacing: of the meshes; None: their own meshes.
         unfinished: whether runs that did not come to their end are taken as well.
         quantities: which fields are whose; None: as each run has them.
+        repair: whether meshes in files are repaired, as by `Mesh.read`.
     """
 
     times: Times
     spacing: Spacing | None = None
     unfinished: bool = False
     quantities: Quantities | None = None
+    repair: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,8 @@ def _checked(case: Case, fields: dict[str, Tensor], time: float) -> dict[str, Te
     for name, values in fields.items():
         wrong = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).sum())
         if wrong:
-            raise RunError(f"{name} at time {time:g} is not finite at {wrong} points: the run has diverged")
+            when = f" at time {time:g}" if math.isfinite(time) else ""
+            raise RunError(f"{name}{when} is not finite at {wrong} points: the run has diverged")
         made[name] = _mean_over_copies(case, name, values)
     return case.fulfilled(made)
 

@@ -40,9 +40,9 @@ class Times:
             return Times("steady", (), text)
         try:
             if ":" in text:
-                return Times("several", _stepped(*(float(part) for part in text.split(":"))), text)
+                return Times("several", _stepped([float(part) for part in text.split(":")]), text)
             listed = tuple(float(part) for part in text.split(","))
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             reason = f" ({error})" if "step" in str(error) else ""
             raise ValueError(
                 f"The time is {text!r}{reason}; give latest, steady, a time such as 4, times such as 1,2,4, or "
@@ -87,13 +87,16 @@ class Times:
         return tuple(found)
 
 
-def _stepped(first: float, last: float, step: float) -> tuple[float, ...]:
+def _stepped(given: Sequence[float]) -> tuple[float, ...]:
+    if len(given) != 3:
+        raise ValueError("it needs three numbers: first, last and step")
+    first, last, step = given
     if not (math.isfinite(first) and math.isfinite(last) and step > 0 and last >= first):
         raise ValueError("the step must be positive, and the last time not before the first")
-    number = math.floor((last - first) / step * (1 + 1e-9) + 1e-9) + 1
+    number = (last - first) / step * (1 + 1e-9) + 1e-9 + 1
     if number > _MOST:
-        raise ValueError(f"at this step there are {number} times")
-    return tuple(first + place * step for place in range(number))
+        raise ValueError(f"at this step there are {number:.6g} times")
+    return tuple(first + place * step for place in range(math.floor(number)))
 
 
 def _shown(times: Sequence[float]) -> str:

@@ -398,14 +398,24 @@
       pen.fillText(this.field(), left - 26, top + 5);
     }
 
-    // The picture as it stands, on the background of the page, as a PNG.
-    picture(background) {
+    // The picture as it stands, on the background of the page, as a PNG; notes are lines of small print below it.
+    picture(background, notes = []) {
       this.draw();
       const whole = document.createElement("canvas");
-      whole.width = this.canvas.width; whole.height = this.canvas.height;
+      const ratio = window.devicePixelRatio || 1, line = Math.round(16 * ratio);
+      whole.width = this.canvas.width; whole.height = this.canvas.height + line * notes.length;
       const pen = whole.getContext("2d");
       pen.fillStyle = background; pen.fillRect(0, 0, whole.width, whole.height);
       for (const layer of [this.canvas, this.overlay]) pen.drawImage(layer, 0, 0);
+      pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
+      pen.font = `${Math.round(11 * ratio)}px system-ui, sans-serif`;
+      pen.textAlign = "right"; pen.textBaseline = "top";
+      notes.forEach((note, place) => {
+        const widest = whole.width - line;
+        let shown = note;
+        while (shown.length > 1 && pen.measureText(shown).width > widest) shown = shown.slice(0, -2) + "…";
+        pen.fillText(shown, whole.width - line / 2, this.canvas.height + line * place);
+      });
       return new Promise((done) => whole.toBlob(done, "image/png"));
     }
 

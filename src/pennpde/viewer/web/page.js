@@ -337,7 +337,9 @@
       savePictures() {
         for (const index of this.visible) {
           if (this.pictures[index]) {
-            this.pictures[index].save(this.panes[index].view.file + (this.compare ? `_${LETTERS[index]}` : ""));
+            const { file, expected, warnings } = this.panes[index].view;
+            const notes = [expected.short, ...warnings.map((warning) => `warning: ${warning}`)].filter(Boolean);
+            this.pictures[index].save(file + (this.compare ? `_${LETTERS[index]}` : ""), notes);
           }
         }
       },

@@ -67,9 +67,9 @@
         }
       },
       reset() { this.view.reset(); },
-      async save(name) {
+      async save(name, notes) {
         const background = getComputedStyle(this.$el).backgroundColor;
-        save(await this.view.picture(background), `${name}.png`);
+        save(await this.view.picture(background, notes), `${name}.png`);
       },
     },
   };
