@@ -54,9 +54,15 @@ class Viewer:
         self.address = address
         self.problems, self.hosts = [], set()
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._hear)
         self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
         self.page.goto(address)
         self.page.wait_for_selector(".penn-field[data-source]", timeout=PATIENCE)
+
+    def _hear(self, message):
+        """Vue catches the page's own errors, and only says them; an answer that is an error is said as well."""
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.problems.append(message.text)
 
     def part(self, name):
         return self.page.locator(f'[data-test="{name}"]')

@@ -39,7 +39,7 @@
       template() { return this.templateOf(this.pane); },
       isWhole() { return this.view.predicted && !this.isDraft(this.pane); },
       hasDraft() { return this.visible.some((each) => this.isDraft(this.panes[each])); },
-      requests() { return this.panes.map((pane) => JSON.stringify(this.request(pane))); },
+      requests() { return this.start ? this.panes.map((pane) => JSON.stringify(this.request(pane))) : []; },
       link() { return this.start ? this.linked() : ""; },
       fields() { return [...new Set(this.visible.flatMap((each) => this.panes[each].view.fields))]; },
       hasTruth() { return this.visible.some((each) => this.panes[each].view.has_truth); },
