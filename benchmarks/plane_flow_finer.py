@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from general_flow_test import code, measured
-from plane_flow_openfoam import SETTINGS, Setting, errors_of, solved
+from plane_flow_openfoam import SETTINGS, Setting, errors_of, solved_at_last
 
 import pennpde
 from pennpde.checkpoints import config_of
@@ -42,7 +42,6 @@ from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.foam import Resolution
 from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.files import write_atomically, write_json
-from pennpde.openfoam import OpenFOAMError
 from pennpde.paper.plane_flow_errors import errors, truth_at
 from pennpde.paper.plane_flow_table import SPLITS
 from pennpde.paper.tables import markdown_table, write_within
@@ -140,10 +139,9 @@ def _of_openfoam(
     flow: Flow, setting: Setting, files: Mapping[str, CaseFile], *, with_errors: bool = True
 ) -> dict[str, Any]:
     steady = any("steady_u" in file.case.targets for file in files.values())
-    try:
-        found, facts = solved(flow, setting, steady=steady)
-    except OpenFOAMError as error:
-        return {"failed": str(error).splitlines()[0]}
+    found, facts = solved_at_last(flow, setting, steady=steady)
+    if found is None:
+        return facts
     result = {"seconds": facts["programs"], "cells": facts["cells"]}
     return result | (
         {"errors": {case: errors_of(flow, found, file) for case, file in files.items()}} if with_errors else {}

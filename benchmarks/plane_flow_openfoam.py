@@ -168,22 +168,29 @@ def _settled(folder: Path, flow: Flow, points: PointValues) -> tuple[np.ndarray,
     return read_frame(openfoam.time_folders(folder)[-1], flow, points)
 
 
+def solved_at_last(flow: Flow, setting: Setting, *, steady: bool) -> tuple[Truth | None, dict[str, Any]]:
+    """The flow, and what it took. A run that diverges is repeated with half the Courant number, and paid."""
+    before = _children()
+    try:
+        return solved(flow, setting, steady=steady)
+    except openfoam.OpenFOAMError:
+        failed = _children() - before
+    half = Setting(setting.spacing, setting.courant / 2, setting.loose, setting.outer)
+    try:
+        truth, facts = solved(flow, half, steady=steady)
+    except openfoam.OpenFOAMError as error:
+        return None, {"failed": str(error).splitlines()[0].split(": ", 1)[-1]}
+    return truth, facts | {"programs": round(facts["programs"] + failed, 3), "repeated": True}
+
+
 def measured(name: str, setting: Setting) -> dict[str, Any]:
-    """Errors on both meshes of a flow; a run that diverges is repeated with half the Courant number, and paid."""
+    """Errors on both meshes of a flow."""
     flow = flows.draw_flow(name, 0)
     files = finished.cases(ARCHIVES, flow)
     steady = any("steady_u" in file.case.targets for file in files.values())
-    before = _children()
-    try:
-        truth, facts = solved(flow, setting, steady=steady)
-    except openfoam.OpenFOAMError:
-        failed = _children() - before
-        half = Setting(setting.spacing, setting.courant / 2, setting.loose, setting.outer)
-        try:
-            truth, facts = solved(flow, half, steady=steady)
-        except openfoam.OpenFOAMError as error:
-            return {"failed": str(error).splitlines()[0].split(": ", 1)[-1]}
-        facts |= {"programs": round(facts["programs"] + failed, 3), "repeated": True}
+    truth, facts = solved_at_last(flow, setting, steady=steady)
+    if truth is None:
+        return facts
     return {**facts, "errors": {case: errors_of(flow, truth, file) for case, file in files.items()}}
 
 

@@ -38,5 +38,8 @@ def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
     assert unseen.tables(record("unseen_meshes")) in page("results")
     assert unseen.page(record("unseen_meshes")) == page("unseen_meshes")
     assert importlib.import_module("page_load").table(record("page_load")) in page("viewer")
+    meshes, judged = map(importlib.import_module, ("general_flow_meshes", "plane_flow_finer"))
+    assert meshes.table(record("general_flow_meshes")) in page("general_flow")
+    assert judged.table(record("plane_flow_finer")) in page("general_flow")
     for runs in record("learning_curves").values():
         assert curves.table(runs) in page("experiments")

@@ -52,6 +52,36 @@ def test_what_flows_into_a_finished_flow_flows_out_of_it():
     assert compared > 3
 
 
+def test_the_finer_truth_is_of_test_flows_on_the_same_meshes_and_close_to_the_truth():
+    finer = FOLDER.parent / "finer"
+    tested = {name for split, names in flows.splits().items() if split.startswith("test") for name in names}
+    assert set(finished.names(finer)) <= tested
+    for name in finished.names(finer)[::6]:
+        flow = flows.draw_flow(name)
+        coarse, fine = finished.cases(FOLDER, flow), finished.cases(finer, flow)
+        assert coarse.keys() == fine.keys()
+        for case, file in fine.items():
+            other = coarse[case].case
+            assert torch.equal(file.case.mesh.points, other.mesh.points)
+            assert file.times == coarse[case].times
+            first = file.case.targets["u"][..., 0]
+            change = float((first - other.targets["u"][..., 0]).norm() / first.norm())
+            assert 0 < change < 0.05, case
+            cells = [finished.facts(folder, flow)[case]["truth"]["cells"] for folder in (FOLDER, finer)]
+            assert cells[1] > 3 * cells[0]
+
+
+def test_packed_flows_can_be_read_again(tmp_path):
+    name = finished.names(FOLDER)[0]
+    flow = flows.draw_flow(name)
+    packed = finished.packed_flow(name, finished.cases(FOLDER, flow), finished.facts(FOLDER, flow))
+    finished.write_part(tmp_path / "part_000.tar", {name: packed})
+    for case, file in finished.cases(tmp_path, flow).items():
+        stored = finished.cases(FOLDER, flow)[case]
+        assert file.times == stored.times
+        assert all(torch.equal(file.case.targets[key], stored.case.targets[key]) for key in stored.case.targets)
+
+
 @pytest.mark.slow
 @pytest.mark.openfoam
 def test_a_finished_flow_is_the_same_when_it_is_computed_again():
