@@ -4,6 +4,7 @@
     python benchmarks/expected_error.py flow --calibrate             all; also writes expected_error.json
     python benchmarks/expected_error.py flow --calibrate --seconds 1200    with as many cases as that time allows
     python benchmarks/expected_error.py flow --seconds 0             tables again, with what was measured before
+    python benchmarks/expected_error.py flow --trials                the trials only, by the calibration that is shipped
 
 Cases with truth are finished plane flows, one mesh per flow, families and splits in turn; for `flow-paper` also
 validation cases of its own dataset. A calibration on all of them is then judged on the trials: one change at a time on
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,8 +34,8 @@ from pennpde.files import write_json
 from pennpde.network import STEADY, Predictor
 from pennpde.paper.tables import write_within
 from pennpde.prediction import calibrating
-from pennpde.prediction.calibrating import Known, Measured
-from pennpde.prediction.expected_error import ExpectedError
+from pennpde.prediction.calibrating import Coverage, Known, Measured
+from pennpde.prediction.expected_error import ExpectedError, calibration_of
 from pennpde.prediction.known_cases import read_known
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -163,6 +165,7 @@ def main() -> None:
     parser.add_argument("--calibrate", action="store_true", help="write expected_error.json next to the weights")
     parser.add_argument("--seconds", type=float, help="processor time for new cases; default: all of them")
     parser.add_argument("--sample", type=int, help="measure so many new cases, and say how long all take")
+    parser.add_argument("--trials", action="store_true", help="only the trials; families stay as they are recorded")
     parser.add_argument("--determined", action="store_true", help="leave out moments whose truth depends on its mesh")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -176,17 +179,19 @@ def main() -> None:
     on_trials = f"{name}-trials"
     untried = read_known(TRIALS, without=calibrating.kept(network, cache_of(on_trials)))
     tried = measured_of(network, on_trials, untried, None)
+    if arguments.trials:
+        shipped, why_not = calibration_of(network)
+        if shipped is None:
+            parser.error(f"{name} has no calibration: {why_not}")
+        record = json.loads(record_of(name).read_text(encoding="utf-8"))
+        by_family = {family: Coverage(**each) for family, each in record["families"].items()}
+        _report(name, record, by_family, shipped, tried)
+        return
     measured = measured_of(network, name, left, arguments.seconds)
     if arguments.determined:
         measured = [each for each in measured if each.determined is not False]
     by_family = calibrating.coverage_by_family(measured)
     calibration = calibrating.fitted(measured)
-    trial_coverage = calibrating.coverage_of(calibration, tried)["all"]
-    table = calibrating.table(by_family | {"trials": trial_coverage})
-    rows = trial_rows(calibration, tried)
-    print("\n".join(table), trial_table(rows), sep="\n")
-    for each in (by_family["all"], trial_coverage):
-        print(f"graded good, but above 20 %: {', '.join(each.wrong) or 'none'}")
     config = config_of(network)
     about = {
         "network": name,
@@ -199,13 +204,34 @@ def main() -> None:
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
         calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
+    _report(name, about, by_family, calibration, tried)
+
+
+def record_of(name: str) -> Path:
+    return ROOT / "benchmarks" / "results" / f"expected_error_{name}.json"
+
+
+def _report(
+    name: str,
+    about: Mapping[str, Any],
+    by_family: Mapping[str, Coverage],
+    calibration: calibrating.Calibration,
+    tried: Sequence[Measured],
+) -> None:
+    """The record and the tables of the page."""
+    trial_coverage = calibrating.coverage_of(calibration, tried)["all"]
+    table = calibrating.table({**by_family, "trials": trial_coverage})
+    rows = trial_rows(calibration, tried)
+    print("\n".join(table), trial_table(rows), sep="\n")
+    for each in (by_family["all"], trial_coverage):
+        print(f"graded good, but above 20 %: {', '.join(each.wrong) or 'none'}")
     record = {
         **about,
         "families": {family: asdict(each) for family, each in by_family.items()},
         "trials": asdict(trial_coverage),
         "trial_rows": rows,
     }
-    write_json(ROOT / "benchmarks" / "results" / f"expected_error_{name}.json", record)
+    write_json(record_of(name), record)
     told = f"Calibrated with {about['predictions']} predictions of {about['cases']} cases."
     write_within(PAGE, "\n".join([told, "", *table, "", trial_table(rows)]), f"expected error of {name}")
 

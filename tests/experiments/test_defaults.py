@@ -7,11 +7,15 @@ import pytest
 import torch
 from problems import heated_plate, plate_in_units
 from small_ducts import SPLITS, duct, store_ducts
+from trainings import Constant, constant_case
 
 from pennpde.case.units import Scale, Units
 from pennpde.datasets import storage
-from pennpde.experiments import Start, for_dataset
+from pennpde.experiments import Start, for_dataset, run
 from pennpde.experiments.defaults import MINUTES
+from pennpde.experiments.starts import errors_of_start
+from pennpde.network.inputs import seen_by
+from pennpde.training.losses import standard_deviations
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +132,6 @@ def test_weights_are_taken_over_and_frozen_ones_stay(ducts):
 
 
 def test_a_dataset_of_another_equation_is_refused(ducts, tmp_path):
-    from pennpde.experiments import run
-
     start = Start.of("advection-diffusion")
     with pytest.raises(ValueError, match="solves for T, but the unknowns of the case are p, u"):
         run(for_dataset(ducts, start=start), ducts, tmp_path / "out", start=start, device="cpu")
@@ -137,3 +139,36 @@ def test_a_dataset_of_another_equation_is_refused(ducts, tmp_path):
 
 def test_splits_of_the_small_dataset_do_not_overlap():
     assert len({name for names in SPLITS.values() for name in names}) == 6
+
+
+def test_in_fine_tuning_each_unknown_counts_by_its_own_error_at_the_start():
+    torch.manual_seed(0)
+    model = Start.of("flow-paper").model
+    cases = [seen_by(model, duct(number)).case for number in range(3)]
+    scales = errors_of_start(model, cases)
+    with torch.no_grad():
+        fields = [model(case) for case in cases]
+    for name in ("u", "p"):
+        squares = [
+            (f[name] - case.targets[name]).double().square().mean() for f, case in zip(fields, cases, strict=True)
+        ]
+        of_start = float(torch.stack(squares).mean()) ** 0.5
+        assert scales[name] == pytest.approx(min(of_start, standard_deviations(cases)[name]))
+
+
+def test_a_start_of_no_use_does_not_blow_the_scales_up():
+    flat = constant_case(1.0)
+    number = flat.targets["T"].numel()
+    case = replace(flat, targets={"T": torch.linspace(0.0, 1.0, number).reshape(flat.targets["T"].shape)})
+    useless, perfect = Constant(100.0), Constant(0.5)
+    assert errors_of_start(useless, [case]) == standard_deviations([case])
+    assert errors_of_start(perfect, [case])["T"] <= standard_deviations([case])["T"]
+
+
+def test_a_resumed_fine_tuning_keeps_its_scales(ducts, tmp_path):
+    start = Start.of("flow-paper")
+    short = for_dataset(ducts, start=start, changes={"steps": 1})
+    first = run(short, ducts, tmp_path / "out", start=start, device="cpu")
+    longer = for_dataset(ducts, start=start, changes={"steps": 2})
+    second = run(longer, ducts, tmp_path / "out", start=start, resume=True, device="cpu")
+    assert second.result.scales == first.result.scales != standard_deviations(storage.read(ducts, "train"))

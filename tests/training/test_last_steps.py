@@ -8,6 +8,7 @@ from trainings import TRAIN, Constant, constant_case
 
 from pennpde.models.stepping.network import stepping_flow
 from pennpde.network.inputs import seen_by
+from pennpde.operators.capture import can_capture
 from pennpde.training import fit
 from pennpde.training.last_steps import USUAL, LastSteps
 from pennpde.training.losses import scaled_squared_error
@@ -139,3 +140,31 @@ def test_a_training_from_trained_weights_never_ends_worse_than_it_began(validati
     result = fit(model, cases, validation, steps=20, batch_size=1, learning_rate=0.5, judge_start=True)
     assert result.best_step == 0
     assert float(model.value.detach()) == 1.0
+
+
+def test_a_march_that_is_counted_is_not_captured():
+    """A replayed step calls nothing, so it cannot be counted, and what it writes over has no gradient."""
+    seen = []
+    march = March(3)
+
+    def work():
+        seen.append(can_capture(torch.device("cuda")))
+        return march()
+
+    LastSteps(march.growth, 2)("march", work)
+    assert seen
+    assert not any(seen)
+    assert can_capture(torch.device("cuda")), "afterwards as before"
+
+
+@pytest.mark.gpu
+def test_the_general_flow_network_is_fine_tuned_on_a_gpu_as_on_a_cpu():
+    def tuned(device):
+        torch.manual_seed(0)
+        model = stepping_flow(splits=0)
+        fit(model, [duct(number) for number in (1, 2)], steps=3, learning_rate=1e-2, device=device)
+        return torch.cat([each.detach().cpu().reshape(-1) for each in model.parameters()])
+
+    here, there = tuned("cpu"), tuned("cuda")
+    # Adam's first steps have the size of the rate, whatever the gradient's; rounding decides where that is nearly zero.
+    torch.testing.assert_close(there, here, rtol=0, atol=2e-3)

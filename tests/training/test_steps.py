@@ -72,15 +72,17 @@ def test_methods_that_a_network_names_are_compiled_while_it_trains_and_as_before
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_captured_step_gives_the_loss_curve_of_an_eager_one(compiled):
+def test_a_captured_step_gives_the_loss_curve_of_an_eager_one(compiled, caplog):
     def run(captured):
         torch.manual_seed(0)
         model = advection_diffusion_network(width=4, iterations=3, hidden=8)
         options = {"batch_size": 2, "epochs": 4, "test_every": 1, "check_every": 5, "device": "cuda"}
         return fit(model, TRAIN, VALIDATION, captured=captured, compiled=compiled and captured, **options)
 
-    captured, eager = run(True), run(False)
-    assert captured.description.startswith("captured, compiled" if compiled else "captured on")
+    with caplog.at_level(logging.INFO, "pennpde"):
+        captured = run(True)
+    eager = run(False)
+    assert captured.description.startswith("captured, compiled" if compiled else "captured on"), caplog.messages
     for one, other in zip(captured.history, eager.history, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)  # float32, amplified by the solver
         assert one["validation"] == pytest.approx(other["validation"], rel=1e-3)

@@ -65,9 +65,9 @@ class Start:
 def errors_of_start(model: nn.Module, cases: Sequence[Case]) -> dict[str, float]:
     """Root mean square errors of a trained network, as scales of its loss.
 
-    Divided by them, each unknown counts by how much better it becomes. Divided by the standard deviations of the fields,
-    the unknown with the largest relative error, usually a pressure, would be all that training sees. A start that is
-    of no use says nothing: scales are never larger than the standard deviations.
+    Divided by them, each unknown counts by how much better it becomes. Divided by the standard deviations of the
+    fields, the unknown with the largest relative error, usually a pressure, would be all that training sees. A start
+    that is of no use says nothing: scales are never larger than the standard deviations.
     """
     chosen = cases[:: max(1, len(cases) // _JUDGES)]
     deviations = standard_deviations(chosen)
@@ -78,9 +78,7 @@ def errors_of_start(model: nn.Module, cases: Sequence[Case]) -> dict[str, float]
             for name, target in case.targets.items():
                 sums[name] += float((fields[name] - target).double().square().mean())
     found = {name: (total / len(chosen)) ** 0.5 for name, total in sums.items()}
-    return {
-        name: found[name] if 0 < found[name] < deviation else deviation for name, deviation in deviations.items()
-    }
+    return {name: found[name] if 0 < found[name] < deviation else deviation for name, deviation in deviations.items()}
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 import torch
 
 _WARM_UP = 3
 """Times before a capture: kernels are compiled and memory is taken in them."""
+
+
+_FORBIDDEN: ContextVar[bool] = ContextVar("nothing_captured", default=False)
 
 
 class Graph(Protocol):
@@ -18,7 +23,17 @@ class Graph(Protocol):
 
 
 def can_capture(device: torch.device) -> bool:
-    return device.type == "cuda"
+    return device.type == "cuda" and not _FORBIDDEN.get()
+
+
+@contextmanager
+def nothing_captured() -> Iterator[None]:
+    """For work that must run anew each time: a replay has no gradient, and calls none of the functions it came from."""
+    token = _FORBIDDEN.set(True)
+    try:
+        yield
+    finally:
+        _FORBIDDEN.reset(token)
 
 
 def capture(work: Callable[[], object], begin: Callable[[], object]) -> Graph:

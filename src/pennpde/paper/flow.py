@@ -38,8 +38,8 @@ from pennpde.network.layers import (
 from pennpde.network.mixing import Linear
 from pennpde.network.solver import BarzilaiBorwein, State
 from pennpde.operators import Operators
-from pennpde.operators.sparse import SparseMatrix
-from pennpde.paper.released.cases import released_smoothing
+from pennpde.operators.sparse import SparseMatrix, UniformMatrix
+from pennpde.paper.released.cases import smoothing_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Geometry:
     """Its gradient."""
     operators: Mapping[str, Operators]
     """With the Laplacian multiplied out, div of grad without damping."""
-    adjacency: SparseMatrix
+    adjacency: SparseMatrix | UniformMatrix
     """Of the graph convolutions, normalised."""
 
 
@@ -76,7 +76,7 @@ class Smoothing(nn.Module):
         self.network = MLP(sizes, activations, bias=bias)
 
     def forward(
-        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix
+        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix | UniformMatrix
     ) -> Float[Tensor, "points *axes out"]:
         for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
             smoothed = (adjacency @ values.reshape(len(values), -1)).reshape(values.shape)
@@ -128,7 +128,7 @@ class FlowAsWritten(Equation):
         distance = case.features["wall_distance"][:, None]
         code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
         operators = {name: case.operators[name].composed() for name in self.unknowns}
-        adjacency = released_smoothing(case.case.mesh, code.dtype, code.device)
+        adjacency = smoothing_of(case.case, code.dtype, code.device)
         return Geometry(code, self.geometry_gradient(code, operators["p"]), operators, adjacency)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pennpde.operators.capture import nothing_captured
+
 USUAL = 32
 """Steps where the settings say nothing."""
 
@@ -61,7 +63,9 @@ class LastSteps:
 
         hook = self.part.register_forward_pre_hook(count)
         try:
-            with torch.no_grad():  # also restores what `count` has switched on
+            # Without gradient a march may be captured; then its steps could not be counted, and the last would have
+            # none either. `no_grad` also restores what `count` has switched on.
+            with nothing_captured(), torch.no_grad():
                 return work(), calls
         finally:
             hook.remove()

@@ -56,6 +56,11 @@ def cases(folder: Path | str, flow: Flow) -> dict[str, CaseFile]:
     return {name: unpack(files[f"{name}.vtkhdf"], name) for name in facts["cases"]}
 
 
+def facts(folder: Path | str, flow: Flow) -> dict[str, dict[str, Any]]:
+    """What is known about the cases of a flow, by name."""
+    return _contents(folder, flow)[1]["cases"]
+
+
 def products(folder: Path | str, flow: Flow) -> dict[str, Product]:
     """The cases of a flow as files of a dataset, whose arrays are compressed. Who only wants to read takes `cases`."""
     files, facts = _contents(folder, flow)
@@ -149,10 +154,19 @@ def _flows_of(manifest: Manifest, dataset: Path | str) -> list[str]:
 def _flow_archive(dataset: Path, manifest: Manifest, flow: str) -> bytes:
     members = [name for name in manifest.cases if name.rpartition(".")[0] == flow]
     about = {name: sensitivity.without_facts(manifest.cases[name].facts) for name in members}
-    facts = {"flow": flow, "compressed": False, "cases": about}
-    files = {f"{name}.vtkhdf": _uncompressed(read_file(dataset, name, manifest)) for name in members}
-    files[f"{flow}.json"] = json.dumps(facts).encode()
+    return packed_flow(flow, {name: read_file(dataset, name, manifest) for name in members}, about)
+
+
+def packed_flow(flow: str, cases: Mapping[str, CaseFile], facts: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """The archive of one flow, from its cases and what is known about each of them."""
+    files = {f"{name}.vtkhdf": _uncompressed(file) for name, file in cases.items()}
+    files[f"{flow}.json"] = json.dumps({"flow": flow, "compressed": False, "cases": dict(facts)}).encode()
     return lzma.compress(_tar(files.items()), preset=9 | lzma.PRESET_EXTREME)
+
+
+def write_part(path: Path, flows: Mapping[str, bytes]) -> None:
+    """An archive of flows, each as `packed_flow` makes it."""
+    write_atomically(path, _tar((flow + _SUFFIX, content) for flow, content in flows.items()))
 
 
 def _uncompressed(file: CaseFile) -> bytes:

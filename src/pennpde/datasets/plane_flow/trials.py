@@ -200,7 +200,7 @@ class TrialsRecipe(Recipe):
     """
 
     dataset: ClassVar[str] = "trials"
-    spacing: float = 1.2
+    spacing: float = 0.6
     timeout: float = 1800.0
 
     def settings(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class TrialsRecipe(Recipe):
                 found = truth.solve(
                     tried.flow,
                     Path(scratch) / "case",
-                    foam.Resolution(self.spacing),
+                    foam.Resolution.of(tried.flow, self.spacing),
                     on_progress=report,
                     timeout=self.timeout,
                 )

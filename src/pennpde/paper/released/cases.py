@@ -18,7 +18,7 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
-from pennpde.operators.sparse import SparseMatrix, index_tensor
+from pennpde.operators.sparse import SparseMatrix, UniformMatrix, index_tensor
 
 # Assembly takes longer than a prediction, and a mesh never changes.
 _SLABS: WeakKeyDictionary[Mesh, dict[float, Mesh]] = WeakKeyDictionary()
@@ -98,6 +98,21 @@ def released_smoothing(mesh: Mesh, dtype: torch.dtype, device: torch.device) -> 
         if (dtype, device) not in known:
             known[dtype, device] = known[None].to(dtype, device)
     return known[dtype, device]
+
+
+def smoothing_of(case: Case, dtype: torch.dtype, device: torch.device) -> SparseMatrix | UniformMatrix:
+    """The same adjacency for a case; cases that are filled up to one shape have operators, but no mesh."""
+    gradient = next(iter(case.operators.values())).gradient
+    if not isinstance(gradient, UniformMatrix):
+        return released_smoothing(case.mesh, dtype, device)
+    # One row per point and axis; what fills a row up points at the point itself, as its own entry does.
+    columns = gradient.columns[:: case.space]
+    own = torch.arange(len(columns), dtype=columns.dtype, device=columns.device)[:, None]
+    others = columns != own
+    share = (others.sum(dim=1) + 1).to(dtype).rsqrt()
+    values = torch.where(others, share[:, None] * share[columns], 0.0)
+    columns, values = torch.cat([columns, own], dim=1), torch.cat([values, share.square()[:, None]], dim=1)
+    return UniformMatrix(columns, values, columns, values)  # it is symmetric
 
 
 def _lateral_facets(mesh: Mesh) -> np.ndarray:
