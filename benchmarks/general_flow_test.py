@@ -103,7 +103,7 @@ def draw(compared: Comparison) -> None:
     from matplotlib.figure import Figure
 
     group = compared.columns[0]
-    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
+    figure = Figure(figsize=(9.6, 3.7), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(SPLITS), sharey=True)
     for axis, (split, title) in zip(axes, SPLITS.items(), strict=True):
@@ -125,7 +125,7 @@ def draw(compared: Comparison) -> None:
         axis.yaxis.set_minor_formatter("")
     axes[0].set_ylabel("error of u, %")
     handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8, frameon=False)
+    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     figure.savefig(PICTURE, dpi=110)
 
 
