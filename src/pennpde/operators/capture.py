@@ -28,7 +28,7 @@ def can_capture(device: torch.device) -> bool:
 
 @contextmanager
 def nothing_captured() -> Iterator[None]:
-    """For work that must run anew each time: a replay has no gradient, and calls none of the functions it came from."""
+    """For work that must really run: a replay has no gradient, and calls none of the functions it came from."""
     token = _FORBIDDEN.set(True)
     try:
         yield
