@@ -23,7 +23,6 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -31,12 +30,11 @@ from typing import Any
 import numpy as np
 import torch
 from general_flow_test import code, measured
-from plane_flow_openfoam import SETTINGS, Setting, errors_of, solved_at_last
+from plane_flow_openfoam import SETTINGS, Setting, errors_of, has_steady, solved_at_last, with_truth
 
 import pennpde
 from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows, sensitivity, truth
-from pennpde.datasets.plane_flow.cases import case_with_truth
 from pennpde.datasets.plane_flow.cost import expected_seconds
 from pennpde.datasets.plane_flow.flow import Flow
 from pennpde.datasets.plane_flow.foam import Resolution
@@ -87,10 +85,9 @@ def finer(name: str, archives: Path, folder: Path) -> str:
     """Solve a flow with half the spacing, and keep it on the dataset's meshes."""
     flow = flows.draw_flow(name, 0)
     files, facts = finished.cases(archives, flow), finished.facts(archives, flow)
-    steady = any("steady_u" in file.case.targets for file in files.values())
     with tempfile.TemporaryDirectory(prefix=f"penn-{name}-") as scratch:
-        found = truth.solve(flow, Path(scratch) / "case", Resolution.of(flow, 0.5), steady=steady)
-    made = {case: on_mesh_of(flow, file, found) for case, file in files.items()}
+        found = truth.solve(flow, Path(scratch) / "case", Resolution.of(flow, 0.5), steady=has_steady(files))
+    made = {case: with_truth(flow, file, found) for case, file in files.items()}
     known = {
         case: {
             **facts[case],
@@ -100,13 +97,6 @@ def finer(name: str, archives: Path, folder: Path) -> str:
     }
     write_atomically(folder / f"{name}.tar.xz", finished.packed_flow(name, made, known))
     return name
-
-
-def on_mesh_of(flow: Flow, file: CaseFile, found: truth.Truth) -> CaseFile:
-    """A case of the dataset with another truth."""
-    numbers = [int(np.argmin(np.abs(np.array(flow.moments) - moment))) for moment in file.times]
-    case = case_with_truth(flow, file.case.mesh, found, file.case.name, numbers)
-    return replace(file, case=case)
 
 
 # What is judged by it
@@ -138,8 +128,7 @@ def _difference(stored: CaseFile, file: CaseFile) -> dict[str, dict[str, float]]
 def _of_openfoam(
     flow: Flow, setting: Setting, files: Mapping[str, CaseFile], *, with_errors: bool = True
 ) -> dict[str, Any]:
-    steady = any("steady_u" in file.case.targets for file in files.values())
-    found, facts = solved_at_last(flow, setting, steady=steady)
+    found, facts = solved_at_last(flow, setting, steady=has_steady(files))
     if found is None:
         return facts
     result = {"seconds": facts["programs"], "cells": facts["cells"]}

@@ -21,7 +21,8 @@ import resource
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -187,17 +188,26 @@ def measured(name: str, setting: Setting) -> dict[str, Any]:
     """Errors on both meshes of a flow."""
     flow = flows.draw_flow(name, 0)
     files = finished.cases(ARCHIVES, flow)
-    steady = any("steady_u" in file.case.targets for file in files.values())
-    truth, facts = solved_at_last(flow, setting, steady=steady)
+    truth, facts = solved_at_last(flow, setting, steady=has_steady(files))
     if truth is None:
         return facts
     return {**facts, "errors": {case: errors_of(flow, truth, file) for case, file in files.items()}}
 
 
+def has_steady(files: Mapping[str, CaseFile]) -> bool:
+    """Whether the truth of a flow has a steady state."""
+    return any("steady_u" in file.case.targets for file in files.values())
+
+
+def with_truth(flow: Flow, file: CaseFile, truth: Truth) -> CaseFile:
+    """A case of the dataset with another truth, at its own points and moments."""
+    numbers = [int(np.argmin(np.abs(np.array(flow.moments) - moment))) for moment in file.times]
+    return replace(file, case=case_with_truth(flow, file.case.mesh, truth, file.case.name, numbers))
+
+
 def errors_of(flow: Flow, truth: Truth, file: CaseFile) -> dict[str, dict[str, float]]:
     """By moment, on the mesh of a case and by its truth."""
-    numbers = [int(np.argmin(np.abs(np.array(flow.moments) - moment))) for moment in file.times]
-    mine = case_with_truth(flow, file.case.mesh, truth, file.case.name, numbers)
+    mine = with_truth(flow, file, truth).case
     return errors(file.case, file.times, lambda name, place: truth_at(mine, name, place))
 
 

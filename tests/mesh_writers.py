@@ -16,6 +16,18 @@ UNIVERSAL = {3: 11, 5: 91, 9: 94, 10: 111, 12: 115, 13: 112, 14: 101}
 _CGNS_KINDS = {"int32": "I4", "float32": "R4", "float64": "R8", "int8": "C1"}
 CGNS = {3: 3, 5: 5, 9: 7, 10: 10, 12: 17, 13: 14, 14: 12}
 
+DEADLY = """# vtk DataFile Version 3.0
+a cell of so many corners ends the process that reads it, by a segmentation fault in VTK 9.7
+ASCII
+DATASET UNSTRUCTURED_GRID
+POINTS 4 float
+0 0 0 1 0 0 1 1 0 0 1 0
+CELLS 1 5
+999999 0 1 2 3
+CELL_TYPES 1
+9
+"""
+
 
 def rows_of(mesh: Mesh) -> list[Row]:
     return [

@@ -2,22 +2,10 @@
 
 import numpy as np
 import pytest
-from mesh_writers import write_as
+from mesh_writers import DEADLY, write_as
 from meshes import LEFT, box
 
 from pennpde.mesh import Mesh, files, reader_process
-
-DEADLY = """# vtk DataFile Version 3.0
-a cell of so many corners ends the process that reads it, by a segmentation fault in VTK 9.7
-ASCII
-DATASET UNSTRUCTURED_GRID
-POINTS 4 float
-0 0 0 1 0 0 1 1 0 0 1 0
-CELLS 1 5
-999999 0 1 2 3
-CELL_TYPES 1
-9
-"""
 
 
 def equal(one, other) -> bool:

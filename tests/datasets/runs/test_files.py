@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from finished_runs import PROBLEM, grid_at, pressure, square, velocity
+from mesh_writers import DEADLY
 
 from pennpde.datasets import storage
 from pennpde.datasets.content import content_of
@@ -210,19 +211,6 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, what):
         collect_runs([folder / "flow.pvd"], tmp_path / "set")
     assert len(str(caught.value).splitlines()) == 2
     assert not (tmp_path / "set").exists()
-
-
-DEADLY = """# vtk DataFile Version 3.0
-a cell of so many corners ends the process that reads it, by a segmentation fault in VTK 9.7
-ASCII
-DATASET UNSTRUCTURED_GRID
-POINTS 4 float
-0 0 0 1 0 0 1 1 0 0 1 0
-CELLS 1 5
-999999 0 1 2 3
-CELL_TYPES 1
-9
-"""
 
 
 def test_files_that_end_the_process_that_reads_them_do_not_end_the_collection(tmp_path):
