@@ -70,6 +70,16 @@ def installation() -> Installation:
 
 
 @pytest.fixture(scope="session")
+def tutorials(installation: Installation) -> Path:
+    """OpenFOAM's tutorials for incompressible flows; Debian has them in a package of their own."""
+    folders = (Path("/usr/share/doc/openfoam-examples/examples"), installation.project / "tutorials")
+    found = [folder for folder in folders if folder.is_dir()]
+    if not found:
+        pytest.skip(f"OpenFOAM's tutorials are in none of {', '.join(map(str, folders))}: install openfoam-examples")
+    return found[0] / "incompressible"
+
+
+@pytest.fixture(scope="session")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which all is well: mesh, case file, OpenFOAM case, networks, dataset, experiment. Copy it."""
     from sound_folder import make_sound

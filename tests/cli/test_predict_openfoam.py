@@ -26,13 +26,6 @@ def network(tmp_path_factory) -> Path:
     return store(tmp_path_factory.mktemp("network"), ranges=ranges)
 
 
-def tutorial(installation: openfoam.Installation, name: str) -> Path:
-    for folder in (Path("/usr/share/doc/openfoam-examples/examples"), installation.project / "tutorials"):
-        if (folder / name).is_dir():
-            return folder / name
-    pytest.skip(f"the tutorial {name} is not installed")
-
-
 def settings_of_icofoam(folder: Path, start: float, time_step: float) -> None:
     """Two steps from the latest time on."""
     control = {
@@ -86,8 +79,8 @@ def predicted(folder: Path, network: Path, out: Path, time: str, *options: str) 
 
 
 @pytest.mark.slow
-def test_the_tutorial_pitzdaily_goes_in_and_comes_out_and_icofoam_goes_on(installation, network, tmp_path):
-    folder = shutil.copytree(tutorial(installation, "incompressible/simpleFoam/pitzDaily"), tmp_path / "pitzDaily")
+def test_the_tutorial_pitzdaily_goes_in_and_comes_out_and_icofoam_goes_on(installation, tutorials, network, tmp_path):
+    folder = shutil.copytree(tutorials / "simpleFoam/pitzDaily", tmp_path / "pitzDaily")
     (folder / "system" / "streamlines").unlink(missing_ok=True)
     openfoam.run(folder, "blockMesh", installation=installation)
     settings_of_icofoam(folder, 0.0, 1e-6)
@@ -106,8 +99,10 @@ def test_the_tutorial_pitzdaily_goes_in_and_comes_out_and_icofoam_goes_on(instal
     goes_on(folder, "0.01", 1e-6, installation)
 
 
-def test_the_tutorial_cavity_is_predicted_at_its_reference_pressure_with_a_warning(installation, network, tmp_path):
-    folder = shutil.copytree(tutorial(installation, "incompressible/icoFoam/cavity/cavity"), tmp_path / "cavity")
+def test_the_tutorial_cavity_is_predicted_at_its_reference_pressure_with_a_warning(
+    installation, tutorials, network, tmp_path
+):
+    folder = shutil.copytree(tutorials / "icoFoam/cavity/cavity", tmp_path / "cavity")
     openfoam.run(folder, "blockMesh", installation=installation)
     record = predicted(folder, network, tmp_path / "flow.vtu", "0.4")
     warnings = record["certificate"]["warnings"]
@@ -140,9 +135,9 @@ LAMINAR = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAMINAR)
 def test_plane_tutorials_are_predicted_or_refused_with_what_the_network_does_not_know(
-    installation, network, tmp_path, name
+    installation, tutorials, network, tmp_path, name
 ):
-    folder = shutil.copytree(tutorial(installation, f"incompressible/{name}"), tmp_path / "case")
+    folder = shutil.copytree(tutorials / name, tmp_path / "case")
     for packed in folder.rglob("*.gz"):  # Debian packs some of them
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
         packed.unlink()
