@@ -263,6 +263,27 @@ def test_a_corner_between_lid_and_wall_has_the_pressure_of_taylors_flow():
         assert value == pytest.approx(3.0 + expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(("viscosity", "cells"), [(1.0, 2.6), (0.1, 1.2), (1e-3, 0.55)])
+def test_the_faster_the_flow_the_nearer_the_points_that_tell_the_level_in_a_corner(viscosity, cells):
+    """Momentum piles up pressure within 3 ν over the speed, here 0.3 at most; half a cell is the least."""
+    coarse = Grid.of(cavity(square("quad", 4, jitter=0.0)))
+    fine = coarse.split().split()
+    corners, weights, _ = corner_pressures(coarse, fine, viscosity)
+    for corner, mean in zip(corners, weights.toarray(), strict=True):
+        distance = np.linalg.norm(fine.cells.points - coarse.cells.points[corner], axis=1)
+        assert np.array_equal(mean > 0, (distance > 0) & (distance < 0.25 * cells))
+
+
+def test_corners_in_which_the_velocity_jumps_are_a_clue():
+    def found(case: Case) -> float:
+        clues = {each.name: each.value for each in network(splits=0).clues(case)}
+        return clues["pressure in corners where the velocity jumps"]
+
+    mesh = square("quad", 6, jitter=0.0)
+    assert found(duct(mesh, profile="uniform")) > -2.0
+    assert found(duct(mesh, profile="parabolic")) == -6.0  # the logarithm of nothing
+
+
 def test_a_calm_flow_takes_longer_steps():
     # Without a correction, whose invariants see the step.
     problem = network(splits=0).problem(duct(square("quad", 8), viscosity=0.1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -30,7 +30,7 @@ from pennpde.operators.sparse import SparseMatrix
 
 _COARSE = 0.045
 """Cells larger than this share of the reference length are split: 22 points per inlet width."""
-_MOST_SPLITS = 2
+_MOST_SPLITS = 3
 _FEW = {1: 3_000, 2: 1_000}
 """Meshes of up to so many points are split at least so often: it costs a second, and takes most of the error away."""
 _MOST_POINTS_SPLIT = 60_000
@@ -39,6 +39,7 @@ _POTENTIAL = 0.12
 it differ by up to 7 %."""
 _LARGEST = 1e3
 """Velocities beyond so many reference speeds are a divergence."""
+_NO_JUMPS = "an inlet or a moving wall whose velocity goes to that of the walls beside it"
 _STEADY_CHANGE = 2e-4
 _STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
@@ -97,8 +98,21 @@ class SteppingFlow(Predictor):
         size = math.sqrt(float(case.mesh.cell_volumes.sum()) / case.number_of_points) / 2 ** self.number_of_splits(case)
         return [
             Clue.of_size("size of the cells that are computed with", size, remedy="a finer mesh"),
-            Clue.of_size("their Reynolds number", size / float(case.parameters["viscosity"]), remedy="a finer mesh"),
+            Clue.of_size(
+                "Reynolds number of the cells that are computed with",
+                size / float(case.parameters["viscosity"]),
+                remedy="a finer mesh",
+            ),
+            Clue.of_size("pressure in corners where the velocity jumps", self._corner_pressure(case), remedy=_NO_JUMPS),
         ]
+
+    def _corner_pressure(self, case: Case) -> float:
+        """Root mean square over the mesh of what Taylor's flow adds to the pressure in corners."""
+        poles, volumes = self.problem(case).poles, case.mesh.point_volumes
+        if poles is None:
+            return 0.0
+        corners, _, added = (poles[0].cpu(), poles[1], poles[2].cpu())
+        return math.sqrt(float((volumes[corners] * added.square()).sum() / volumes.sum()))
 
     def prepare(self, case: Case) -> None:
         self.problem(case)
@@ -125,7 +139,7 @@ class SteppingFlow(Predictor):
         correction = self.exchange if self.corrected else None
         splits = self.number_of_splits(case)
         pace = Pace(courant=self.courant)
-        conditions = self._conditions(case, splits) if case.changes_with_time else None
+        conditions = _Conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
         take = CapturedSteps() if captured else advance
         state, now = begin(problem), 0.0
@@ -141,7 +155,7 @@ class SteppingFlow(Predictor):
             done = changes[-1] < _STEADY_CHANGE
             solutions = (Solution({}, torch.tensor(changes)[:, None], torch.tensor([done]), torch.tensor([False])),)
         fields = [
-            self._fields(case, conditions(problem, moment.time) if conditions else problem, moment.state)
+            self._fields(case, conditions.at_output(problem, moment.time) if conditions else problem, moment.state)
             for moment in moments
         ]
         settled = case.over(wanted) if case.changes_with_time else case
@@ -165,24 +179,35 @@ class SteppingFlow(Predictor):
             pressure = pressure + (held.values - pressure)[held.mask].mean()
         return {"u": velocity.to(case.initial["u"]), "p": pressure.to(case.initial["p"])}
 
-    def _conditions(self, case: Case, splits: int) -> Callable[[Problem, float], Problem]:
-        """What makes the problem at a time, where conditions change: cells and factors stay."""
 
-        def at(problem: Problem, time: float) -> Problem:
-            coarse = Grid.of(case.at(time))
-            grid = _split(coarse, splits)
-            stands, places = np.unique(grid.representative, return_inverse=True)
-            flux = np.bincount(places, grid.boundary_flux(), len(stands))
-            changed = replace(
-                problem,
-                poles=_poles(problem, coarse, grid, float(case.parameters["viscosity"])),
-                velocity=torch.from_numpy(grid.velocity[stands].T.copy()),
-                pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
-                inflow=torch.from_numpy(flux),
-            )
-            return changed.to(problem.velocity.dtype, problem.velocity.device)
+@dataclass(frozen=True, eq=False)
+class _Conditions:
+    """Makes the problem at a time, where conditions change: cells and factors stay."""
 
-        return at
+    case: Case
+    splits: int
+
+    def __call__(self, problem: Problem, time: float) -> Problem:
+        return self._changed(problem, _split(Grid.of(self.case.at(time)), self.splits))
+
+    def at_output(self, problem: Problem, time: float) -> Problem:
+        """With the pressures in corners, which no step needs."""
+        coarse = Grid.of(self.case.at(time))
+        grid = _split(coarse, self.splits)
+        changed = self._changed(problem, grid)
+        poles = _poles(problem, coarse, grid, float(self.case.parameters["viscosity"]))
+        return replace(changed, poles=poles).to(changed.velocity.dtype, changed.velocity.device)
+
+    def _changed(self, problem: Problem, grid: Grid) -> Problem:
+        stands, places = np.unique(grid.representative, return_inverse=True)
+        flux = np.bincount(places, grid.boundary_flux(), len(stands))
+        changed = replace(
+            problem,
+            velocity=torch.from_numpy(grid.velocity[stands].T.copy()),
+            pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
+            inflow=torch.from_numpy(flux),
+        )
+        return changed.to(problem.velocity.dtype, problem.velocity.device)
 
 
 def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:
@@ -214,7 +239,7 @@ def _started(case: Case) -> Case:
     if not bool((velocity[free] != velocity[free][:1]).any()):
         return _at_rest(case)  # a uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from
     resting = _at_rest(case)
-    problem = _problem(resting, 0)
+    problem = Problem.of(Grid.of(resting), float(case.parameters["viscosity"]), case.number_of_points)
     if len(problem.places) != problem.cells.number_of_points:
         return case
     potential = begin(problem).velocity

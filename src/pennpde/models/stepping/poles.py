@@ -7,8 +7,9 @@ and the flow between two sides that move is that of G. I. Taylor. In polar coord
     ψ = r f(θ)      f = A cos θ + B sin θ + θ (C cos θ + D sin θ)      u_r = f', u_θ = -f
     p = 2 ν / r (C cos θ + D sin θ)
 
-Both sides' velocities give the four constants. The rest of the pressure is smooth; its level is that at the points
-around.
+Both sides' velocities give the four constants. The rest of the pressure is smooth where the fluid is slow, and its
+level is that at the points around. Where it is fast, its momentum piles up pressure within ν over its speed, and only
+the points within the half cell itself tell the level.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from pennpde.models.stepping.grid import Grid
 _JUMP = 0.05
 """Of velocities, in units of the reference speed."""
 _REACH = 2.6
-"""Points up to so many cells away give the smooth pressure's level."""
+"""Points up to so many cells away give the smooth pressure's level in slow flow."""
+_HALF_CELL = 0.55
+"""The same in fast flow: half a cell, with the points at its end."""
+_RESOLVED = 2.1
+"""Never fewer than so many of the cells that are solved: the first points around a corner are the least accurate."""
+_VISCOUS = 3.0
+"""Viscosity rules within so many ν over the reference speed, which is one in the network's units."""
 _SINGULAR = 0.05
 """Sides at about 257° to each other have no such flow: the determinant of their constants is smaller than this."""
 
@@ -75,14 +82,15 @@ def corner_pressures(
     Args:
         coarse: the user's cells, whose points are the first ones of the finer cells.
         fine: the same cells, split or not.
-        viscosity: of the fluid.
+        viscosity: of the fluid, in units of the reference speed and length.
     """
     corners = _corners(coarse)
     rows, columns, weights, added = [], [], [], np.zeros(len(corners))
     for row, corner in enumerate(corners):
-        spacing = _nearest(coarse, corner.point)
+        spacing, solved = _nearest(coarse, corner.point), _nearest(fine, corner.point)
+        near, far = max(_HALF_CELL * spacing, _RESOLVED * solved), _REACH * spacing
         pressure, distance = corner.pressure(fine.cells.points)
-        around = np.flatnonzero((distance > 0) & (distance < _REACH * spacing))
+        around = np.flatnonzero((distance > 0) & (distance < min(max(_VISCOUS * viscosity, near), far)))
         rows.append(np.full(len(around), row))
         columns.append(around)
         weights.append(np.full(len(around), 1.0 / len(around)))
