@@ -1,6 +1,7 @@
 """Whatever an OpenFOAM case says and an equation does not know is named; what it knows is not."""
 
 import gzip
+import os
 import shutil
 
 import pytest
@@ -76,6 +77,14 @@ NAMED = {
     "sources that cannot be read": (
         dictionary("system/fvOptions", "push { type codedSource; code #{ U = 1; #}; }"),
         "system/fvOptions cannot be read, so that nothing of it is taken into account",
+    ),
+    "a pipe for sources": (
+        lambda folder: os.mkfifo(folder / "system" / "fvOptions"),
+        "system/fvOptions cannot be read, so that nothing of it is taken into account: is not a regular file",
+    ),
+    "a link to sources that are not there": (
+        lambda folder: (folder / "constant" / "fvOptions").symlink_to("nowhere"),
+        "constant/fvOptions cannot be read, so that nothing of it is taken into account: does not exist",
     ),
     "RAS": (
         dictionary("constant/turbulenceProperties", "simulationType RAS; RAS { RASModel kEpsilon; turbulence on; }"),

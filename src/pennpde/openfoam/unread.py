@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -281,7 +282,8 @@ def _start(folder: Path) -> Iterator[Remark]:
 
 def _entries(path: Path, folder: Path) -> Any:
     """The entries of a dictionary; none where it is not there. One that cannot be read is remarked on."""
-    if not path.is_file() and not path.with_name(f"{path.name}.gz").is_file():
+    # A pipe, a folder or a link to nothing is there, too, and cannot be read.
+    if not os.path.lexists(path) and not os.path.lexists(path.with_name(f"{path.name}.gz")):
         return {}
     try:
         return read_dictionary(path, folder)
