@@ -7,12 +7,14 @@ import torch
 from problems import heated_plate
 from small_ducts import duct, flow_in_units
 
+from pennpde.datasets import storage
 from pennpde.datasets.vtkhdf import CaseFile
 from pennpde.experiments.data import examples, judged, learned, learned_time
 from pennpde.experiments.rows import Experiment
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.flow import flow_network
 from pennpde.models.stepping.network import stepping_flow
+from pennpde.network.inputs import seen_by
 
 FLOW = flow_network(width=1, iterations=1, pressure_iterations=1)
 STEADY = flow_network(width=1, iterations=1, pressure_iterations=1, moment="steady")
@@ -79,6 +81,17 @@ def test_a_network_for_any_time_learns_every_moment_as_a_case():
     assert all(case.targets["p"].ndim == 1 for case in found)
     (steady,) = learned(GENERAL, series((), steady=True))
     assert float(steady.parameters["time"]) == float("inf")
+
+
+def test_moments_of_a_run_in_other_units_share_one_mesh_in_those_of_the_network(tmp_path):
+    file = series((0.5, 2.0), length=1e-3, speed=0.2)
+    storage.write(tmp_path, [file.case], {"train": [file.case.name]}, "plane-flow", times=file.times)
+    early, late = examples(Experiment("here", "plane-flow", "flow"), GENERAL, tmp_path, None).train
+    assert [float(case.parameters["time"]) for case in (early, late)] == pytest.approx([0.5, 2.0])
+    assert early.mesh is late.mesh
+    assert seen_by(GENERAL, early).case is early, "nothing is left to scale"
+    for number, case in enumerate((early, late)):
+        torch.testing.assert_close(case.targets["u"], duct(number).targets["u"], rtol=1e-5, atol=1e-6)
 
 
 def test_cases_without_a_split_for_training_are_refused():

@@ -1,6 +1,7 @@
 """Experiments: rows of TOML files, and the command that trains them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,20 @@ from commands import store
 from evaluated_flows import flow_case
 from paths import ROOT
 from problems import heated_plate, polynomial
+from small_ducts import NAMES, duct, flow_in_units
+from trainings import assert_same_bits, weights
 from typer.testing import CliRunner
 
 from pennpde import checkpoints, experiments
 from pennpde.case import Case
 from pennpde.cli import application
 from pennpde.datasets import storage
+from pennpde.datasets.vtkhdf import CaseFile
+from pennpde.experiments.data import learned
+from pennpde.experiments.running import _affordable
 from pennpde.models import registry
+from pennpde.models.stepping import network
+from pennpde.models.stepping.kept import KeptProblems
 from pennpde.paper.tables import paper_numbers
 from pennpde.training import Settings
 
@@ -79,7 +87,7 @@ def test_a_row_is_the_common_part_with_its_own_changes(toml):
     ("text", "words"),
     [
         (FILE + "[colours]\n", r"sets colours; it knows common, rows"),
-        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, loss, network"),
+        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, loss, most"),
         (FILE.replace("epochs = 6", "epohcs = 6"), r"\[rows\.long\] training sets epohcs; it knows .*epochs"),
         (FILE.replace("learning_rate = 1e-2", "learning_rate = -1"), r"training: learning_rate is -1"),
         (FILE.replace("learning_rate = 1e-2", 'learning_rate = "fast"'), r"training: learning_rate is 'fast'"),
@@ -115,6 +123,7 @@ def test_every_row_builds_and_predicts_and_its_loss_has_a_gradient(path, row):
         "flow": _small_flow,
         "advection-diffusion": lambda: heated_plate(cells=(4, 4), targets=True),
         "gradient": lambda: polynomial(cells=(3, 3, 3)),
+        "plane-flow": lambda: learned(experiment.build(), CaseFile(duct(1), (0.1,)))[0],
     }[experiment.dataset]()
     model = experiment.build()
     fields = model(case)
@@ -132,6 +141,75 @@ def test_every_row_names_numbers_that_the_paper_has(path, row):
         assert experiment.paper in paper_numbers()[experiment.dataset]
     else:
         assert experiment.note.startswith("Not in the paper")
+
+
+@pytest.fixture(scope="module")
+def plane_flows(tmp_path_factory) -> Path:
+    """Five runs of ducts at two moments, in units of their own."""
+    folder = tmp_path_factory.mktemp("plane")
+    cases = [
+        replace(case, targets={name: torch.stack([each, 0.9 * each], dim=-1) for name, each in case.targets.items()})
+        for case in (flow_in_units(duct(number, (4, 2)), 0.1, 2.0) for number in range(5))
+    ]
+    splits = {"train": NAMES[:3], "validation": NAMES[3:5]}
+    storage.write(folder, cases, splits, "plane-flow", times=[0.1 * 0.1 / 2.0, 0.3 * 0.1 / 2.0])
+    return folder
+
+
+def _general(changes=None):
+    few = {"steps": 5, "test_every": 0.5, "check_every": 3, "judges": 2, "warm_up": 2}
+    return experiments.read_row(ROOT / "experiments" / "plane_flow.toml", "flow", few | (changes or {}))
+
+
+@pytest.mark.slow
+def test_the_general_flow_network_is_trained_by_its_row_and_continued_to_the_same_bits(plane_flows, tmp_path):
+    whole = experiments.run(_general(), plane_flows, tmp_path / "whole", device="cpu", threads=1)
+    assert whole.record["dataset"] | {"hash": ""} == {"kind": "plane-flow", "hash": "", "train": 6, "validation": 4}
+    assert (whole.record["steps"], whole.record["loss"]) == (5, "relative error")
+    assert 0 < whole.result.best < 1, "a relative error"
+    ended = []
+    while not ended or ended[-1] == "paused":
+        parts = experiments.run(
+            _general(), plane_flows, tmp_path / "parts", device="cpu", threads=1, resume=True, pause_after=0.0
+        )
+        ended.append(parts.record["ended"])
+    assert len(ended) > 1
+    assert_same_bits(weights(parts.result.model), weights(whole.result.model))
+    assert parts.result.best == whole.result.best
+    untrained = weights(_general().build())
+    assert any(not torch.equal(untrained[name], each) for name, each in weights(whole.result.model).items())
+    ranges = checkpoints.config_of(checkpoints.load(tmp_path / "whole")).training_range
+    assert ranges["parameter time"] == pytest.approx([0.1, 0.3], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_whose_problems_are_not_all_kept_gives_the_same_network(plane_flows, tmp_path, monkeypatch, caplog):
+    """Problems of small datasets are made once for each run; where there is no room, when they are used."""
+    made = []
+    begin = network._started
+    monkeypatch.setattr(network, "_started", lambda case: made.append(case.name) or begin(case))
+    caplog.set_level("INFO")
+    roomy = experiments.run(_general({"judges": None}), plane_flows, tmp_path / "roomy", device="cpu", threads=1)
+    assert sorted(made) == NAMES[:5]
+    assert "too much to be kept" not in caplog.text
+    made.clear()
+    monkeypatch.setattr(network, "KeptProblems", lambda: KeptProblems(most_points=1))
+    narrow = experiments.run(_general({"judges": None}), plane_flows, tmp_path / "narrow", device="cpu", threads=1)
+    assert len(made) > 5
+    assert "too much to be kept" in caplog.text
+    assert_same_bits(weights(narrow.result.model), weights(roomy.result.model))
+
+
+def test_a_row_may_leave_out_cases_for_which_the_network_computes_on_many_points(plane_flows, tmp_path):
+    row = replace(_general(), most_points=10)
+    with pytest.raises(ValueError, match=r"'flow' leaves no case: most_points is 10, but .* at least 240 points"):
+        experiments.run(row, plane_flows, tmp_path, device="cpu")
+    model = row.build()
+    cases = [duct(0, (4, 2)), duct(1, (8, 4))]
+    assert [model.points_solved(case) for case in cases] == [16 * case.number_of_points for case in cases]
+    assert _affordable(model, cases, replace(row, most_points=300)) == cases[:1]
+    with pytest.raises(ValueError, match="most_points = 0; it must be a positive"):
+        replace(row, most_points=0)
 
 
 def _small_flow() -> Case:

@@ -1,5 +1,6 @@
 """Training: what it learns, and that the same seed gives the same bits."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from pennpde.testing import assert_dirichlet
 from pennpde.training import fit
 from pennpde.training.batches import Blocks, Stacked
 from pennpde.training.losses import scaled_squared_error
+from pennpde.training.order import evenly
 
 
 @torch.no_grad()
@@ -122,3 +124,40 @@ def test_a_budget_in_processor_time_does_not_run_out_while_others_use_the_machin
     assert result.processor_seconds == 6
     more = fit(Slow(), [constant_case(1.0)], folder=tmp_path, resume=True, **{**options, "processor_minutes": 0.2})
     assert more.processor_seconds == 12, "time before the break counts"
+
+
+class Seen(Constant):
+    """Remembers which cases it is judged by."""
+
+    def __init__(self):
+        super().__init__()
+        self.judges = []
+
+    def forward(self, case):
+        if not self.training:
+            self.judges.append(case.name)
+        return super().forward(case)
+
+
+@pytest.mark.parametrize("split", ["validation", "train"])
+def test_no_more_cases_judge_than_there_are_judges(split):
+    cases = [constant_case(1.0, name=str(number)) for number in range(9)]
+    validation = cases if split == "validation" else []
+
+    def judges(most):
+        model = Seen()
+        options = {"steps": 1, "batch_size": 1, "stacked": False, "judge_start": True}
+        fit(model, cases, validation, judges=most, **options)
+        return sorted(set(model.judges))
+
+    assert judges(3) == ["1", "4", "7"], "evenly over the list"
+    assert judges(None) == judges(20) == [case.name for case in cases]
+
+
+def test_an_even_choice_is_the_same_when_it_is_made_again():
+    chosen = evenly(range(602), 24)
+    assert len(set(chosen)) == 24
+    assert evenly(chosen, 24) == chosen
+    gaps = {later - earlier for earlier, later in pairwise(chosen)}
+    assert gaps <= {25, 26}
+    assert evenly(range(5), 1) == [2]

@@ -66,6 +66,37 @@ def test_a_march_that_takes_more_or_fewer_steps_than_before_still_has_a_gradient
     assert slope(march, through) == pytest.approx(4 * 1.1**4), "marched twice: the end came before the gradient"
 
 
+class Timed(nn.Module):
+    """A march to a time in steps of given lengths, as networks that take times have them."""
+
+    def __init__(self, lengths):
+        super().__init__()
+        self.growth, self.lengths, self.marches = Growth(), lengths, 0
+        self.growth.forward = lambda value, _: self.growth.factor * value
+
+    def forward(self):
+        self.marches += 1
+        value = torch.ones((), dtype=torch.float64)
+        for length in self.lengths:
+            value = self.growth(value, torch.tensor([length]))
+        return value
+
+
+@pytest.mark.parametrize(("number", "last"), [(3, 3), (1, 1), (50, 20)])
+def test_where_the_end_is_known_one_march_is_enough(number, last):
+    march = Timed([0.1] * 20)
+    outcome = LastSteps(march.growth, number)("case", march, end=2.0)
+    outcome.backward()
+    assert float(march.growth.factor.grad) == pytest.approx(last * 1.1**19)
+    assert march.marches == 1
+
+
+def test_a_march_that_is_lost_before_its_end_still_has_a_gradient():
+    march = Timed([0.1] * 5)
+    LastSteps(march.growth, 2)("case", march, end=2.0).backward()
+    assert float(march.growth.factor.grad) == pytest.approx(2 * 1.1**4)
+
+
 def test_gradients_are_switched_back_whatever_happens():
     march = March(3)
     through = LastSteps(march.growth, 2)

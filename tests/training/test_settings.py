@@ -16,6 +16,8 @@ from pennpde.training import fit
         ({"optimizer": "sgd"}, 'optimizer is \'sgd\'; it may be "adam" or "soap"'),
         ({"schedule": "cosine"}, "give epochs, steps or minutes"),
         ({"rate_factor": 1.5}, "rate_factor is 1.5"),
+        ({"judges": 0}, "judges is 0"),
+        ({"judges": 2.5}, "judges is 2.5"),
         ({"scales": {"T": 0.0}}, r"scales\['T'\] is 0.0"),
         ({"scales": {"u": 1.0}, "epochs": 1}, r"scales lack \['T'\]"),
         ({"pause_after": 1.0}, "need the folder"),

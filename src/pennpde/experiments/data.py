@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,8 +171,18 @@ def _read(experiment: Experiment, model: nn.Module, folder: str | Path, split: s
     if experiment.needs_frames and split == "train":
         return storage.read(folder, split)
     return [
-        case for file in storage.read_files(folder, split) for case in learned(model, file, frames=manifest.has_frames)
+        case
+        for file in storage.read_files(folder, split)
+        for case in learned(model, _in_units(model, file), frames=manifest.has_frames)
     ]
+
+
+def _in_units(model: nn.Module, file: CaseFile) -> CaseFile:
+    """A run of several moments in the network's units: one by one, each moment would get a mesh of its own."""
+    if not getattr(model, "takes_times", False):
+        return file
+    seen = seen_by(model, file.case)
+    return replace(file, case=seen.case, times=tuple(time / seen.time for time in file.times))
 
 
 def _splits(data: str | Path | Cases) -> str:

@@ -20,6 +20,7 @@ from pennpde.experiments.data import learned, seen_cases
 from pennpde.files import write_atomically, write_json
 from pennpde.pictures import save_figure
 from pennpde.training import log as journal
+from pennpde.training.order import evenly
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
 NETWORK, START, NEAREST = "network", "start field", "nearest training case"
@@ -135,7 +136,7 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
     judged = next(split for split in ("test", "validation", "train") if split in splits)
     ranked: list[tuple[float, int]] = []
     for split, cases in splits.items():
-        some = cases if split == "test" else _evenly(cases)
+        some = cases if split == "test" else evenly(cases, _MOST)
         measured[split] = len(some)
         found, by_case = _measured(model, some, split, watch, kept if split == judged else None)
         errors[split] = {NETWORK: found}
@@ -198,12 +199,6 @@ def _ordered(error: float) -> float:
     return math.inf if math.isnan(error) else error
 
 
-def _evenly(cases: Sequence[Case]) -> list[Case]:
-    if len(cases) <= _MOST:
-        return list(cases)
-    return [cases[round(place * (len(cases) - 1) / (_MOST - 1))] for place in range(_MOST)]
-
-
 def _draw_curve(folder: Path) -> None:
     """Loss and validation error against steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -218,7 +213,7 @@ def _draw_curve(folder: Path) -> None:
         points = [(step, value) for step, value in points if math.isfinite(value) and value > 0]
         if points:
             axes.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 30 else "")
-    axes.set(xlabel="step", ylabel="squared error over that of the scales")
+    axes.set(xlabel="step", ylabel="error, in units of the loss")
     if axes.lines:
         axes.set_yscale("log")
         axes.legend()

@@ -34,8 +34,9 @@ from pennpde.files import read_regular
 from pennpde.models import registry
 from pennpde.training import Settings
 
-LossName = Literal["squared error", "pushforward"]
-"""What a row may make small: the scaled squared error of what the network predicts, or MP-PDE's loss on all frames."""
+LossName = Literal["squared error", "relative error", "pushforward"]
+"""What a row may make small: the scaled squared error of what the network predicts, its relative error in each case, or
+MP-PDE's loss on all frames."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Experiment:
 
     row: str
     dataset: str
-    """The kind of dataset, as its manifest says it: "gradient", "advection-diffusion" or "flow"."""
+    """The kind of dataset, as its manifest says it: "gradient", "advection-diffusion", "flow" or "plane-flow"."""
     network: str
     """The builder, see `models.registry`."""
     title: str = ""
@@ -53,12 +54,17 @@ class Experiment:
     note: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     loss: LossName = "squared error"
+    most_points: int | None = None
+    """Cases for which the network computes on more points are left out, for steps of seconds rather than minutes."""
     training: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(LossName):
             known = " or ".join(map(repr, get_args(LossName)))
             raise ValueError(f"The row {self.row!r} has the loss {self.loss!r}; it may be {known}.")
+        most = self.most_points
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+            raise ValueError(f"The row {self.row!r} has most_points = {most!r}; it must be a positive whole number.")
 
     @property
     def needs_frames(self) -> bool:

@@ -27,7 +27,8 @@ from pennpde.prediction import ranges
 from pennpde.prediction.certificate import behaviour_range
 from pennpde.training import TrainingResult, fit
 from pennpde.training import state as states
-from pennpde.training.losses import Loss
+from pennpde.training.losses import Loss, RelativeError
+from pennpde.training.order import evenly
 from pennpde.training.schedule import Course
 from pennpde.training.threads import threads_for, threads_of_before
 
@@ -94,8 +95,12 @@ def run(
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         threads = threads_for(read.train, training.batch_size, place)
     with with_threads(threads):
-        train, validation = (seen_cases(model, read.splits[split]) for split in ("train", "validation"))
-        told = _Told(experiment, read.facts, _spanned(model, train), _origin(start, kept))
+        train, validation = (
+            _affordable(model, seen_cases(model, read.splits[split]), experiment) for split in ("train", "validation")
+        )
+        facts = {**read.facts, "train": len(train), "validation": len(validation)}
+        validation = evenly(validation, training.judges)
+        told = _Told(experiment, facts, _spanned(model, train), _origin(start, kept))
         _prepare(model, train, validation)
         if start is not None and training.scales is None:
             known = states.load(out) if resume else None
@@ -127,11 +132,26 @@ def run(
             judge_start=start is not None,
             threads=threads,
         )
-    record = {**_record(experiment, result, read.facts), "threads": threads, **told.origin}
+    record = {**_record(experiment, result, facts), "threads": threads, **told.origin}
     if result.is_main:
         checkpoints.save(result.model, out, told.finished(result, record, validation))
         write_json(out / RECORD, record)
     return Trained(result, out, record)
+
+
+def _affordable(model: nn.Module, cases: Sequence[Case], experiment: Experiment) -> list[Case]:
+    """Those cases that are small enough for the experiment."""
+    most = experiment.most_points
+    if most is None or not cases:
+        return list(cases)
+    points = [model.points_solved(case) if isinstance(model, Predictor) else case.number_of_points for case in cases]
+    kept = [case for case, number in zip(cases, points, strict=True) if number <= most]
+    if not kept:
+        raise ValueError(
+            f"The row {experiment.row!r} leaves no case: most_points is {most}, but the network computes on at least "
+            f"{min(points)} points for each of the {len(cases)} cases."
+        )
+    return kept
 
 
 def _spanned(model: nn.Module, train: Sequence[Case]) -> ranges.Ranges:
@@ -149,8 +169,11 @@ def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
         model(train[0])
-    if prepare := getattr(model, "prepare", None):
-        for case in (*train, *validation):  # now, as the time of steps and tests is budgeted
+    cases = (*train, *validation)
+    if isinstance(model, Predictor) and not model.can_keep(cases):
+        log.info(f"what the network prepares for {len(cases)} cases is too much to be kept: done when a case is used")
+    elif prepare := getattr(model, "prepare", None):
+        for case in cases:  # now, as the time of steps and tests is budgeted
             prepare(case)
 
 
@@ -196,6 +219,8 @@ class _Told:
 def _loss(name: LossName) -> Loss | None:
     if name == "squared error":
         return None  # the one that `fit` takes by itself
+    if name == "relative error":
+        return RelativeError()
     from pennpde.paper.baselines.mp_pde import pushforward
 
     return pushforward

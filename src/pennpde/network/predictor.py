@@ -37,6 +37,8 @@ class Predictor(nn.Module, ABC):
     equation: Any
     takes_times: ClassVar[bool] = False
     """Whether `solve` takes any times, also `STEADY`; otherwise it gives its own `output_times` only."""
+    takes_any_precision: ClassVar[bool] = False
+    """Whether it computes in its own precision and gives fields in that of the case, without the case's operators."""
 
     @property
     @abstractmethod
@@ -64,6 +66,14 @@ class Predictor(nn.Module, ABC):
 
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh and keep it with the case."""
+
+    def can_keep(self, cases: Sequence[Case]) -> bool:  # noqa: ARG002
+        """Whether all that `prepare` computes for these cases is kept; otherwise to prepare all of them is in vain."""
+        return True
+
+    def points_solved(self, case: Case) -> int:
+        """About how many points it computes on for a case, which tells how long it takes."""
+        return case.number_of_points
 
     def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
         """What only the network knows about how wrong it may be on a case, such as the cells that it works on."""

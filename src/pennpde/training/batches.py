@@ -67,7 +67,7 @@ class Blocks:
     """What batches of cases on one mesh have as their mesh, by number of cases: networks keep operators with it."""
 
     @classmethod
-    def of(cls, cases: Sequence[Case], dtype: torch.dtype, device: torch.device) -> Blocks:
+    def of(cls, cases: Sequence[Case], dtype: torch.dtype | None, device: torch.device) -> Blocks:
         return cls(tuple(case.to(dtype, device) for case in cases))
 
     def draw(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
@@ -103,7 +103,8 @@ def prepared(
     if reason is None:
         return Stacked.of(cases, dtype, device, _damping(model), _times(model))
     tell(f"cases go block by block: {reason}")
-    return Blocks.of(cases, dtype, device)
+    # In another precision every case would be a copy, with operators that the network may not even need.
+    return Blocks.of(cases, None if getattr(model, "takes_any_precision", False) else dtype, device)
 
 
 def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:

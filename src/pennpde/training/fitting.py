@@ -24,8 +24,8 @@ from pennpde.network.inputs import seen_by
 from pennpde.training import state as states
 from pennpde.training.batches import Stacked, check_cases, disagreement, prepared
 from pennpde.training.log import Journal, Shown, duration, log
-from pennpde.training.losses import Loss, scaled_squared_error, standard_deviations
-from pennpde.training.order import Order
+from pennpde.training.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
+from pennpde.training.order import Order, evenly
 from pennpde.training.processes import Processes
 from pennpde.training.schedule import Course
 from pennpde.training.settings import MAY_CHANGE, Settings
@@ -46,7 +46,8 @@ class TrainingResult:
     """The network that was given, with the best weights."""
     ended: Literal["budget", "early stop", "paused"]
     best: float | None
-    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss."""
+    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss. With
+    the loss `RelativeError` it is the geometric mean of the relative errors."""
     best_step: int
     best_errors: Mapping[str, float]
     """The mean squared error of each target on the validation cases then, in the network's units."""
@@ -111,7 +112,8 @@ def fit(
             bit, as without the break, as long as the budget counts steps or epochs.
         pause_after: Minutes after which this call saves its state and returns.
         device: Where to train; by default the GPU where there is one.
-        loss: loss(model, case, weights) in place of the scaled squared error.
+        loss: loss(model, case, weights) in place of the scaled squared error. Weights are judged by the scaled squared
+            error all the same, unless it is a `RelativeError`.
         progress: Whether a progress bar may be shown; only on a terminal.
         on_improvement: Called with the network and the course of the training after each new best validation error.
         as_seen: Whether the cases are complete and in the network's units already (`network.inputs.seen_by`).
@@ -130,7 +132,7 @@ def fit(
     def ready(case: Case) -> Case:
         return adapted(case if as_seen else seen_by(model, case).case)
 
-    train, validation = [ready(case) for case in train], [ready(case) for case in validation]
+    train, validation = ([ready(case) for case in some] for some in (train, evenly(validation, settings.judges)))
     check_cases(train, "training", train[0])
     check_cases(validation, "validation", train[0])
     folder = Path(folder) if folder is not None else None
@@ -171,7 +173,7 @@ class _Run:
     ):
         self.model, self.settings, self.processes, self.folder = model, settings, processes, folder
         self.train, self.validation, self.judge_start = train, validation, judge_start
-        self.targets = tuple(train[0].targets)
+        self.targets, self.relative = tuple(train[0].targets), loss if isinstance(loss, RelativeError) else None
         self.scales = dict(settings.scales) if settings.scales else standard_deviations(train)
         if missing := set(self.targets) - self.scales.keys():
             raise ValueError(f"scales lack {sorted(missing)}; the targets are {sorted(self.targets)}.")
@@ -393,13 +395,16 @@ class _Run:
         journal.write(self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()}))
 
     def _validation(self) -> tuple[float, dict[str, float]]:
-        numbers = range(len(self.train), len(self.train) + len(self.validation))
+        numbers: Sequence[int] = range(len(self.train), len(self.train) + len(self.validation))
         if not self.validation:
             if not self.judge_start:
                 return self.course.loss, {}
             # The losses of the last steps belong to many weights; the start can only be compared with one network.
-            numbers = range(len(self.train))
-        errors = {name: sum(values) / len(values) for name, values in self.steps.errors(list(numbers)).items()}
+            numbers = evenly(range(len(self.train)), self.settings.judges)
+        by_case = self.steps.errors(list(numbers))
+        errors = {name: sum(values) / len(values) for name, values in by_case.items()}
+        if self.relative is not None:
+            return self._relative_error(self.relative, numbers, by_case), errors
         return self._in_units_of_loss(errors), errors
 
     def _tell_test(self, loss: float, value: float, errors: Mapping[str, float], verdict: str) -> None:
@@ -411,7 +416,7 @@ class _Run:
             f"rate {self.rate:.1e}",
             *([f"loss {loss:.3e}"] if math.isfinite(loss) else []),
             f"validation {value:.3e}",
-            *([f"error {math.sqrt(value):.3%}"] if errors and value >= 0 else []),
+            *([f"error {value if self.relative else math.sqrt(value):.3%}"] if errors and value >= 0 else []),
             *(f"{name} {error:.3e}" for name, error in errors.items()),
             verdict,
         ]
@@ -437,11 +442,23 @@ class _Run:
 
     def _in_units_of_loss(self, errors: Mapping[str, float]) -> float:
         """The scaled squared error from errors per target; the paper's tables divide vectors by three components."""
-        terms = []
-        for name, error in errors.items():
-            components = (COMPONENTS / self.train[0].space) ** rank_of(name, self.train[0])
-            terms.append(error * components / self.scales[name] ** 2)
+        terms = [error * self._components(name) / self.scales[name] ** 2 for name, error in errors.items()]
         return sum(terms) / len(terms)
+
+    def _relative_error(
+        self, loss: RelativeError, numbers: Sequence[int], errors: Mapping[str, Sequence[float]]
+    ) -> float:
+        """The geometric mean of relative errors, from mean squared errors per target and case."""
+        cases = [*self.train, *self.validation]
+        terms = []
+        for name, values in errors.items():
+            sizes = torch.stack([cases[number].targets[name].detach().double().square().mean() for number in numbers])
+            terms.append(loss.logarithm(self._components(name) * torch.tensor(values).double(), sizes.cpu()))
+        return float(torch.stack(terms).mean().exp())
+
+    def _components(self, name: str) -> float:
+        """By what to multiply an error of the paper's tables, over three components, for one over those there are."""
+        return (COMPONENTS / self.train[0].space) ** rank_of(name, self.train[0])
 
     def _fraction(self, step: int) -> float:
         """The share of the budget that is used up at a step; the clock is read only between stretches of steps."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Case
 
 Loss = Callable[[nn.Module, Case, Tensor], Tensor]
 """loss(model, case, weights): what to make small for a batch; `weights` make a sum over points a mean over cases."""
+
+_NOTHING = 1e-12
+"""The mean square below which a target, in the network's units, is zero: there is no error relative to it."""
 
 
 def scaled_squared_error(scales: Mapping[str, float]) -> Loss:
@@ -20,20 +25,43 @@ def scaled_squared_error(scales: Mapping[str, float]) -> Loss:
     """
 
     def loss(model: nn.Module, case: Case, weights: Tensor) -> Tensor:
-        fields = model(case)
-        terms = []
-        for name, target in case.targets.items():
-            if name not in fields:
-                raise KeyError(f"The network gives {sorted(fields)}, but the target is {name!r}.")
-            if fields[name].shape != target.shape:
-                raise ValueError(
-                    f"The network's {name!r} has shape {list(fields[name].shape)}, the target {list(target.shape)}."
-                )
-            squares = (fields[name] - target).square().reshape(len(target), -1).mean(dim=1)
-            terms.append((weights * squares).sum() / scales[name] ** 2)
+        terms = [
+            (weights * _mean_square(found - target)).sum() / scales[name] ** 2
+            for name, found, target in _predicted(model, case)
+        ]
         return torch.stack(terms).mean()
 
     return loss
+
+
+@dataclass(frozen=True)
+class RelativeError:
+    """The relative error of each target of each case, geometric mean; its gradient is that of the logarithm.
+
+    Every case counts by how many per cent better it becomes. In squared errors with one scale for all, a few cases
+    with errors a hundred times those of the others would be all that training sees.
+
+    Args:
+        smallest: The relative error that cannot become smaller: errors are sqrt(smallest² + |error|² / |target|²). The
+            logarithm of zero has no bound, and truths are themselves hardly better than a thousandth.
+    """
+
+    smallest: float = 1e-3
+
+    def __call__(self, model: nn.Module, case: Case, weights: Tensor) -> Tensor:
+        weights = weights * len(case.sizes)  # for a mean over the points of each case
+        terms = [
+            self.logarithm(*(case.sum(weights * _mean_square(each)) for each in (found - target, target)))
+            for _, found, target in _predicted(model, case)
+        ]
+        logarithm = torch.stack(terms).mean()
+        # The value is the error itself, not its logarithm: it is positive, so that a rise to a hundred times its usual
+        # level is what a divergence is, and logs show it in the unit of the validation error.
+        return logarithm - logarithm.detach() + logarithm.detach().exp()
+
+    def logarithm(self, errors: Float[Tensor, " cases"], sizes: Float[Tensor, " cases"]) -> Float[Tensor, " cases"]:
+        """The logarithm of the relative error, given mean squares of errors and targets."""
+        return 0.5 * torch.log(self.smallest**2 + errors / sizes.clamp_min(_NOTHING))
 
 
 def standard_deviations(cases: Sequence[Case]) -> dict[str, float]:
@@ -44,3 +72,20 @@ def standard_deviations(cases: Sequence[Case]) -> dict[str, float]:
         deviation = float(values.std(correction=0))
         found[name] = deviation if deviation > 0 else 1.0
     return found
+
+
+def _predicted(model: nn.Module, case: Case) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """By target its name, what the network predicts, and what it should."""
+    fields = model(case)
+    for name, target in case.targets.items():
+        if name not in fields:
+            raise KeyError(f"The network gives {sorted(fields)}, but the target is {name!r}.")
+        if fields[name].shape != target.shape:
+            raise ValueError(
+                f"The network's {name!r} has shape {list(fields[name].shape)}, the target {list(target.shape)}."
+            )
+        yield name, fields[name], target
+
+
+def _mean_square(values: Float[Tensor, "points *axes"]) -> Float[Tensor, " points"]:
+    return values.square().reshape(len(values), -1).mean(dim=1)

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+Item = TypeVar("Item")
+
+
+def evenly(items: Sequence[Item], most: int | None) -> list[Item]:
+    """At most so many of a list, evenly over all of it; None: all."""
+    if most is None or len(items) <= most:
+        return list(items)
+    return [items[(2 * place + 1) * len(items) // (2 * most)] for place in range(most)]
 
 
 class Order:

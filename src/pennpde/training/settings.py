@@ -27,6 +27,8 @@ class Settings:
             most `restarts` times. "cosine": the learning rate falls to `final_rate` over the budget, which must be
             given. "constant": it does not change.
         test_every: Epochs between two validations.
+        judges: Largest number of validation cases that decide which weights are the best, chosen evenly over the list;
+            None: all. For networks that need seconds for a case.
         patience: Consecutive validations without improvement that end a stage of "restart", or the whole training under
             another schedule. None: 3 for "restart", unlimited otherwise.
         restarts: Largest number of restarts.
@@ -58,6 +60,7 @@ class Settings:
     processor_minutes: float | None = None
     schedule: Literal["restart", "cosine", "constant"] = "restart"
     test_every: float = 10
+    judges: int | None = None
     patience: int | None = None
     restarts: int = 9
     rate_factor: float = 0.5
@@ -88,8 +91,9 @@ class Settings:
             _check_positive(name, getattr(self, name))
         for name in ("batch_size", "steps", "check_every", "patience", "restarts", "rollbacks", "warm_up", "seed"):
             _check_count(name, getattr(self, name))
-        _check_count("last_steps", self.last_steps)
-        _check_positive("last_steps", self.last_steps)
+        for name in ("last_steps", "judges"):
+            _check_count(name, getattr(self, name))
+            _check_positive(name, getattr(self, name))
         if not 0 < self.rate_factor < 1:
             raise ValueError(f"rate_factor is {self.rate_factor}; a restart lowers the rate, so it lies in (0, 1).")
         if not 0 <= self.final_rate <= 1:

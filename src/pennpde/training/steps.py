@@ -6,6 +6,7 @@ and a step whose gradient is not finite changes nothing instead of raising.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -134,7 +135,10 @@ class Steps:
         if self.last_steps is None:
             loss = self.loss(self.model, case, weights)
         else:
-            loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights))
+            # A steady state, and a case without a time, come when they come.
+            times = case.parameters if getattr(self.model, "takes_times", False) else {}
+            end = float(times.get("time", math.inf))
+            loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights), end)
         loss.backward()
         return loss.detach()
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from pennpde.models.plane_flow import PlaneFlowPhysics
 from pennpde.models.stepping.captured import CapturedSteps
 from pennpde.models.stepping.correction import ExchangeNetwork
 from pennpde.models.stepping.grid import Grid
+from pennpde.models.stepping.kept import KeptProblems
 from pennpde.models.stepping.march import Moment, Pace, march
 from pennpde.models.stepping.poles import corner_pressures
 from pennpde.models.stepping.problem import Problem
@@ -58,8 +58,9 @@ class SteppingFlow(Predictor):
     """
 
     takes_times: ClassVar = True
+    takes_any_precision: ClassVar = True
     called_each_step: ClassVar = "exchange"
-    """The part by which training knows steps: gradients go through the last ones."""
+    """The part by which training knows steps, their length being its last argument: gradients go through the last."""
 
     def __init__(
         self, width: int = 16, *, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
@@ -72,7 +73,7 @@ class SteppingFlow(Predictor):
         self.equation = PlaneFlowPhysics()
         self.exchange = ExchangeNetwork(width)
         self.courant, self.splits, self.corrected = float(courant), splits, corrected
-        self._prepared: WeakKeyDictionary[Case, Problem] = WeakKeyDictionary()
+        self._kept = KeptProblems()
 
     @property
     def output_times(self) -> tuple[float, ...]:
@@ -117,15 +118,23 @@ class SteppingFlow(Predictor):
     def prepare(self, case: Case) -> None:
         self.problem(case)
 
+    def can_keep(self, cases: Sequence[Case]) -> bool:
+        return self._kept.has_room_for((case, self.points_solved(case)) for case in cases)
+
+    def points_solved(self, case: Case) -> int:
+        return case.number_of_points * 4 ** self.number_of_splits(case)
+
     # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
     @torch.inference_mode(mode=False)
     def problem(self, case: Case) -> Problem:
-        """The flow on dual cells, as it is at the start; computed once per case."""
-        if case not in self._prepared:
+        """The flow on dual cells, as it is at the start; kept as long as there is room (see `KeptProblems`)."""
+
+        def make() -> Problem:
             parameter = next(self.parameters())
             made = _problem(_started(case), self.number_of_splits(case), parameter.device)
-            self._prepared[case] = made.to(parameter.dtype, parameter.device)
-        return self._prepared[case]
+            return made.to(parameter.dtype, parameter.device)
+
+        return self._kept.of(case, make)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         times = case.parameters.get("time")
