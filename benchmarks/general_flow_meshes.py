@@ -79,8 +79,7 @@ def main() -> None:
     assert config is not None
     results: dict[str, Any] = {"weights": config.weights_sha256, "flows": {}}
     if OUTPUT.exists():
-        kept = json.loads(OUTPUT.read_text())
-        results = kept if kept["weights"] == config.weights_sha256 else results
+        results = _of_weights(json.loads(OUTPUT.read_text()), config.weights_sha256)
     for name in [MILLION_OF] if given.million else FLOWS:
         flow = flows.draw_flow(name, 0)
         product = finished.products(given.archives, flow)[f"{name}.a"]
@@ -119,6 +118,18 @@ def main() -> None:
     PAGE.write_text(within(page, table(results) + "\n", "meshes", required=True), encoding="utf-8")
 
 
+def _of_weights(kept: dict[str, Any], weights: str) -> dict[str, Any]:
+    """What was measured with these weights, and the million points, whose row says which weights it has."""
+    if kept["weights"] == weights:
+        return kept
+    found: dict[str, Any] = {"weights": weights, "flows": {}}
+    for name, flow in kept["flows"].items():
+        dear = {label: {"weights": kept["weights"], **row} for label, row in flow["meshes"].items() if "device" in row}
+        if dear:
+            found["flows"][name] = {**flow, "meshes": dear}
+    return found
+
+
 def _truth(flow: Flow) -> Truth:
     """By OpenFOAM with half the spacing of the dataset's."""
     with tempfile.TemporaryDirectory(prefix=f"penn-{flow.name}-") as scratch:
@@ -137,17 +148,20 @@ def _at_dataset(case: Case, mesh: Mesh, values: Tensor, field: str) -> float:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    labels = list(dict.fromkeys(label for flow in results["flows"].values() for label in flow["meshes"]))
+    by_name = {name: results["flows"][name] for name in FLOWS if name in results["flows"]}
+    labels = list(dict.fromkeys(label for flow in by_name.values() for label in flow["meshes"]))
     rows = []
     for label in labels:
         row = [label]
-        for flow in results["flows"].values():
+        for flow in by_name.values():
             found = flow["meshes"].get(label)
-            row.append(
-                "–" if found is None else f"{100 * found['u']:.1f}, {100 * found['p']:.1f} ({found['points']:,} points)"
-            )
+            if found is None:
+                row.append("–")
+                continue
+            about = f"{found['points']:,} points" + (", weights before these" if "weights" in found else "")
+            row.append(f"{100 * found['u']:.1f}, {100 * found['p']:.1f} ({about})")
         rows.append(row)
-    heads = [f"{name}, Re {flow['reynolds']:.0f}: u, p in %" for name, flow in results["flows"].items()]
+    heads = [f"{name}, Re {flow['reynolds']:.0f}: u, p in %" for name, flow in by_name.items()]
     return markdown_table(("mesh", *heads), rows)
 
 

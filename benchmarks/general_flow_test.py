@@ -3,7 +3,7 @@
 Every moment and the steady state of each case, on both meshes. Cases in the results are not predicted again, unless
 weights or solver have changed. Seconds are processor seconds of one core.
 
-    python benchmarks/general_flow_test.py [--limit N] [--model flow]
+    python benchmarks/general_flow_test.py [--limit N] [--model flow] [--workers 2]
     python benchmarks/general_flow_test.py --table      # only table and figure, from results that are there
 
 Writes `benchmarks/results/general_flow_test.json`, and the table and the figure of `docs/general_flow.md`. Rivals come
@@ -17,6 +17,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -29,6 +30,7 @@ from pennpde.case import Case
 from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.datasets.vtkhdf import unpack
+from pennpde.files import write_json
 from pennpde.models import stepping
 from pennpde.paper.plane_flow_errors import errors, labels, stacked
 from pennpde.paper.plane_flow_table import SPLITS, Cases, Comparison, settings
@@ -60,6 +62,18 @@ def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict
         "seconds": round(seconds, 2),
         "points": case.number_of_points,
     }
+
+
+def measured_flow(model: str, name: str, split: str) -> dict[str, Any]:
+    """Both cases of a flow."""
+    torch.set_num_threads(1)
+    network = pennpde.load_pretrained(model)
+    found = {}
+    for case, product in finished.products(ARCHIVES, flows.draw_flow(name, 0)).items():
+        file = unpack(product.content, case)
+        facts = {"split": split, "reynolds": product.facts["reynolds"], "mesh": product.facts["mesh"]["kind"]}
+        found[case] = {**facts, **measured(network, file.case, file.times)}
+    return found
 
 
 def code() -> str:
@@ -147,15 +161,14 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--limit", type=int)
     arguments.add_argument("--model", default="flow")
+    arguments.add_argument("--workers", type=int, default=1, help="processes of one thread each")
     arguments.add_argument("--results", type=Path, default=OUTPUT, help="where cases are kept")
     arguments.add_argument("--table", action="store_true", help="only the table and the figure")
     given = arguments.parse_args()
     if given.table:
         write_page()
         return
-    torch.set_num_threads(1)
-    model = pennpde.load_pretrained(given.model)
-    config = config_of(model)
+    config = config_of(pennpde.load_pretrained(given.model))
     assert config is not None
     about = {"weights": config.weights_sha256, "code": code()}
     results: dict[str, Any] = {**about, "cases": {}}
@@ -167,16 +180,16 @@ def main() -> None:
     # By turns from each split, so that an interrupted run has some of all.
     order = {name: [other for split_, other in chosen if split_ == split].index(name) for split, name in chosen}
     chosen.sort(key=lambda each: order[each[1]])
-    for split, name in chosen[: given.limit]:
-        for case_name, product in finished.products(ARCHIVES, flows.draw_flow(name, 0)).items():
-            if case_name in results["cases"]:
-                continue
-            file = unpack(product.content, case_name)
-            found = measured(model, file.case, file.times)
-            facts = {"split": split, "reynolds": product.facts["reynolds"], "mesh": product.facts["mesh"]["kind"]}
-            results["cases"][case_name] = {**facts, **found}
-            given.results.write_text(json.dumps(results, indent=0) + "\n")
-            print(case_name, json.dumps(found), flush=True)
+    with ProcessPoolExecutor(given.workers) as pool:
+        waiting = [
+            pool.submit(measured_flow, given.model, name, split)
+            for split, name in chosen[: given.limit]
+            if not any(case.rpartition(".")[0] == name for case in results["cases"])
+        ]
+        for done in as_completed(waiting):
+            results["cases"] = dict(sorted((results["cases"] | done.result()).items()))
+            write_json(given.results, results, indent=0)
+            print(json.dumps(done.result()), flush=True)
     if given.results == OUTPUT:
         write_page()
 
