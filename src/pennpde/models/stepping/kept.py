@@ -8,10 +8,13 @@ from weakref import WeakKeyDictionary
 from pennpde.case import Case
 from pennpde.case.moments import TIME
 from pennpde.models.stepping.problem import Problem
+from pennpde.operators.memory import give_back_freed_memory
 
 MOST_POINTS = 1_000_000
 """Of the cells that are solved, in all problems together: 1.6 GB on a CPU, much of it factors of the pressure's matrix.
 A hundred runs fit. Of thousands only those used last are kept: to prepare one takes a tenth of a march."""
+_GIVE_BACK_EVERY = 100_000
+"""Points of new problems after which freed memory goes back to the system: each time costs a fifth of a march."""
 
 Start = tuple[object, ...]
 
@@ -26,7 +29,7 @@ class KeptProblems:
     """
 
     def __init__(self, most_points: int = MOST_POINTS) -> None:
-        self.most_points = most_points
+        self.most_points, self._points_made = most_points, 0
         # In the order of their last use. A case that nobody holds any more takes its problem along.
         self._problems: WeakKeyDictionary[Case, tuple[Start, Problem]] = WeakKeyDictionary()
 
@@ -35,8 +38,8 @@ class KeptProblems:
         known = self._problems.pop(case, None)
         if known is None:
             start = _start(case)
-            twin = next((problem for other, problem in self._problems.values() if other == start), None)
-            known = (start, make() if twin is None else twin)
+            problem = next((problem for other, problem in self._problems.values() if other == start), None)
+            known = (start, self._made(make) if problem is None else problem)
         self._problems[case] = known
         if self.number_of_points > self.most_points:
             self._drop(known[1])
@@ -49,6 +52,14 @@ class KeptProblems:
     @property
     def number_of_points(self) -> int:
         return sum({id(each): each.cells.number_of_points for _, each in self._problems.values()}.values())
+
+    def _made(self, make: Callable[[], Problem]) -> Problem:
+        problem = make()
+        self._points_made += problem.cells.number_of_points
+        if self._points_made > _GIVE_BACK_EVERY:
+            give_back_freed_memory()
+            self._points_made = 0
+        return problem
 
     def _drop(self, last: Problem) -> None:
         """Make room, but keep the problem that was used last."""
