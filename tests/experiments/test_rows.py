@@ -202,12 +202,12 @@ def test_a_run_whose_problems_are_not_all_kept_gives_the_same_network(plane_flow
 
 def test_a_row_may_leave_out_cases_for_which_the_network_computes_on_many_points(plane_flows, tmp_path):
     row = replace(_general(), most_points=10)
-    with pytest.raises(ValueError, match=r"'flow' leaves no case: most_points is 10, but .* at least 240 points"):
+    with pytest.raises(ValueError, match=r"'flow' leaves no case: most_points is 10, but .* at least 960 points"):
         experiments.run(row, plane_flows, tmp_path, device="cpu")
     model = row.build()
     cases = [duct(0, (4, 2)), duct(1, (8, 4))]
-    assert [model.points_solved(case) for case in cases] == [16 * case.number_of_points for case in cases]
-    assert _affordable(model, cases, replace(row, most_points=300)) == cases[:1]
+    assert [model.points_solved(case) for case in cases] == [64 * case.number_of_points for case in cases]
+    assert _affordable(model, cases, replace(row, most_points=1000)) == cases[:1]
     with pytest.raises(ValueError, match="most_points = 0; it must be a positive"):
         replace(row, most_points=0)
 
