@@ -87,7 +87,7 @@ def test_a_row_is_the_common_part_with_its_own_changes(toml):
     ("text", "words"),
     [
         (FILE + "[colours]\n", r"sets colours; it knows common, rows"),
-        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, loss, most"),
+        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, limits, loss"),
         (FILE.replace("epochs = 6", "epohcs = 6"), r"\[rows\.long\] training sets epohcs; it knows .*epochs"),
         (FILE.replace("learning_rate = 1e-2", "learning_rate = -1"), r"training: learning_rate is -1"),
         (FILE.replace("learning_rate = 1e-2", 'learning_rate = "fast"'), r"training: learning_rate is 'fast'"),
@@ -179,7 +179,22 @@ def test_the_general_flow_network_is_trained_by_its_row_and_continued_to_the_sam
     untrained = weights(_general().build())
     assert any(not torch.equal(untrained[name], each) for name, each in weights(whole.result.model).items())
     ranges = checkpoints.config_of(checkpoints.load(tmp_path / "whole")).training_range
-    assert ranges["parameter time"] == pytest.approx([0.1, 0.3], rel=1e-5)
+    assert list(ranges) == ["space", "Reynolds number", "inlet angle in degrees", "inlet peak over mean"]
+    assert ranges["space"] == [2.0, 2.0]
+
+
+def test_a_row_may_limit_what_a_case_is_compared_with(plane_flows, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"the limits 'inlet colour', which its training cases do not have; they have s"
+    ):
+        experiments.run(replace(_general(), limits=["space", "inlet colour"]), plane_flows, tmp_path, device="cpu")
+    with pytest.raises(ValueError, match="limits = 'space'; it must be a list of names"):
+        replace(_general(), limits="space")
+    everything = experiments.run(
+        replace(_general({"steps": 1}), limits=None), plane_flows, tmp_path / "all", device="cpu", threads=1
+    )
+    found = checkpoints.config_of(checkpoints.load(everything.folder)).training_range
+    assert found["parameter time"] == pytest.approx([0.1, 0.3], rel=1e-5)
 
 
 @pytest.mark.slow

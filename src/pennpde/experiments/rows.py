@@ -22,7 +22,7 @@ Configuration ends here: a row becomes a frozen `Experiment`, and the layers bel
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -56,6 +56,9 @@ class Experiment:
     loss: LossName = "squared error"
     most_points: int | None = None
     """Cases for which the network computes on more points are left out, for steps of seconds rather than minutes."""
+    limits: Sequence[str] | None = None
+    """Numbers of a case that must be as in training, or the user is warned; None: all. A network that solves its
+    equation on any mesh is not limited to the meshes it has learned from."""
     training: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
@@ -65,6 +68,9 @@ class Experiment:
         most = self.most_points
         if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
             raise ValueError(f"The row {self.row!r} has most_points = {most!r}; it must be a positive whole number.")
+        limits = self.limits
+        if limits is not None and (isinstance(limits, str) or not all(isinstance(each, str) for each in limits)):
+            raise ValueError(f"The row {self.row!r} has limits = {limits!r}; it must be a list of names.")
 
     @property
     def needs_frames(self) -> bool:

@@ -101,6 +101,7 @@ def run(
         facts = {**read.facts, "train": len(train), "validation": len(validation)}
         validation = evenly(validation, training.judges)
         told = _Told(experiment, facts, _spanned(model, train), _origin(start, kept))
+        _check_limits(experiment, told.spanned)
         _prepare(model, train, validation)
         if start is not None and training.scales is None:
             known = states.load(out) if resume else None
@@ -160,6 +161,14 @@ def _spanned(model: nn.Module, train: Sequence[Case]) -> ranges.Ranges:
     return {name: ends for name, ends in found.items() if all(map(math.isfinite, ends))}
 
 
+def _check_limits(experiment: Experiment, found: ranges.Ranges) -> None:
+    if unknown := [name for name in experiment.limits or () if name not in found]:
+        raise ValueError(
+            f"The row {experiment.row!r} has the limits {', '.join(map(repr, unknown))}, which its training cases do "
+            f"not have; they have {', '.join(found)}."
+        )
+
+
 def _origin(start: Start | None, kept: Sequence[str]) -> dict[str, Any]:
     begun_with = {} if start is None else {"from": start.to_plain()}
     return begun_with | ({"frozen": list(kept)} if kept else {})
@@ -199,8 +208,12 @@ class _Told:
             seed=training.seed,
             training={"settings": asdict(training), "best_step": best.best_step, **self.origin, **more},
             metrics={"validation": dict(best.best_errors)},
-            training_range=self.spanned,
+            training_range=self._limiting(self.spanned),
         )
+
+    def _limiting(self, found: ranges.Ranges) -> ranges.Ranges:
+        limits = self.experiment.limits
+        return found if limits is None else {name: found[name] for name in limits if name in found}
 
     def finished(
         self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
@@ -212,7 +225,7 @@ class _Told:
         config = replace(self.config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
         if isinstance(result.model, Predictor):
             behaviour = behaviour_range(result.model, validation)
-            config = replace(config, training_range={**self.spanned, **behaviour})
+            config = replace(config, training_range=self._limiting({**self.spanned, **behaviour}))
         return config
 
 
