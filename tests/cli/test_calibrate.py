@@ -1,6 +1,7 @@
 """`penn calibrate`: from cases with truth to predictions with an expected error."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pennpde.cli.calibrate import CACHE
 from pennpde.datasets import storage
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.network import STEADY
-from pennpde.prediction import calibrating, predict
+from pennpde.prediction import calibrating, expected_error, predict
 
 NAMES = [f"{kind}_{first:.2f}_{second:.2f}" for kind in "bc" for first in (0.1, 0.5, 0.9) for second in (0.2, 0.8)]
 NAMES += [f"a_{ramp:.2f}" for ramp in (0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.9)]
@@ -55,6 +56,22 @@ def test_a_calibrated_network_predicts_with_an_expected_error(workplace, tmp_pat
     model = checkpoints.load(tmp_path)
     case = flow_case(coarse_mesh("a_0.40", cells_per_length=3))
     assert predict(model, case, resolution="own").expected.grade in ("good", "fair", "poor", "refused")
+
+
+def test_a_network_that_was_trained_further_is_calibrated_again(workplace, tmp_path):
+    """Its expected errors are of other weights, which predictions refuse; not those that calibrate."""
+    folder = shutil.copytree(workplace / "network", tmp_path / "network")
+    known = {"format": expected_error.FORMAT, "format_version": 1, "weights_sha256": "0" * 64, "parts": {}}
+    (folder / EXPECTED_ERROR).write_text(json.dumps(known))
+    model = checkpoints.load(folder)
+    case = storage.read(workplace / "data", "validation")[0]
+    with pytest.raises(checkpoints.CheckpointError, match=r"belongs to other weights.* Run penn calibrate again"):
+        predict(model, case)
+    heard = []
+    calibrating.measure_all(model, [calibrating.of_case(case, [4.0])], on_case=lambda _, outcome: heard.append(outcome))
+    assert [each.case for each in heard[0]] == [case.name]
+    with pytest.raises(checkpoints.CheckpointError, match="belongs to other weights"):
+        predict(model, case)
 
 
 def test_too_few_cases_are_refused(workplace, tmp_path):

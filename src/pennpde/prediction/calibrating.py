@@ -203,7 +203,8 @@ def measure_all(
         name = known.case.name
         if name not in done:
             try:
-                outcome: Sequence[Measured] | Exception = measure(model, known, resolution)
+                with expected_error.uncalibrated(model):
+                    outcome: Sequence[Measured] | Exception = measure(model, known, resolution)
             except (ValueError, KeyError, ArithmeticError, RuntimeError) as error:
                 outcome = error
             if on_case is not None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,17 @@ def calibration_of(model: nn.Module) -> tuple[Calibration | None, str]:
             known = found, "" if found else "the network has not been calibrated; see penn calibrate"
         object.__setattr__(model, "checkpoint_calibration", known)
     return known
+
+
+@contextmanager
+def uncalibrated(model: nn.Module) -> Iterator[None]:
+    """Predictions of a network without expected errors: what its folder knows of them may be of other weights."""
+    before = getattr(model, "checkpoint_calibration", None)
+    object.__setattr__(model, "checkpoint_calibration", (None, "the network is being calibrated"))
+    try:
+        yield
+    finally:
+        object.__setattr__(model, "checkpoint_calibration", before)
 
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
