@@ -49,7 +49,7 @@ def test_a_mesh_and_a_case_file_give_the_fields_of_the_python_interface(workplac
     assert record["times"] == [4.0]
     certificate = record["certificate"]
     assert certificate["dirichlet"] == {"u": 0, "p": 0}
-    assert certificate["checks"].keys() == {"divergence", "flux imbalance"}
+    assert certificate["checks"].keys() == {"divergence", "flux imbalance", "backflow"}
     assert all(each["inside"] for each in certificate["compared"].values())
 
 

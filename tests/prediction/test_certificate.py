@@ -57,6 +57,21 @@ def test_a_uniform_flow_is_perfect():
     assert certificate.round_off["u"] == pytest.approx(1e-7)
 
 
+def test_what_flows_back_through_an_outlet_is_named():
+    case = channel()
+    assert certificate_of(case).check("backflow").value == 0
+    velocity = uniform(case.mesh)["u"]
+    outlet = case.mesh.patch("outlet").points
+    velocity[outlet, 0] = 2.0 * torch.sign(
+        case.mesh.points[outlet, 1] - 0.6
+    )  # 1 enters at the inlet, some at the outlet
+    found = certificate_of(case, u=velocity)
+    back = found.check("backflow").value
+    assert 0.3 < back < 0.6
+    assert f"{100 * back:.2g} % of what enters" in found.check("backflow").text
+    assert any("Fluid flows back through an outlet" in each for each in found.warnings)
+
+
 def test_the_largest_deviation_from_a_prescribed_value_is_found():
     case = channel()
     velocity = uniform(case.mesh)["u"]
@@ -136,7 +151,7 @@ def test_nothing_that_flows_is_in_balance():
     assert Flux(0.0, 0.0).imbalance == 0
     case = channel(dirichlet={"u": {"inlet": 0.0}, "p": {"outlet": 0.0}})
     still = certificate_of(case, u=torch.zeros_like(case.mesh.points))
-    assert [each.value for each in still.checks] == [0, 0]
+    assert [each.value for each in still.checks] == [0, 0, 0]
     assert still.warnings == ()
 
 

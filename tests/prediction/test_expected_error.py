@@ -36,8 +36,8 @@ def network(folder, level: float | None):
     ("expected", "bound", "grade"),
     [
         (0.01, 0.03, "good"),
-        (0.05, 0.10, "good"),
-        (0.05, 0.11, "fair"),
+        (0.05, 0.075, "good"),
+        (0.05, 0.08, "fair"),
         (0.10, 0.30, "poor"),
         (0.50, 0.90, "poor"),
         (0.51, 0.52, "refused"),

@@ -1,10 +1,12 @@
-"""Balance of mass of a predicted velocity: divergence inside, flux through the boundary."""
+"""Balance of mass of a predicted velocity: divergence inside, flux through the boundary, what flows back in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pennpde.case import Case
@@ -13,6 +15,7 @@ from pennpde.network.hooks import Check
 from pennpde.operators import Operators
 
 _LARGE_IMBALANCE = 0.05
+_LARGE_BACKFLOW = 0.1
 _DIVERGENCE_AGAINST_TRUTH = 3.0
 
 
@@ -22,6 +25,13 @@ class Flux:
 
     inward: float
     outward: float
+    back: float = 0.0
+    """The part of what enters that does so where no velocity is prescribed."""
+
+    @property
+    def backflow(self) -> float:
+        """What enters through outlets, as a share of all that enters."""
+        return self.back / self.inward if self.inward > 0 else 0.0
 
     @property
     def imbalance(self) -> float:
@@ -55,14 +65,31 @@ def mass_checks(case: Case, velocity: Float[Tensor, "points space"], operators: 
             limit=_LARGE_IMBALANCE,
             warning=f"Inflow and outflow differ by {100 * flux.imbalance:.0f} %.",
         ),
+        Check(
+            "backflow",
+            flux.backflow,
+            f"{100 * flux.backflow:.2g} % of what enters does so through outlets",
+            limit=_LARGE_BACKFLOW,
+            warning=f"Fluid flows back through an outlet, {100 * flux.backflow:.0f} % of all that enters. Nothing "
+            "prescribes what it brings, so the fields near it and the level of the pressure are uncertain; an outlet "
+            "further downstream would help.",
+        ),
     ]
 
 
 def boundary_flux(velocity: Float[Tensor, "points space"], case: Case) -> Flux:
     """Flux of a velocity through the exterior facets of a case."""
-    mean, _ = facet_velocity(velocity, case.mesh, case.dirichlet["u"].mask)
+    mean, prescribed = facet_velocity(velocity, case.mesh, case.dirichlet["u"].mask)
     through = (mean * case.mesh.facet_areas).sum(dim=1)
-    return Flux(float(through[through < 0].abs().sum()), float(through[through > 0].sum()))
+    back = through[(through < 0) & ~prescribed & _open(case)]
+    return Flux(float(through[through < 0].abs().sum()), float(through[through > 0].sum()), float(back.abs().sum()))
+
+
+def _open(case: Case) -> Bool[Tensor, " facets"]:
+    """Facets on which the pressure is prescribed; through periodic patches and slip walls nothing flows back."""
+    facets = case.mesh.facets
+    held = case.dirichlet["p"].mask.cpu().numpy()[facets.connectivity]
+    return torch.from_numpy(np.logical_and.reduceat(held, facets.offsets[:-1]))
 
 
 def divergence_share(velocity: Float[Tensor, "points space"], case: Case, operators: Operators) -> float:

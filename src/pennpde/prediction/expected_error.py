@@ -38,7 +38,7 @@ FORMAT, FORMAT_VERSION = "pennpde expected error", 1
 GOOD, FAIR, POOR, REFUSED, UNKNOWN = "good", "fair", "poor", "refused", "unknown"
 GRADES = (GOOD, FAIR, POOR, REFUSED)
 """From the best to the worst."""
-LARGEST_BOUND_OF = {GOOD: 0.10, FAIR: 0.25}
+LARGEST_BOUND_OF = {GOOD: 0.075, FAIR: 0.25}
 """A prediction is good or fair by the bound, not by the expected error: one in ten is above."""
 REFUSED_ABOVE = 0.5
 """Expected error from which `penn predict` writes nothing unless it is forced to."""
