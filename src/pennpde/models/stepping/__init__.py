@@ -7,5 +7,6 @@ captured    the same on a GPU, replayed
 correction  what is learned
 poles       pressures in corners where the velocity jumps
 problem     a flow on dual cells, as tensors
+kept        prepared problems, as long as there is room for them
 grid        cells, conditions and start of a case, split where they are coarse
 """
