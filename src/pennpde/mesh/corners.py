@@ -35,7 +35,7 @@ def facet_means(
     facets = mesh.facets
     sizes = np.diff(facets.offsets)
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    inside = np.logical_and.reduceat(prescribed[facets.connectivity], facets.offsets[:-1])
+    inside = facets.within(prescribed)
     patches = patches_at_points(mesh)[facets.connectivity]
     counted = ~inside[owner] | (patches == np.minimum.reduceat(patches, facets.offsets[:-1])[owner])
     columns = values[facets.connectivity].T
