@@ -12,17 +12,15 @@ import argparse
 import json
 import math
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import torch
-from general_flow_test import ARCHIVES, PAGE, code
+from flow_results import as_they_come, made_with
+from general_flow_test import ARCHIVES, PAGE
 
 import pennpde
-from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.files import write_json
 from pennpde.models.stepping.network import SteppingFlow
@@ -36,7 +34,6 @@ WITH, WITHOUT = "with", "without"
 
 def measured(name: str) -> dict[str, Any]:
     """Relative errors of a flow with and without what is learned."""
-    torch.set_num_threads(1)
     file = finished.cases(ARCHIVES, flows.draw_flow(name, 0))[f"{name}.a"]
     time = file.times[len(file.times) // 2]
     network = pennpde.load_pretrained("flow")
@@ -78,19 +75,16 @@ def main() -> None:
     arguments.add_argument("--flows", type=int, default=60)
     arguments.add_argument("--workers", type=int, default=1)
     given = arguments.parse_args()
-    config = config_of(pennpde.load_pretrained("flow"))
-    assert config is not None
-    about = {"weights": config.weights_sha256, "code": code()}
+    about = made_with()
     kept = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
     results: dict[str, Any] = kept if about.items() <= kept.items() else {**about, "flows": {}}
     there = set(finished.names(ARCHIVES))
     names = evenly([name for name in flows.splits()["validation"] if name in there], given.flows)
-    with ProcessPoolExecutor(given.workers) as pool:
-        waiting = {pool.submit(measured, name): name for name in names if name not in results["flows"]}
-        for done in as_completed(waiting):
-            results["flows"] = dict(sorted({**results["flows"], waiting[done]: done.result()}.items()))
-            write_json(OUTPUT, results)
-            print(waiting[done], done.result(), flush=True)
+    tasks = {name: (name,) for name in names if name not in results["flows"]}
+    for name, found in as_they_come(measured, tasks, given.workers):
+        results["flows"] = dict(sorted({**results["flows"], name: found}.items()))
+        write_json(OUTPUT, results)
+        print(name, found, flush=True)
     print(table(results["flows"]))
     write_within(PAGE, f"\n{table(results['flows'])}\n", "what is learned")
 

@@ -13,25 +13,22 @@ from `benchmarks/plane_flow_rivals.py` and `benchmarks/plane_flow_openfoam.py`.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
+from flow_results import as_they_come, made_with
 
 import pennpde
 from pennpde.case import Case
-from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.datasets.vtkhdf import unpack
 from pennpde.files import write_json
-from pennpde.models import stepping
 from pennpde.paper.plane_flow_errors import errors, labels, stacked
 from pennpde.paper.plane_flow_table import SPLITS, Cases, Comparison, settings
 from pennpde.paper.tables import within
@@ -66,7 +63,6 @@ def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict
 
 def measured_flow(model: str, name: str, split: str) -> dict[str, Any]:
     """Both cases of a flow."""
-    torch.set_num_threads(1)
     network = pennpde.load_pretrained(model)
     found = {}
     for case, product in finished.products(ARCHIVES, flows.draw_flow(name, 0)).items():
@@ -74,14 +70,6 @@ def measured_flow(model: str, name: str, split: str) -> dict[str, Any]:
         facts = {"split": split, "reynolds": product.facts["reynolds"], "mesh": product.facts["mesh"]["kind"]}
         found[case] = {**facts, **measured(network, file.case, file.times)}
     return found
-
-
-def code() -> str:
-    """A hash of the solver, which decides on errors and seconds as much as the weights do."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(stepping.__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 # The page
@@ -168,9 +156,7 @@ def main() -> None:
     if given.table:
         write_page()
         return
-    config = config_of(pennpde.load_pretrained(given.model))
-    assert config is not None
-    about = {"weights": config.weights_sha256, "code": code()}
+    about = made_with(given.model)
     results: dict[str, Any] = {**about, "cases": {}}
     if given.results.exists():
         kept = json.loads(given.results.read_text())
@@ -180,16 +166,12 @@ def main() -> None:
     # By turns from each split, so that an interrupted run has some of all.
     order = {name: [other for split_, other in chosen if split_ == split].index(name) for split, name in chosen}
     chosen.sort(key=lambda each: order[each[1]])
-    with ProcessPoolExecutor(given.workers) as pool:
-        waiting = [
-            pool.submit(measured_flow, given.model, name, split)
-            for split, name in chosen[: given.limit]
-            if not any(case.rpartition(".")[0] == name for case in results["cases"])
-        ]
-        for done in as_completed(waiting):
-            results["cases"] = dict(sorted((results["cases"] | done.result()).items()))
-            write_json(given.results, results, indent=0)
-            print(json.dumps(done.result()), flush=True)
+    known = {case.rpartition(".")[0] for case in results["cases"]}
+    tasks = {name: (given.model, name, split) for split, name in chosen[: given.limit] if name not in known}
+    for _, of_flow in as_they_come(measured_flow, tasks, given.workers):
+        results["cases"] = dict(sorted((results["cases"] | of_flow).items()))
+        write_json(given.results, results, indent=0)
+        print(json.dumps(of_flow), flush=True)
     if given.results == OUTPUT:
         write_page()
 

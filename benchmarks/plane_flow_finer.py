@@ -28,12 +28,11 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import torch
-from general_flow_test import code, measured
+from flow_results import as_they_come, made_with
+from general_flow_test import measured
 from plane_flow_openfoam import SETTINGS, Setting, errors_of, has_steady, solved_at_last, with_truth
 
 import pennpde
-from pennpde.checkpoints import config_of
 from pennpde.datasets.plane_flow import finished, flows, sensitivity, truth
 from pennpde.datasets.plane_flow.cost import expected_seconds
 from pennpde.datasets.plane_flow.flow import Flow
@@ -106,7 +105,6 @@ def finer(name: str, archives: Path, folder: Path) -> str:
 
 def judged(name: str, kind: str, archives: Path, folder: Path) -> dict[str, Any]:
     """Errors of one rival on both meshes of a flow, and seconds."""
-    torch.set_num_threads(1)
     flow = flows.draw_flow(name, 0)
     files = finished.cases(folder, flow)
     if kind in (OURS, PLAIN):
@@ -225,9 +223,7 @@ def solve_all(names: Sequence[str], given: argparse.Namespace) -> None:
 
 
 def measure_all(names: Sequence[str], given: argparse.Namespace) -> None:
-    config = config_of(pennpde.load_pretrained("flow"))
-    assert config is not None
-    about = {"weights": config.weights_sha256, "code": code()}
+    about = made_with()
     kept = json.loads(given.output.read_text()) if given.output.exists() else {"flows": {}}
     results: dict[str, Any] = {**about, "flows": kept["flows"]}
     if not about.items() <= kept.items():
@@ -235,18 +231,16 @@ def measure_all(names: Sequence[str], given: argparse.Namespace) -> None:
             for ours in (OURS, PLAIN):
                 of_flow.pop(ours, None)
     there = set(finished.names(given.finer))
-    with ProcessPoolExecutor(given.workers) as pool:
-        waiting = {
-            pool.submit(judged, name, kind, given.archives, given.finer): (name, kind)
-            for name in names
-            for kind in kinds()
-            if name in there and kind not in results["flows"].get(name, {})
-        }
-        for done in as_completed(waiting):
-            name, kind = waiting[done]
-            results["flows"].setdefault(name, {})[kind] = done.result()
-            write_json(given.output, {**results, "flows": dict(sorted(results["flows"].items()))})
-            print(name, kind, done.result().get("seconds"), flush=True)
+    tasks = {
+        (name, kind): (name, kind, given.archives, given.finer)
+        for name in names
+        for kind in kinds()
+        if name in there and kind not in results["flows"].get(name, {})
+    }
+    for (name, kind), found in as_they_come(judged, tasks, given.workers):
+        results["flows"].setdefault(name, {})[kind] = found
+        write_json(given.output, {**results, "flows": dict(sorted(results["flows"].items()))})
+        print(name, kind, found.get("seconds"), flush=True)
 
 
 if __name__ == "__main__":

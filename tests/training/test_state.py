@@ -15,7 +15,7 @@ from trainings import (
 
 from pennpde.training import fit
 from pennpde.training.log import read as read_log
-from pennpde.training.losses import scaled_squared_error
+from pennpde.training.losses import RelativeError, scaled_squared_error
 
 # Going on
 
@@ -99,6 +99,7 @@ def test_a_finished_training_stays_finished_until_its_budget_grows(tmp_path):
         ({"batch_size": 3}, "batch_size was 2 and is 3"),
         ({"train": EIGHT[1:7]}, "the cases are others"),
         ({"model": Constant()}, "other weights"),
+        ({"loss": RelativeError()}, "the loss was the scaled squared error and is RelativeError"),
         ({"resume": False}, "stands at step 6"),
     ],
 )

@@ -174,6 +174,7 @@ class _Run:
         self.model, self.settings, self.processes, self.folder = model, settings, processes, folder
         self.train, self.validation, self.judge_start = train, validation, judge_start
         self.targets, self.relative = tuple(train[0].targets), loss if isinstance(loss, RelativeError) else None
+        self.loss_name = _named(loss)
         self.scales = dict(settings.scales) if settings.scales else standard_deviations(train)
         if missing := set(self.targets) - self.scales.keys():
             raise ValueError(f"scales lack {sorted(missing)}; the targets are {sorted(self.targets)}.")
@@ -314,6 +315,7 @@ class _Run:
             "settings": asdict(self.settings),
             "scales": self.scales,
             "dataset": self.dataset,
+            "loss": self.loss_name,
             "processes": self.processes.count,
             "threads": torch.get_num_threads(),
             "frozen": _frozen(self.model),
@@ -498,6 +500,9 @@ class _Run:
             different.append("the network has other weights")
         if found.plain.get("frozen", []) != _frozen(self.model):
             different.append("other layers are frozen")
+        # States of earlier versions do not say which loss they made small.
+        if (loss := found.plain.get("loss", self.loss_name)) != self.loss_name:
+            different.append(f"the loss was {loss} and is {self.loss_name}")
         if found.plain["dataset"] != self.dataset:
             different.append("the cases are others")
         if different:
@@ -509,6 +514,13 @@ class _Run:
 
 def _size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _named(loss: Loss | None) -> str:
+    """What a training makes small, such that another loss has another name."""
+    if loss is None:
+        return "the scaled squared error"
+    return getattr(loss, "__qualname__", None) or repr(loss)
 
 
 def _frozen(model: nn.Module) -> list[str]:

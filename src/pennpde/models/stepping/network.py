@@ -112,8 +112,9 @@ class SteppingFlow(Predictor):
         poles, volumes = self.problem(case).poles, case.mesh.point_volumes
         if poles is None:
             return 0.0
-        corners, _, added = (poles[0].cpu(), poles[1], poles[2].cpu())
-        return math.sqrt(float((volumes[corners] * added.square()).sum() / volumes.sum()))
+        corners, _, added = poles
+        squares = volumes[corners.cpu()] * added.cpu().square()
+        return math.sqrt(float(squares.sum() / volumes.sum()))
 
     def prepare(self, case: Case) -> None:
         self.problem(case)
