@@ -67,10 +67,11 @@ def test_a_signal_makes_a_training_save_itself(tmp_path):
         return scaled_squared_error({"T": 1.0})(model, case, share)
 
     before = signal.getsignal(signal.SIGTERM)
-    result = fit(network(), TRAIN, batch_size=2, steps=100, check_every=5, folder=tmp_path, loss=loss)
+    options = {"batch_size": 2, "check_every": 5, "folder": tmp_path, "loss": loss}
+    result = fit(network(), TRAIN, steps=100, **options)
     assert (result.ended, result.steps) == ("paused", 10)
     assert signal.getsignal(signal.SIGTERM) is before
-    assert fit(network(), TRAIN, batch_size=2, steps=12, check_every=5, folder=tmp_path, resume=True).steps == 12
+    assert fit(network(), TRAIN, steps=12, resume=True, **options).steps == 12
 
 
 def test_rows_after_the_saved_state_are_dropped_when_a_killed_training_goes_on(tmp_path):
