@@ -143,8 +143,7 @@ def fit(
     if settings.batch_size > len(train):
         settings = replace(settings, batch_size=len(train))
     if getattr(model, "takes_times", False):
-        # Every case has its own time, and so its own steps.
-        settings = replace(settings, batch_size=processes.count, stacked=False)
+        settings = replace(settings, stacked=False)  # every case has its own time, and so its own steps
     if threads is None:
         threads = threads_of_before(folder) if resume and folder else None
     if threads is None:

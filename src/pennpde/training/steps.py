@@ -54,6 +54,8 @@ class Steps:
         self.model, self.batches, self.loss, self.settings, self.processes = model, batches, loss, settings, processes
         self.targets = tuple(targets)
         self.share = processes.share(settings.batch_size)
+        # Each case that has its own time takes its own steps, so such cases go one by one.
+        self.together = 1 if getattr(model, "takes_times", False) else self.share.stop - self.share.start
         self.last_steps = LastSteps.of(model, settings.last_steps)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
@@ -105,7 +107,7 @@ class Steps:
 
     def errors(self, numbers: Sequence[int]) -> dict[str, list[float]]:
         """The mean squared error of each target, case by case, in physical units as in the paper's tables."""
-        size = self.settings.batch_size // self.processes.count
+        size = self.together
         found = torch.zeros(len(self.targets), len(numbers), dtype=torch.float64, device=self.processes.device)
         places = list(range(len(numbers)))[self.processes.rank :: self.processes.count]
         self.model.eval()
@@ -131,6 +133,10 @@ class Steps:
             tensor.copy_(tensors[name])
 
     def _gradients(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
+        losses = [self._gradient(part, len(part) / len(row)) for part in row.split(self.together)]
+        return torch.stack(losses).sum()
+
+    def _gradient(self, row: Int[Tensor, " batch"], share: float) -> Float[Tensor, ""]:
         case, weights = self.batches.draw(row)
         if self.last_steps is None:
             loss = self.loss(self.model, case, weights)
@@ -139,6 +145,7 @@ class Steps:
             times = case.parameters if getattr(self.model, "takes_times", False) else {}
             end = float(times.get("time", math.inf))
             loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights), end)
+        loss = share * loss
         loss.backward()
         return loss.detach()
 
