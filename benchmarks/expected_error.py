@@ -166,7 +166,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="processor time for new cases; default: all of them")
     parser.add_argument("--sample", type=int, help="measure so many new cases, and say how long all take")
     parser.add_argument("--trials", action="store_true", help="only the trials; families stay as they are recorded")
-    parser.add_argument("--determined", action="store_true", help="leave out moments whose truth depends on its mesh")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     name: str = arguments.network
@@ -188,8 +187,6 @@ def main() -> None:
         _report(name, record, by_family, shipped, tried)
         return
     measured = measured_of(network, name, left, arguments.seconds)
-    if arguments.determined:
-        measured = [each for each in measured if each.determined is not False]
     by_family = calibrating.coverage_by_family(measured)
     calibration = calibrating.fitted(measured)
     config = config_of(network)
@@ -197,7 +194,6 @@ def main() -> None:
         "network": name,
         "weights_sha256": "" if config is None else config.weights_sha256,
         "sources": [{**asdict(each), "folder": str(each.folder.relative_to(ROOT))} for each in SOURCES[name]],
-        "moments": "determined" if arguments.determined else "all",
         "cases": len({each.case for each in measured}),
         "predictions": len(measured),
     }

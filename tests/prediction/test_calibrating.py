@@ -64,6 +64,21 @@ def test_moments_whose_truth_is_not_determined_are_counted_apart():
     assert list(unknown) == [*sorted({each.family for each in measured}), "all"]
 
 
+def test_a_truth_that_depends_on_its_mesh_is_judged_but_not_learned_from():
+    measured = [
+        Measured(each.name, each.family, 1.0, each.errors, each.clues, WORSE) for each in drawn(12, 10, seed=1)
+    ]
+    eddies = [
+        replace(each, case=f"{each.case} late", errors={"u": 100 * each.errors["u"]}, determined=False)
+        for each in measured
+    ]
+    alone, both = calibrating.fitted(measured), calibrating.fitted([*measured, *eddies])
+    assert all(alone.estimate("u", each.clues) == both.estimate("u", each.clues) for each in measured)
+    covered = calibrating.coverage_by_family([*measured, *eddies])
+    assert covered[NOT_MEASURED].covered["u"] > 0.8
+    assert covered[UNDETERMINED].covered["u"] == 0
+
+
 def test_what_is_graded_good_and_wrong_is_named():
     samples = drawn(6, 9)
     judged = [(each, {"u": (0.01, 0.05)}) for each in samples]

@@ -245,8 +245,12 @@ def calibrate(
 
 
 def fitted(measured: Sequence[Measured]) -> Calibration:
-    """The calibration by predictions that were measured."""
-    return fit([each.sample for each in measured], worse_of(measured))
+    """The calibration by predictions that were measured.
+
+    Where the truth depends on its own mesh, such as the phase of eddies, the difference from it says little about the
+    network: such moments are not learned from.
+    """
+    return fit([each.sample for each in measured if each.determined is not False], worse_of(measured))
 
 
 def usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -283,9 +287,11 @@ def save(
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
     """How often the bound holds where the family of a case was left out of the calibration; "all" comes last.
 
-    Before it, where known: the moments whose truth hardly changes with its mesh (`DETERMINED`), and the others.
+    Before it, where known: the moments whose truth hardly changes with its mesh (`DETERMINED`), and the others, which
+    are judged as all are, but not learned from.
     """
-    judged = cross_validated([each.sample for each in measured], worse_of(measured))
+    undetermined = {each.sample.name for each in measured if each.determined is False}
+    judged = cross_validated([each.sample for each in measured], worse_of(measured), only_judged=undetermined)
     found = coverage(judged)
     if not found or all(each.determined is None for each in measured):
         return found

@@ -16,7 +16,7 @@ of it a learned network may be wrong without any sign of it in its fields.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -292,15 +292,24 @@ def distinct(names: Iterable[str]) -> int:
 
 
 def cross_validated(
-    samples: Sequence[Sample], worse: Mapping[str, bool], on_family: Callable[[str], None] | None = None
+    samples: Sequence[Sample],
+    worse: Mapping[str, bool],
+    on_family: Callable[[str], None] | None = None,
+    only_judged: Container[str] = (),
 ) -> list[tuple[Sample, dict[str, tuple[float, float]]]]:
     """Expected error and bound of every case by a calibration that knows no case of its family.
 
     Families are passed over whose others are too few to calibrate with.
+
+    Args:
+        samples: Of several families.
+        worse: As for `fit`.
+        on_family: Is called after each family.
+        only_judged: Names of samples that no calibration learns from.
     """
     found = []
     for family in sorted({sample.family for sample in samples}):
-        others = [sample for sample in samples if sample.family != family]
+        others = [sample for sample in samples if sample.family != family and sample.name not in only_judged]
         if len(others) < FEWEST // 2 or len({sample.family for sample in others}) < _FEWEST_FAMILIES:
             continue
         calibration = _fitted(others, worse)
