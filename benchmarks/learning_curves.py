@@ -71,7 +71,9 @@ def draw(group: str, runs: dict[str, Any]) -> str:
     )
     for axis, target in zip(axes[0], targets, strict=True):
         for label, run in runs.items():
-            axis.loglog(run["curve"]["step"], run["curve"][target], label=label, linewidth=1.4)
+            steps = run["curve"]["step"]
+            # A single point has no line.
+            axis.loglog(steps, run["curve"][target], "." if len(steps) == 1 else "-", label=label, linewidth=1.4)
         axis.set(xlabel="step", title=f"validation error of {target} (mean square)")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(which="both", alpha=0.2)

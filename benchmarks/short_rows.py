@@ -133,16 +133,16 @@ def _of_row(root: Path, file: str, row: str, experiment: Experiment) -> Iterator
     wanted = experiment.training.steps or (WHOLE_STEPS if of_flow else None)
     for seed in SEEDS.get(row, (0,)) if of_flow else (0,):
         had = _steps(records / row / f"{seed}.json")
+        paused = f"experiments/paused/{folder}_{row}_{seed}.tar.xz"
+        archive = paused if (root / paused).is_file() else None
         if row in PROTOCOL_ROWS:
-            whole = had > 0
+            whole = had > 0 and archive is None
         elif of_flow:
             whole = wanted is not None and had >= wanted
         else:
             whole = (folder, row) in IN_THE_PACKAGE or (records / row / str(seed) / WEIGHTS).is_file()
         if whole:
             continue
-        paused = f"experiments/paused/{folder}_{row}_{seed}.tar.xz"
-        archive = paused if (root / paused).is_file() else None
         if archive:
             had = max(had, _steps(records / f"{row}_paused" / f"{seed}.json"))
         yield Missing(file, row, seed, had, wanted, folder, experiment.needs_frames, archive)

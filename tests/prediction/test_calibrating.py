@@ -65,9 +65,7 @@ def test_moments_whose_truth_is_not_determined_are_counted_apart():
 
 
 def test_a_truth_that_depends_on_its_mesh_is_judged_but_not_learned_from():
-    measured = [
-        Measured(each.name, each.family, 1.0, each.errors, each.clues, WORSE) for each in drawn(12, 10, seed=1)
-    ]
+    measured = [Measured(each.name, each.family, 1.0, each.errors, each.clues, WORSE) for each in drawn(12, 10, seed=1)]
     eddies = [
         replace(each, case=f"{each.case} late", errors={"u": 100 * each.errors["u"]}, determined=False)
         for each in measured

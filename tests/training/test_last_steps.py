@@ -173,6 +173,23 @@ def test_a_training_from_trained_weights_never_ends_worse_than_it_began(validati
     assert float(model.value.detach()) == 1.0
 
 
+class OneByOne(Constant):
+    takes_times = True
+
+    def forward(self, case):
+        assert len(case.sizes) == 1, "each case has its own time, and so its own steps"
+        return super().forward(case)
+
+
+def test_cases_with_times_of_their_own_go_one_by_one_and_count_as_a_batch():
+    cases = [constant_case(value) for value in (0.5, 1.0, 4.0, 2.0)]
+    alone, together = OneByOne(1.0), Constant(1.0)
+    for model in (alone, together):
+        fit(model, cases, cases[:3], steps=6, batch_size=2, learning_rate=0.1, test_every=1)
+    assert float(alone.value.detach()) != 1.0
+    assert float(alone.value.detach()) == pytest.approx(float(together.value.detach()), rel=1e-6)
+
+
 def test_a_march_that_is_counted_is_not_captured():
     """A replayed step calls nothing, so it cannot be counted, and what it writes over has no gradient."""
     seen = []
