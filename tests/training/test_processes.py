@@ -14,17 +14,26 @@ from pennpde.training.log import read as read_log
 OPTIONS = {"learning_rate": 1e-2, "batch_size": 2, "epochs": 4, "test_every": 1, "device": "cpu"}
 
 
-def train_as(rank: str, port: int, folder: Path) -> None:
+def model(marches: bool):
+    made = network()
+    made.takes_times = marches  # such a network takes the cases of a batch one by one
+    return made
+
+
+def train_as(rank: str, port: int, folder: Path, marches: bool, batch_size: int) -> None:
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ.update(shared | {"RANK": rank, "LOCAL_RANK": rank})
-    fit(network(), TRAIN, VALIDATION, folder=folder, **OPTIONS)
+    fit(model(marches), TRAIN, VALIDATION, folder=folder, **OPTIONS | {"batch_size": batch_size})
 
 
-def test_two_processes_have_the_loss_curve_of_one_with_the_same_batches(tmp_path):
-    one = fit(network(), TRAIN, VALIDATION, **OPTIONS)
+@pytest.mark.parametrize(("marches", "batch_size"), [(False, 2), (True, 1)])
+def test_two_processes_have_the_loss_curve_of_one_with_the_same_batches(marches, batch_size, tmp_path):
+    """Each process takes at least one case of a network that takes them one by one, so a batch of one is of two."""
+    one = fit(model(marches), TRAIN, VALIDATION, **OPTIONS)
     # Copies of this process, which need not load torch again.
-    context, port = multiprocessing.get_context("fork"), 29000 + os.getpid() % 1000
-    started = [context.Process(target=train_as, args=(rank, port, tmp_path)) for rank in "01"]
+    context, port = multiprocessing.get_context("fork"), 29000 + (2 * os.getpid() + marches) % 1000
+    arguments = (port, tmp_path, marches, batch_size)
+    started = [context.Process(target=train_as, args=(rank, *arguments)) for rank in "01"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that other threads are not copied is meant
         for process in started:

@@ -27,6 +27,7 @@ from pennpde.prediction import ranges
 from pennpde.prediction.certificate import behaviour_range
 from pennpde.training import TrainingResult, fit
 from pennpde.training import state as states
+from pennpde.training.batches import at_once
 from pennpde.training.losses import Loss, RelativeError
 from pennpde.training.order import evenly
 from pennpde.training.schedule import Course
@@ -93,7 +94,7 @@ def run(
         threads = threads_of_before(out)
     if threads is None:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        threads = threads_for(read.train, training.batch_size, place)
+        threads = threads_for(read.train, at_once(model, training.batch_size), place)
     with with_threads(threads):
         train, validation = (
             _affordable(model, seen_cases(model, read.splits[split]), experiment) for split in ("train", "validation")

@@ -81,6 +81,11 @@ class Blocks:
         return together, torch.cat([like.new_full((size,), 1 / size / len(cases)) for size in sizes])
 
 
+def at_once(model: nn.Module, batch_size: int) -> int:
+    """How many cases of a batch a network takes together: one where each has its own time, and so its own steps."""
+    return 1 if getattr(model, "takes_times", False) else batch_size
+
+
 def prepared(
     model: nn.Module,
     cases: Sequence[Case],

@@ -22,7 +22,7 @@ from pennpde.evaluation.measuring import with_threads
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.network.inputs import seen_by
 from pennpde.training import state as states
-from pennpde.training.batches import Stacked, check_cases, disagreement, prepared
+from pennpde.training.batches import Stacked, at_once, check_cases, disagreement, prepared
 from pennpde.training.log import Journal, Shown, duration, log
 from pennpde.training.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
 from pennpde.training.order import Order, evenly
@@ -143,11 +143,13 @@ def fit(
     if settings.batch_size > len(train):
         settings = replace(settings, batch_size=len(train))
     if getattr(model, "takes_times", False):
-        settings = replace(settings, stacked=False)  # every case has its own time, and so its own steps
+        # Every case has its own time, and so its own steps; each process takes as many of a batch as the others.
+        whole = processes.count * math.ceil(settings.batch_size / processes.count)
+        settings = replace(settings, batch_size=whole, stacked=False)
     if threads is None:
         threads = threads_of_before(folder) if resume and folder else None
     if threads is None:
-        threads = threads_for(train, settings.batch_size // processes.count, processes.device)
+        threads = threads_for(train, at_once(model, settings.batch_size // processes.count), processes.device)
     with _determinism(settings), _own_random_numbers(settings.seed), with_threads(threads):
         model.to(processes.device)
         run = _Run(model, train, validation, settings, processes, folder, resume, loss, judge_start)

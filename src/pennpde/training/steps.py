@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
 from pennpde.operators.capture import Graph, can_capture, capture
-from pennpde.training.batches import Blocks, Stacked
+from pennpde.training.batches import Blocks, Stacked, at_once
 from pennpde.training.last_steps import LastSteps
 from pennpde.training.losses import Loss
 from pennpde.training.optimizers import Adam, Optimizer, Soap
@@ -54,8 +54,7 @@ class Steps:
         self.model, self.batches, self.loss, self.settings, self.processes = model, batches, loss, settings, processes
         self.targets = tuple(targets)
         self.share = processes.share(settings.batch_size)
-        # Each case that has its own time takes its own steps, so such cases go one by one.
-        self.together = 1 if getattr(model, "takes_times", False) else self.share.stop - self.share.start
+        self.together = at_once(model, self.share.stop - self.share.start)
         self.last_steps = LastSteps.of(model, settings.last_steps)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
