@@ -132,10 +132,13 @@ class Steps:
             tensor.copy_(tensors[name])
 
     def _gradients(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
-        losses = [self._gradient(part, len(part) / len(row)) for part in row.split(self.together)]
-        return torch.stack(losses).sum()
+        losses = [self._gradient(part) for part in row.split(self.together)]
+        if len(losses) == 1:
+            return losses[0]
+        self.gradient.div_(len(losses))
+        return torch.stack(losses).mean()
 
-    def _gradient(self, row: Int[Tensor, " batch"], share: float) -> Float[Tensor, ""]:
+    def _gradient(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
         case, weights = self.batches.draw(row)
         if self.last_steps is None:
             loss = self.loss(self.model, case, weights)
@@ -144,7 +147,6 @@ class Steps:
             times = case.parameters if getattr(self.model, "takes_times", False) else {}
             end = float(times.get("time", math.inf))
             loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights), end)
-        loss = share * loss
         loss.backward()
         return loss.detach()
 
