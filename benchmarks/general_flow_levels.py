@@ -22,11 +22,10 @@ from typing import Any
 from flow_results import as_they_come, code
 from torch import Tensor
 
-import pennpde
+from pennpde.case import Case
 from pennpde.datasets.plane_flow import finished, flows
+from pennpde.experiments.levels import solved_at_level
 from pennpde.files import write_json
-from pennpde.models.stepping.network import stepping_flow
-from pennpde.network.inputs import seen_by
 from pennpde.paper.plane_flow_errors import errors, stacked
 from pennpde.paper.tables import markdown_table, write_within
 
@@ -47,17 +46,12 @@ def measured(name: str) -> dict[str, Any]:
     file = finished.cases(FINER, flow)[f"{name}.a"]
     times = list(file.times)
     judged = replace(file.case, targets={unknown: file.case.targets[unknown] for unknown in ("u", "p")})
-    problem = replace(judged, targets={})
-    plain = stepping_flow(corrected=False)
-    splits = plain.number_of_splits(seen_by(plain, problem).case)
     known: dict[str, Fields] = {}
     seconds: dict[str, float] = {}
     for label, more in ((LESS, -1), (USUAL, 0), (MORE, 1)):
         began = time.process_time()
-        network = stepping_flow(corrected=False, splits=max(0, splits + more))
-        fields = pennpde.predict(network, problem, times=times).fields
+        known[label] = solved_at_level(judged, times, more)
         seconds[label] = time.process_time() - began
-        known[label] = fields if len(times) > 1 else {each: values[..., None] for each, values in fields.items()}
     stored = finished.cases(FINISHED, flow)[f"{name}.a"]
     places = [stored.times.index(each) for each in times]
     known[DATASET] = {each: stored.case.targets[each][..., places] for each in ("u", "p")}
@@ -67,8 +61,8 @@ def measured(name: str) -> dict[str, Any]:
     return {label: {**_means(judged, times, fields), "seconds": seconds.get(label)} for label, fields in known.items()}
 
 
-def _means(case: pennpde.Case, times: list[float], fields: Fields) -> dict[str, float]:
-    by_moment = errors(case, times, stacked({each: fields[each] for each in ("u", "p")})).values()
+def _means(case: Case, times: list[float], fields: Fields) -> dict[str, float]:
+    by_moment = errors(case, times, stacked(fields)).values()
     return {each: mean(row[each] for row in by_moment) for each in ("u", "p")}
 
 

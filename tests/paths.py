@@ -1,6 +1,8 @@
 """Where things lie that tests read or run."""
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -13,3 +15,13 @@ def module_names() -> list[str]:
     return [
         ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for file in files
     ]
+
+
+def load_script(path: Path) -> ModuleType:
+    """A script that lies in no package, as a module."""
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module

@@ -1,25 +1,19 @@
 """The examples run, and show what they say."""
 
 import ast
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-from paths import ROOT
+from paths import ROOT, load_script
 
 EXAMPLES = ROOT / "examples"
 
 
 def load(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(EXAMPLES / f"{name}.py")
 
 
 def test_no_example_is_forgotten():

@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-import pennpde as penn
 from pennpde.datasets import storage, vtkhdf
+from pennpde.experiments.levels import solved_at_level
 from pennpde.models.stepping.network import stepping_flow
 from pennpde.network.inputs import seen_by
 
@@ -60,13 +60,7 @@ def main() -> None:
 def solved(data: str, name: str) -> bytes:
     """The file of a case with the fields on finer cells at its moments."""
     file = storage.read_file(data, name)
-    case = replace(file.case, targets={})
-    plain = stepping_flow(corrected=False)
-    splits = plain.number_of_splits(seen_by(plain, case).case)
-    finer = stepping_flow(splits=splits + 1, corrected=False)
-    fields = penn.predict(finer, case, times=file.times).fields
-    along = fields if len(file.times) > 1 else {unknown: values[..., None] for unknown, values in fields.items()}
-    return vtkhdf.pack(replace(case, targets={unknown: along[unknown] for unknown in ("u", "p")}), file.times)
+    return vtkhdf.pack(replace(file.case, targets=solved_at_level(file.case, file.times, 1)), file.times)
 
 
 def _affordable(data: str, manifest: storage.Manifest, split: str) -> Iterator[str]:

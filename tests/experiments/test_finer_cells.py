@@ -1,29 +1,22 @@
 """The teacher of the general flow network: its own scheme, with each cell split once more."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from paths import ROOT, load_script
 from small_ducts import duct
 
 import pennpde as penn
 from pennpde.datasets import storage, vtkhdf
 from pennpde.models.stepping.network import stepping_flow
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "plane_flow" / "finer_cells.py"
 TIMES = (0.25, 0.5)
 
 
 @pytest.fixture(scope="module")
 def finer_cells():
-    specification = importlib.util.spec_from_file_location("finer_cells", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "experiments" / "plane_flow" / "finer_cells.py")
 
 
 @pytest.fixture

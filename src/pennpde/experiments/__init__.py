@@ -3,6 +3,7 @@
 rows      rows of TOML files: a dataset, a network and a training each
 defaults  what follows from a dataset, without a file
 starts    trained weights to begin with, frozen layers
+levels    what the general flow network learns: its own scheme on finer cells
 data      the cases of a training, and which of their targets a network learns
 running   the training itself, and the network that it leaves
 __main__  `python -m pennpde.experiments`

@@ -1,6 +1,5 @@
 """Runs of OpenFOAM itself, made by the example's script, in every layout that it writes."""
 
-import importlib.util
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import torch
 from finished_runs import pack_files
 from foam_cases import write_dictionary
-from paths import ROOT
+from paths import ROOT, load_script
 
 from pennpde import openfoam
 from pennpde.case import Case
@@ -25,13 +24,7 @@ pytestmark = pytest.mark.openfoam
 
 
 def script() -> ModuleType:
-    path = ROOT / "examples" / "own_runs" / "make_runs.py"
-    specification = importlib.util.spec_from_file_location("make_runs", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "examples" / "own_runs" / "make_runs.py")
 
 
 @pytest.fixture(scope="module")
