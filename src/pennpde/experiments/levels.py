@@ -24,4 +24,4 @@ def solved_at_level(case: Case, times: Sequence[float], more: int) -> dict[str, 
     problem, usual = replace(case, targets={}), stepping_flow(corrected=False)
     splits = max(0, usual.number_of_splits(seen_by(usual, problem).case) + more)
     fields = predict(stepping_flow(splits=splits, corrected=False), problem, times=times).fields
-    return {name: fields[name] if len(times) > 1 else fields[name][..., None] for name in ("u", "p")}
+    return {name: values if len(times) > 1 else values[..., None] for name, values in fields.items()}
