@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from calibrated import TRUE_SLOPE, WORSE, drawn
 
-from pennpde.prediction.calibration import FROM_TRAINING, Sample, Scores, cross_validated, fit
+from pennpde.prediction.calibration import ALONE, FROM_TRAINING, SECOND_OPINION, Sample, Scores, cross_validated, fit
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +100,39 @@ def test_cases_outside_of_the_training_range_are_calibrated_apart():
     # However little outside: what is inside says nothing about it.
     assert far > 20 * near
     assert set(fit(inside + outside[:5], worse).parts) == {"all"}
+
+
+OPINION = SECOND_OPINION + "u"
+
+
+def with_opinions(samples: list[Sample]) -> list[Sample]:
+    """The same cases with a second opinion that is off by three times the error, give or take little."""
+    random = np.random.default_rng(5)
+    return [
+        Sample(
+            each.name,
+            each.family,
+            {**each.clues, OPINION: float(np.log10(3 * each.errors["u"]) + 0.02 * random.standard_normal())},
+            each.errors,
+        )
+        for each in samples
+    ]
+
+
+def test_a_second_opinion_narrows_the_bound_and_cases_without_one_keep_theirs():
+    worse = WORSE | {OPINION: True}
+    samples = drawn(20, 10, seed=6)
+    calibration = fit(with_opinions(samples), worse)
+    assert set(calibration.parts) == {"all", "all" + ALONE}
+    for sample, known in zip(drawn(5, 5, seed=7), with_opinions(drawn(5, 5, seed=7)), strict=True):
+        expected, bound = calibration.estimate("u", known.clues)
+        assert expected == pytest.approx(sample.errors["u"], rel=0.3)
+        alone = calibration.estimate("u", sample.clues)
+        assert bound / expected < 0.8 * alone[1] / alone[0]
+        assert alone == fit(samples, WORSE).estimate("u", sample.clues)
+
+
+def test_few_second_opinions_are_not_learned_from():
+    samples = drawn(8, 10, seed=8)
+    mixed = with_opinions(samples)[:15] + samples[15:]
+    assert set(fit(mixed, WORSE | {OPINION: True}).parts) == {"all"}

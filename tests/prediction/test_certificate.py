@@ -12,9 +12,11 @@ from pennpde.case import Case
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.models.flow import flow_network
+from pennpde.models.flow_clues import flow_clues
 from pennpde.models.mass import Flux, boundary_flux
 from pennpde.network import Prediction
 from pennpde.network.solver import Solution
+from pennpde.operators import Operators
 from pennpde.prediction import predict
 from pennpde.prediction.certificate import Certificate, behaviour_range, certify
 from pennpde.prediction.ranges import spanned
@@ -70,6 +72,9 @@ def test_what_flows_back_through_an_outlet_is_named():
     assert 0.3 < back < 0.6
     assert f"{100 * back:.2g} % of what enters" in found.check("backflow").text
     assert any("Fluid flows back through an outlet" in each for each in found.warnings)
+    pressure, operators = torch.zeros(len(velocity)), Operators.on(case.mesh)
+    clues = {each.name: each.value for each in flow_clues(case, {"u": velocity, "p": pressure.to(velocity)}, operators)}
+    assert 10 ** clues["fluid that flows back through outlets"] == pytest.approx(0.01 + back)
 
 
 def test_the_largest_deviation_from_a_prescribed_value_is_found():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from any_time import AnyTime
-from calibrated import calibrate, made_up
+from calibrated import calibrate, drawn, made_up
 from commands import store
 
 from pennpde import checkpoints
@@ -17,7 +17,8 @@ from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.network import STEADY
 from pennpde.prediction import expected_error, predict
-from pennpde.prediction.expected_error import ExpectedError, grade_of, worst
+from pennpde.prediction.calibration import ALONE, SECOND_OPINION, fit
+from pennpde.prediction.expected_error import ExpectedError, grade_of, uncalibrated, worst
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +137,53 @@ def test_fields_that_are_not_finite_are_refused(case):
     assert predict(Broken(), case, resolution="own").expected.grade == "refused"
 
 
+class Hesitant(AnyTime):
+    """Its second opinion differs in the right half of the domain."""
+
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.by = by
+
+    def second_opinion(self, case, times):
+        right = (case.mesh.points[:, 0] > case.mesh.points[:, 0].mean()).double()
+        fields = self.solve(case, times).fields
+        shape = (-1, *[1] * (fields["u"].ndim - 1))
+        return {"u": fields["u"] * (1 + self.by * right.reshape(shape)), "p": fields["p"]}
+
+
+def evidence_of(model, case, **arguments):
+    with uncalibrated(model):
+        return predict(model, case, resolution="own", **arguments).evidence
+
+
+def test_a_second_opinion_is_asked_for_only_where_it_counts(case):
+    model = Hesitant(0.1)
+    for calibration in (None, made_up(0.02)):
+        object.__setattr__(model, "checkpoint_calibration", (calibration, ""))
+        (found,) = predict(model, case, resolution="own").evidence
+        assert not any(name.startswith(SECOND_OPINION) for name in found.numbers)
+    assert len(model.asked) == 2
+
+
+def test_a_second_opinion_says_how_wrong_and_where(case):
+    small, large = (evidence_of(Hesitant(by), case, times=[0.5, 4.0]) for by in (0.01, 0.1))
+    for early, late in (small, large):
+        # Relative to the field, whatever its size.
+        assert early.numbers[SECOND_OPINION + "u"] == pytest.approx(late.numbers[SECOND_OPINION + "u"])
+        assert late.numbers[SECOND_OPINION + "p"] == -6.0
+    assert large[0].numbers[SECOND_OPINION + "u"] - small[0].numbers[SECOND_OPINION + "u"] == pytest.approx(1.0)
+    doubt, x = large[1].local["u"], case.mesh.points[:, 0]
+    assert float(doubt[x < x.mean() - 0.8].max()) == 0
+    assert float(doubt[x > x.mean() + 0.8].max()) > 0
+
+
+def test_a_second_opinion_that_failed_is_the_worst_of_clues_and_draws_no_map(case):
+    (found,), (usual,) = evidence_of(Hesitant(math.nan), case), evidence_of(AnyTime(), case)
+    assert found.numbers[SECOND_OPINION + "u"] == 6.0
+    assert not any(name.startswith(SECOND_OPINION) for name in usual.numbers)
+    assert torch.equal(found.local["u"], usual.local["u"])
+
+
 def test_where_the_error_is_small_the_training_range_is_a_note(case, tmp_path):
     ranges = {"Reynolds number": (1.0, 2.0)}
     good, poor = (
@@ -165,6 +213,22 @@ def test_a_stored_calibration_gives_the_same_estimates(tmp_path):
     found = expected_error.read(tmp_path, checkpoints.read_config(tmp_path).weights_sha256)
     assert found is not None
     assert found.estimate("u", {"time": 0.83}) == pytest.approx(made_up(0.1).estimate("u", {"time": 0.83}), rel=1e-2)
+
+
+def test_a_stored_calibration_knows_cases_with_and_without_a_second_opinion(tmp_path):
+    store(tmp_path)
+    opinion, worse = SECOND_OPINION + "u", {"residual": True, "kind": False, "idle": False}
+    samples = [
+        replace(each, clues={**each.clues, opinion: math.log10(each.errors["u"])}) for each in drawn(8, 10, seed=3)
+    ]
+    made = fit(samples, worse | {opinion: True})
+    weights = checkpoints.read_config(tmp_path).weights_sha256
+    expected_error.write(tmp_path, made, {"weights_sha256": weights})
+    found = expected_error.read(tmp_path, weights)
+    assert found is not None
+    assert found.parts.keys() == made.parts.keys() == {"all", "all" + ALONE}
+    for clues in ({"residual": 0.2}, {"residual": 0.2, opinion: -1.0}):
+        assert found.estimate("u", clues) == pytest.approx(made.estimate("u", clues), rel=1e-2)
 
 
 @pytest.mark.parametrize("name", ["flow", "flow-paper"])
@@ -222,6 +286,8 @@ def changed(*keys, value):
         (changed("parts", "all", "unknowns", "u", "coefficients", value=[float("nan")]), "is damaged"),
         (changed("parts", "all", "unknowns", value={}), "has no cases, clues or unknowns"),
         (changed("parts", "all", "cases", value=None), "is damaged"),
+        (changed("parts", "inside without a second opinion", value={}), "is damaged"),
+        (changed("parts", value={}), "is damaged"),
     ],
 )
 def test_a_damaged_calibration_is_a_clear_error(tmp_path, damage, message):

@@ -11,8 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.models.mass import boundary_flux
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
+
+_HARDLY = 0.01
+"""Less of what enters than this is as good as nothing."""
 
 
 def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Clue]:
@@ -55,6 +59,12 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
         # Errors are relative to the norm of p. Where losses and recovery nearly cancel, it is small against what the
         # flow balances, which is of the size of speed squared; errors of that do not cancel.
         Clue.of_size("speed squared over pressure", typical / (math.sqrt(_mean_square(pressure, volumes)) or 1.0)),
+        # Nothing prescribes what comes back: no second solution, on whatever cells, sees what that changes.
+        Clue.of_size(
+            "fluid that flows back through outlets",
+            _HARDLY + boundary_flux(velocity, case).backflow,
+            remedy="an outlet further downstream",
+        ),
         Clue.of_size("largest speed", float(speed.amax()), worse=False),
         Clue.of_size("Reynolds number", 1.0 / viscosity, worse=False),
     ]

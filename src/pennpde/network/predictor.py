@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,6 +78,13 @@ class Predictor(nn.Module, ABC):
     def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
         """What only the network knows about how wrong it may be on a case, such as the cells that it works on."""
         return ()
+
+    def second_opinion(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
+        """The same fields computed in another way, cheaper and less accurate: where both agree, both may be trusted.
+
+        None where there is no such way. For the arguments see `solve`.
+        """
+        return None
 
     def only_own_times(self, times: Sequence[float] | None) -> None:
         """Refuse times that a network of fixed output times cannot give."""

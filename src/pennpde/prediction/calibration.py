@@ -10,14 +10,15 @@ of no family that is known. The 90 % quantile q of the scores gives the bound ex
 these, 90 % are below. Further away from the calibrated cases σ grows, so the bound grows without end.
 
 Cases inside and outside of the network's training range are calibrated apart, where there are enough of both: outside
-of it a learned network may be wrong without any sign of it in its fields.
+of it a learned network may be wrong without any sign of it in its fields. Networks that can solve in a second, cheaper
+way (`Predictor.second_opinion`) are calibrated once with and once without it: not every case has one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -26,7 +27,11 @@ LEVEL = 0.9
 """Share of cases that the bound shall cover."""
 FROM_TRAINING = "distance from the training range"
 """The clue that divides cases into two parts."""
-INSIDE, OUTSIDE = "inside", "outside"
+SECOND_OPINION = "difference from a second, coarser solution in "
+"""Followed by an unknown: the clues of cases that have a second opinion."""
+ALL, INSIDE, OUTSIDE = "all", "inside", "outside"
+ALONE = " without a second opinion"
+"""Follows the name of a part that knows no such clues."""
 FEWEST = 20
 """Cases, below which a bound of 90 % cannot be told from the worst of them."""
 _FEWEST_FAMILIES = 2
@@ -194,7 +199,8 @@ class Calibration:
     """Where errors of a network are known: what makes an expected error out of evidence.
 
     Attributes:
-        parts: "inside" and "outside" of the training range, or "all".
+        parts: "inside" and "outside" of the training range, or "all"; where cases have a second opinion also those for
+            cases without one (`ALONE`).
     """
 
     parts: Mapping[str, Part]
@@ -203,9 +209,15 @@ class Calibration:
     def unknowns(self) -> tuple[str, ...]:
         return tuple(next(iter(self.parts.values())).scores)
 
+    @property
+    def knows_second_opinions(self) -> bool:
+        return any(name.endswith(ALONE) for name in self.parts)
+
     def part(self, clues: Mapping[str, float]) -> Part:
         """The part that a case belongs to."""
-        return self.parts["all"] if "all" in self.parts else self.parts[_side(clues)]
+        suffix = ALONE if self.knows_second_opinions and not _has_second_opinion(clues) else ""
+        whole = self.parts.get(ALL + suffix)
+        return self.parts[_side(clues) + suffix] if whole is None else whole
 
     def unlikeness(self, name: str, clues: Mapping[str, float]) -> float:
         """How far a case is from the calibrated ones: one for cases like them, larger further away."""
@@ -241,11 +253,29 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
 
 
 def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
+    with_second = [sample for sample in samples if _has_second_opinion(sample.clues)]
+    alone = _parts([replace(sample, clues=_alone(sample.clues)) for sample in samples], worse)
+    if not _suffice(with_second):
+        return Calibration(alone)
+    return Calibration(_parts(with_second, worse) | {side + ALONE: part for side, part in alone.items()})
+
+
+def _parts(samples: Sequence[Sample], worse: Mapping[str, bool]) -> dict[str, Part]:
     sides = {side: [sample for sample in samples if _side(sample.clues) == side] for side in (INSIDE, OUTSIDE)}
-    apart = all(
-        len(each) >= FEWEST and len({sample.family for sample in each}) >= _FEWEST_FAMILIES for each in sides.values()
-    )
-    return Calibration({side: _part(each, worse) for side, each in (sides if apart else {"all": samples}).items()})
+    apart = all(_suffice(each) for each in sides.values())
+    return {side: _part(each, worse) for side, each in (sides if apart else {ALL: samples}).items()}
+
+
+def _suffice(samples: Sequence[Sample]) -> bool:
+    return len(samples) >= FEWEST and len({sample.family for sample in samples}) >= _FEWEST_FAMILIES
+
+
+def _has_second_opinion(clues: Iterable[str]) -> bool:
+    return any(name.startswith(SECOND_OPINION) for name in clues)
+
+
+def _alone(clues: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in clues.items() if not name.startswith(SECOND_OPINION)}
 
 
 def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:

@@ -19,7 +19,7 @@ from pennpde.case import Case
 from pennpde.network import Predictor
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
-from pennpde.prediction.calibration import FROM_TRAINING
+from pennpde.prediction.calibration import FROM_TRAINING, SECOND_OPINION
 from pennpde.prediction.certificate import Certificate
 from pennpde.prediction.ranges import describe_mesh
 
@@ -55,6 +55,9 @@ def gather(
     times: Sequence[float],
     certificate: Certificate,
     model: Predictor,
+    prepared: Case | None = None,
+    *,
+    second_opinion: bool = True,
 ) -> tuple[Evidence, ...]:
     """Measure a prediction, at each of its times.
 
@@ -64,18 +67,17 @@ def gather(
         times: Of the fields, in these units.
         certificate: Of the prediction.
         model: What it and its equation add.
+        prepared: The case in the network's precision, on its device, with what was computed for it; by default `case`.
+        second_opinion: Whether to ask the network for one: it takes a part of the time of the prediction.
     """
+    prepared = case if prepared is None else prepared
     operators = Operators.on(case.mesh, singular="pseudoinverse")
-    of_case = [*_of_case(case, certificate), *model.clues(case)]
+    of_case = [*_of_case(case, certificate), *model.clues(prepared)]
+    with torch.inference_mode():
+        second = model.second_opinion(prepared, times) if second_opinion else None
     found = []
     for place, time in enumerate(times):
-        now = {
-            name: (values[..., place] if values.ndim > case.initial[name].ndim else values)
-            .detach()
-            .cpu()
-            .to(case.mesh.points)
-            for name, values in fields.items()
-        }
+        now = _at(fields, place, case)
         if not all(bool(torch.isfinite(values).all()) for values in now.values()):
             found.append(Evidence((Clue(NOT_FINITE, _LARGEST_LOGARITHM),)))
             continue
@@ -95,8 +97,38 @@ def gather(
             )
         clues += model.equation.clues(case, now, operators)
         local = missed | dict(model.equation.error_shape(case, now, operators))
+        if second is not None:
+            apart = _apart(now, _at(second, place, case))
+            clues += _of_opinions(now, apart, case)
+            local |= {name: each for name, each in apart.items() if bool(torch.isfinite(each).all())}
         found.append(Evidence(tuple(clues), {name: _smoothed(each, case) for name, each in local.items()}))
     return tuple(found)
+
+
+def _at(fields: Mapping[str, Tensor], place: int, case: Case) -> dict[str, Tensor]:
+    """The fields at one of the times, on the CPU, in the precision of the mesh."""
+    return {
+        name: (values[..., place] if values.ndim > case.initial[name].ndim else values)
+        .detach()
+        .cpu()
+        .to(case.mesh.points)
+        for name, values in fields.items()
+    }
+
+
+def _apart(fields: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """By unknown, how far two predictions are apart at each point."""
+    return {name: (values - others[name]).reshape(len(values), -1).norm(dim=1) for name, values in fields.items()}
+
+
+def _of_opinions(fields: Mapping[str, Tensor], apart: Mapping[str, Tensor], case: Case) -> list[Clue]:
+    """How far the fields are from the second opinion, relative to their size, as errors are."""
+    volumes = case.mesh.point_volumes
+    sizes = {name: _root_mean_square(each.reshape(len(each), -1).norm(dim=1), volumes) for name, each in fields.items()}
+    return [
+        Clue.of_size(SECOND_OPINION + name, _root_mean_square(each, volumes) / (sizes[name] or 1.0), remedy=_FINER)
+        for name, each in apart.items()
+    ]
 
 
 def _of_case(case: Case, certificate: Certificate) -> list[Clue]:

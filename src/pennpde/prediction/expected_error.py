@@ -22,6 +22,8 @@ from pennpde import __version__
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError, config_of, origin_of
 from pennpde.files import plain, read_regular, write_json
 from pennpde.prediction.calibration import (
+    ALL,
+    ALONE,
     INSIDE,
     LEVEL,
     OUTSIDE,
@@ -34,7 +36,7 @@ from pennpde.prediction.calibration import (
 )
 from pennpde.prediction.evidence import NOT_FINITE, Evidence
 
-FORMAT, FORMAT_VERSION = "pennpde expected error", 1
+FORMAT, FORMAT_VERSION = "pennpde expected error", 2
 GOOD, FAIR, POOR, REFUSED, UNKNOWN = "good", "fair", "poor", "refused", "unknown"
 GRADES = (GOOD, FAIR, POOR, REFUSED)
 """From the best to the worst."""
@@ -42,6 +44,7 @@ LARGEST_BOUND_OF = {GOOD: 0.075, FAIR: 0.25}
 """A prediction is good or fair by the bound, not by the expected error: one in ten is above."""
 REFUSED_ABOVE = 0.5
 """Expected error from which `penn predict` writes nothing unless it is forced to."""
+BEING_CALIBRATED = "the network is being calibrated"
 _LARGEST_FILE = 50_000_000
 _LARGEST_PERCENT = 1000
 """Printed; ten times the field or a thousand times it are the same to a user."""
@@ -336,7 +339,7 @@ def calibration_of(model: nn.Module) -> tuple[Calibration | None, str]:
 def uncalibrated(model: nn.Module) -> Iterator[None]:
     """Predictions of a network without expected errors: what its folder knows of them may be of other weights."""
     before = getattr(model, "checkpoint_calibration", None)
-    object.__setattr__(model, "checkpoint_calibration", (None, "the network is being calibrated"))
+    object.__setattr__(model, "checkpoint_calibration", (None, BEING_CALIBRATED))
     try:
         yield
     finally:
@@ -345,7 +348,10 @@ def uncalibrated(model: nn.Module) -> Iterator[None]:
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
     parts = {str(side): _part(each) for side, each in content.items()}
-    if parts.keys() not in ({"all"}, {INSIDE, OUTSIDE}):
+    known = ({ALL}, {INSIDE, OUTSIDE})
+    usual = {name for name in parts if not name.endswith(ALONE)}
+    alone = {name.removesuffix(ALONE) for name in parts.keys() - usual}
+    if usual not in known or alone not in (set(), *known):
         raise ValueError(f"its parts are {sorted(parts)}")
     return Calibration(parts)
 

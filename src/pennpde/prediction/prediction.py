@@ -25,7 +25,7 @@ from pennpde.network import STEADY, Physics, Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
 from pennpde.prediction.evidence import Evidence, gather
-from pennpde.prediction.expected_error import GOOD, Expected, calibration_of, judge, worst
+from pennpde.prediction.expected_error import BEING_CALIBRATED, GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
 
@@ -174,8 +174,10 @@ def predict(
     else:
         seen_over = scaled.over(own_times)
         certificate = certify_interpolated(prediction, seen_over, judged, ranges, equation, fields=fields)
-    evidence = gather(scaled, prediction.fields, own_times, certificate, model)
     calibration, why_not = calibration_of(model)
+    # Nobody else would listen to it.
+    listened = why_not == BEING_CALIBRATED if calibration is None else calibration.knows_second_opinions
+    evidence = gather(scaled, prediction.fields, own_times, certificate, model, ready, second_opinion=listened)
     judged_by_time = tuple(
         _with_local(
             judge(calibration, each, list(equation.unknowns), why_not),

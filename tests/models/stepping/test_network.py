@@ -21,6 +21,7 @@ from pennpde.models.stepping.poles import corner_pressures
 from pennpde.models.stepping.problem import Problem
 from pennpde.models.stepping.scheme import advance, begin
 from pennpde.operators.krylov import Effort
+from pennpde.prediction.expected_error import uncalibrated
 from pennpde.testing import assert_equivariant
 
 
@@ -461,3 +462,54 @@ def test_nothing_that_drives_a_flow_is_an_error():
     case = duct(mesh, dirichlet={"u": {"left": 0.0, "bottom": 0.0, "top": 0.0}, "p": {"right": 0.0}})
     with pytest.raises(ValueError, match="Nothing drives this flow"):
         penn.predict(network(), case, times=[1.0])
+
+
+def evidence_of(model, case):
+    with uncalibrated(model):
+        return penn.predict(model, case, times=[4.0], resolution="own").evidence[0]
+
+
+def test_the_second_opinion_is_the_same_network_on_cells_twice_as_large():
+    model, case, times = network(splits=2), duct(square("quad", 6), viscosity=0.01), (0.3, 1.0)
+    coarser = stepping_flow(splits=1).double()
+    coarser.load_state_dict(model.state_dict())
+    random = torch.get_rng_state()
+    with torch.no_grad():
+        second = model.second_opinion(case, times)
+        expected = coarser.solve(case, times).fields
+        first = model.solve(case, times).fields
+    assert second is not None
+    assert_close(second, expected)
+    assert float((second["u"] - first["u"]).abs().max()) > 1e-3
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_cells_that_are_not_split_leave_no_second_opinion():
+    case = duct(square("quad", 6))
+    assert network(splits=0).second_opinion(case, (1.0,)) is None
+    assert not any("second" in name for name in evidence_of(network(splits=0), case).numbers)
+
+
+def test_the_second_opinion_is_nearer_where_the_prediction_is():
+    # Poiseuille flow is reproduced on any cells; behind a jump of the inlet's velocity it is not.
+    mesh = square("quad", 8)
+    apart = []
+    for profile in ("parabolic", "uniform"):
+        found = evidence_of(stepping_flow(splits=1), duct(mesh, profile=profile))
+        apart.append(found.numbers["difference from a second, coarser solution in u"])
+    assert apart[0] < apart[1] - 0.5
+
+
+def test_a_prediction_assembles_its_cells_once(monkeypatch):
+    assembled = []
+    original = stepping._problem
+
+    def noted(case, splits, *rest):
+        assembled.append(splits)
+        return original(case, splits, *rest)
+
+    monkeypatch.setattr(stepping, "_problem", noted)
+    case = duct(square("quad", 6))
+    assert case.initial["u"].dtype == torch.float64
+    evidence_of(stepping_flow(splits=1), case)  # in single precision
+    assert assembled == [1, 0]

@@ -130,12 +130,12 @@ class SteppingFlow(Predictor):
     def problem(self, case: Case) -> Problem:
         """The flow on dual cells, as it is at the start; kept as long as there is room (see `KeptProblems`)."""
 
-        def make() -> Problem:
-            parameter = next(self.parameters())
-            made = _problem(_started(case), self.number_of_splits(case), parameter.device)
-            return made.to(parameter.dtype, parameter.device)
+        return self._kept.of(case, lambda: self._assembled(case, self.number_of_splits(case)))
 
-        return self._kept.of(case, make)
+    @torch.inference_mode(mode=False)
+    def _assembled(self, case: Case, splits: int) -> Problem:
+        parameter = next(self.parameters())
+        return _problem(_started(case), splits, parameter.device).to(parameter.dtype, parameter.device)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         times = case.parameters.get("time")
@@ -143,11 +143,19 @@ class SteppingFlow(Predictor):
 
     def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
         """Predict at times, in order; the steady state comes last."""
-        keep_freed_memory()
         wanted = self.output_times if times is None else tuple(times)
-        problem = self.problem(case)
-        correction = self.exchange if self.corrected else None
+        return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
+
+    def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
+        """The fields on cells twice as large, for a fifth of the time; None where cells are not split."""
         splits = self.number_of_splits(case)
+        if not splits:
+            return None
+        return self._solved(case, tuple(times), self._assembled(case, splits - 1), splits - 1).fields
+
+    def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
+        keep_freed_memory()
+        correction = self.exchange if self.corrected else None
         pace = Pace(courant=self.courant)
         conditions = _Conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()

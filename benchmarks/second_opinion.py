@@ -1,0 +1,111 @@
+"""What the second opinion of the general flow network says about its error, by the finer truth.
+
+    python benchmarks/second_opinion.py [--workers 2]
+
+Flows of `data/plane_flow/finer` on their first mesh. At each moment: the error, how far the second opinion is from the
+prediction, and how well the map of where to distrust it agrees with the true error, point by point (rank correlation),
+with the second opinion and without. Writes `benchmarks/results/second_opinion.json` and the table of `docs/trust.md`.
+Takes four minutes of a core; flows in the results are not predicted again, unless network or solver have changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from flow_results import as_they_come, made_with
+from scipy.stats import spearmanr
+
+import pennpde
+from pennpde.datasets.plane_flow import finished, flows
+from pennpde.files import write_json
+from pennpde.paper.plane_flow_errors import UNKNOWNS, relative, truth_at
+from pennpde.paper.tables import markdown_table, write_within
+from pennpde.prediction import Outcome, predict
+from pennpde.prediction.calibration import SECOND_OPINION
+from pennpde.prediction.expected_error import BEING_CALIBRATED
+
+ROOT = Path(__file__).resolve().parent.parent
+FINER = ROOT / "data" / "plane_flow" / "finer"
+OUTPUT = ROOT / "benchmarks" / "results" / "second_opinion.json"
+PAGE = ROOT / "docs" / "trust.md"
+ERROR, APART, MAP, MAP_WITHOUT = "error", "apart", "map", "map without"
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    """By moment and unknown: the error, how far apart both opinions are, and how good the maps are."""
+    file = finished.cases(FINER, flows.draw_flow(name, 0))[f"{name}.a"]
+    problem = replace(file.case, targets={})
+    asked, alone = (_predicted(problem, file.times, why) for why in (BEING_CALIBRATED, ""))
+    rows = []
+    for place, time in enumerate(file.times):
+        row: dict[str, Any] = {"time": time}
+        found, evidence = asked.at(place).fields, asked.evidence[place]
+        for unknown in UNKNOWNS:
+            truth = truth_at(file.case, unknown, place)
+            error = (found[unknown] - truth).reshape(len(truth), -1).norm(dim=1)
+            row[unknown] = {
+                ERROR: round(relative(found[unknown], truth), 6),
+                APART: round(10 ** evidence.numbers[SECOND_OPINION + unknown], 6),
+                MAP: round(float(spearmanr(error, evidence.local[unknown])[0]), 4),
+                MAP_WITHOUT: round(float(spearmanr(error, alone.evidence[place].local[unknown])[0]), 4),
+            }
+        rows.append(row)
+    return rows
+
+
+def _predicted(case: pennpde.Case, times: tuple[float, ...], why_not_calibrated: str) -> Outcome:
+    network = pennpde.load_pretrained("flow")
+    object.__setattr__(network, "checkpoint_calibration", (None, why_not_calibrated))
+    return predict(network, case, times=times)
+
+
+def table(found: Mapping[str, list[Mapping[str, Any]]]) -> str:
+    """By unknown, how well errors are ranked, and how well the maps agree with them; Markdown."""
+    rows = []
+    for unknown in UNKNOWNS:
+        moments = [row[unknown] for of_flow in found.values() for row in of_flow]
+        errors, apart = ([each[key] for each in moments] for key in (ERROR, APART))
+        ratios = [one / other for one, other in zip(errors, apart, strict=True)]
+        rows.append(
+            [
+                unknown,
+                str(len(moments)),
+                f"{spearmanr(errors, apart)[0]:.2f}",
+                f"{median(ratios):.2f}",
+                *(f"{median(each[key] for each in moments):.2f}" for key in (MAP, MAP_WITHOUT)),
+            ]
+        )
+    titles = [
+        "",
+        "moments",
+        "rank correlation of error and difference",
+        "error over difference, median",
+        "rank correlation of map and error, median",
+        "map without a second opinion",
+    ]
+    return markdown_table(titles, rows)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    arguments.add_argument("--workers", type=int, default=1)
+    given = arguments.parse_args()
+    kept = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
+    made = made_with()
+    results: dict[str, Any] = kept if kept.get("made_with") == made else {"made_with": made, "flows": {}}
+    tasks = {name: (name,) for name in finished.names(FINER) if name not in results["flows"]}
+    for name, found in as_they_come(measured, tasks, given.workers):
+        results["flows"] = dict(sorted({**results["flows"], name: found}.items()))
+        write_json(OUTPUT, results)
+        print(name, found, flush=True)
+    write_within(PAGE, f"\n{table(results['flows'])}\n", "second opinion")
+
+
+if __name__ == "__main__":
+    main()
