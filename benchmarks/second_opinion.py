@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 from flow_results import as_they_come, made_with
 from scipy.stats import spearmanr
 
@@ -52,11 +53,16 @@ def measured(name: str) -> list[dict[str, Any]]:
             row[unknown] = {
                 ERROR: round(relative(found[unknown], truth), 6),
                 APART: round(10 ** evidence.numbers[SECOND_OPINION + unknown], 6),
-                MAP: round(float(spearmanr(error, evidence.local[unknown])[0]), 4),
-                MAP_WITHOUT: round(float(spearmanr(error, alone.evidence[place].local[unknown])[0]), 4),
+                MAP: _agreement(error, evidence.local[unknown]),
+                MAP_WITHOUT: _agreement(error, alone.evidence[place].local[unknown]),
             }
         rows.append(row)
     return rows
+
+
+def _agreement(first: Any, second: Any) -> float:
+    """Spearman's rank correlation."""
+    return round(float(np.asarray(spearmanr(first, second))[0]), 4)
 
 
 def _predicted(case: pennpde.Case, times: tuple[float, ...], why_not_calibrated: str) -> Outcome:
@@ -76,7 +82,7 @@ def table(found: Mapping[str, list[Mapping[str, Any]]]) -> str:
             [
                 unknown,
                 str(len(moments)),
-                f"{spearmanr(errors, apart)[0]:.2f}",
+                f"{_agreement(errors, apart):.2f}",
                 f"{median(ratios):.2f}",
                 *(f"{median(each[key] for each in moments):.2f}" for key in (MAP, MAP_WITHOUT)),
             ]

@@ -129,7 +129,6 @@ class SteppingFlow(Predictor):
     @torch.inference_mode(mode=False)
     def problem(self, case: Case) -> Problem:
         """The flow on dual cells, as it is at the start; kept as long as there is room (see `KeptProblems`)."""
-
         return self._kept.of(case, lambda: self._assembled(case, self.number_of_splits(case)))
 
     @torch.inference_mode(mode=False)
@@ -147,7 +146,7 @@ class SteppingFlow(Predictor):
         return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
 
     def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
-        """The fields on cells twice as large, for a fifth of the time; None where cells are not split."""
+        """The fields on cells twice as large, for a quarter of the time; None where cells are not split."""
         splits = self.number_of_splits(case)
         if not splits:
             return None
