@@ -10,7 +10,7 @@ Cases with truth are finished plane flows, one mesh per flow, families and split
 validation cases of its own dataset. A calibration on all of them is then judged on the trials: one change at a time on
 the step of `penn demo` (`data/trials`). Measured cases are kept in `runs/expected_error`, in a file for these weights
 and this code, so the script can be stopped and started again. Moments whose truth depends on the mesh that it was
-computed on are part of the calibration, because a user cannot know which those are; the tables count them apart. Writes
+computed on are judged, but not learned from; the tables count them apart. Writes
 `benchmarks/results/expected_error_NETWORK.json` and the tables of `docs/trust.md`.
 """
 
@@ -21,7 +21,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from pennpde.network import STEADY, Predictor
 from pennpde.paper.tables import write_within
 from pennpde.prediction import calibrating
 from pennpde.prediction.calibrating import Coverage, Known, Measured
+from pennpde.prediction.calibration import without_second_opinion
 from pennpde.prediction.expected_error import ExpectedError, calibration_of
 from pennpde.prediction.known_cases import read_known
 
@@ -44,6 +45,7 @@ FINISHED, TRIALS = ROOT / "data" / "plane_flow" / "finished", ROOT / "data" / "t
 COMPUTES = ("case", "mesh", "models", "network", "operators")
 ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
+ALONE = "all, without a second opinion"
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,9 @@ def main() -> None:
         return
     measured = measured_of(network, name, left, arguments.seconds)
     by_family = calibrating.coverage_by_family(measured)
+    alone = [replace(each, clues=without_second_opinion(each.clues)) for each in measured]
+    if alone != measured:
+        by_family[ALONE] = calibrating.coverage_by_family(alone)["all"]
     calibration = calibrating.fitted(measured)
     config = config_of(network)
     about = {

@@ -232,6 +232,10 @@ class Calibration:
         return self.part(clues).estimate(name, clues, level)
 
 
+def without_second_opinion(clues: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in clues.items() if not name.startswith(SECOND_OPINION)}
+
+
 def _side(clues: Mapping[str, float]) -> str:
     return OUTSIDE if clues.get(FROM_TRAINING, 0.0) > 0 else INSIDE
 
@@ -254,7 +258,7 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
 
 def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
     with_second = [sample for sample in samples if _has_second_opinion(sample.clues)]
-    alone = _parts([replace(sample, clues=_alone(sample.clues)) for sample in samples], worse)
+    alone = _parts([replace(sample, clues=without_second_opinion(sample.clues)) for sample in samples], worse)
     if not _suffice(with_second):
         return Calibration(alone)
     return Calibration(_parts(with_second, worse) | {side + ALONE: part for side, part in alone.items()})
@@ -272,10 +276,6 @@ def _suffice(samples: Sequence[Sample]) -> bool:
 
 def _has_second_opinion(clues: Iterable[str]) -> bool:
     return any(name.startswith(SECOND_OPINION) for name in clues)
-
-
-def _alone(clues: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in clues.items() if not name.startswith(SECOND_OPINION)}
 
 
 def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:
