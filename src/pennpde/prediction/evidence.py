@@ -98,12 +98,14 @@ def gather(
                 )
             )
         clues += model.equation.clues(case, now, operators)
-        local = missed | dict(model.equation.error_shape(case, now, operators))
+        shapes = missed | dict(model.equation.error_shape(case, now, operators))
+        local = {name: _smoothed(each, case) for name, each in shapes.items()}
         if second is not None:
             apart = _apart(now, _at(second, place, case))
             clues += _of_opinions(now, apart, case)
+            # Not smoothed: both solutions fulfil the same conditions, and where these hold there is no error.
             local |= {name: each for name, each in apart.items() if bool(torch.isfinite(each).all())}
-        found.append(Evidence(tuple(clues), {name: _smoothed(each, case) for name, each in local.items()}))
+        found.append(Evidence(tuple(clues), local))
     return tuple(found)
 
 
