@@ -53,10 +53,12 @@ def measured(model: torch.nn.Module, case: Case, times: Sequence[float]) -> dict
     began = time.process_time()
     outcome = pennpde.predict(model, replace(case, targets={}), times=asked)
     seconds = time.process_time() - began
+    judging = outcome.seconds["certificate"] / sum(outcome.seconds.values())
     fields = outcome.fields if len(asked) > 1 else {name: each[..., None] for name, each in outcome.fields.items()}
     return {
         "errors": errors(case, times, stacked(fields)),
         "seconds": round(seconds, 2),
+        "judging": round(judging * seconds, 2),
         "points": case.number_of_points,
     }
 
@@ -131,11 +133,23 @@ def draw(compared: Comparison) -> None:
     figure.savefig(PICTURE, dpi=110)
 
 
+def of_judging(cases: Mapping[str, Mapping[str, Any]]) -> str:
+    """How much of the network's time goes into the certificate and the expected error, in words."""
+    shares = []
+    for split in SPLITS:
+        rows = [each for each in cases.values() if each["split"] == split]
+        shares.append(f"{mean(row['judging'] for row in rows):.1f}")
+    return (
+        f"Of the network's seconds {', '.join(shares[:-1])} and {shares[-1]} are those of the certificate and of the "
+        "expected error, with its second solution; no rival has one."
+    )
+
+
 def write_page() -> None:
     compared = comparison()
     page = PAGE.read_text(encoding="utf-8")
     for marker, text in (
-        ("test set", compared.table() + "\n"),
+        ("test set", f"{compared.table()}\n\n{of_judging(_read(OUTPUT)['cases'])}\n"),
         ("losses", compared.losses()),
         ("settings", settings(_read(TUNING)) + "\n"),
     ):

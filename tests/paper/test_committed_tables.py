@@ -41,5 +41,7 @@ def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
     meshes, judged = map(importlib.import_module, ("general_flow_meshes", "plane_flow_finer"))
     assert meshes.table(record("general_flow_meshes")) in page("general_flow")
     assert judged.table(record("plane_flow_finer")) in page("general_flow")
+    second = importlib.import_module("second_opinion")
+    assert second.table(record("second_opinion")["flows"]) in page("trust")
     for runs in record("learning_curves").values():
         assert curves.table(runs) in page("experiments")
