@@ -171,9 +171,9 @@ def test_a_second_opinion_says_how_wrong_and_where(case):
         # Relative to the field, whatever its size.
         assert early.numbers[SECOND_OPINION + "u"] == pytest.approx(late.numbers[SECOND_OPINION + "u"])
         assert late.numbers[SECOND_OPINION + "p"] == -6.0
-        assert late.numbers[SECOND_OPINION + "p beyond 2%"] == pytest.approx(math.log10(0.02))
+        assert late.numbers[SECOND_OPINION + "p beyond 2 %"] == pytest.approx(math.log10(0.02))
         apart = late.numbers[SECOND_OPINION + "u"]
-        assert late.numbers[SECOND_OPINION + "u beyond 2%"] == pytest.approx(max(apart, math.log10(0.02)))
+        assert late.numbers[SECOND_OPINION + "u beyond 2 %"] == pytest.approx(max(apart, math.log10(0.02)))
     assert large[0].numbers[SECOND_OPINION + "u"] - small[0].numbers[SECOND_OPINION + "u"] == pytest.approx(1.0)
     doubt, x = large[1].local["u"], case.mesh.points[:, 0]
     assert float(doubt[x < x.mean()].max()) == 0
@@ -182,7 +182,7 @@ def test_a_second_opinion_says_how_wrong_and_where(case):
 
 def test_a_second_opinion_that_failed_is_the_worst_of_clues_and_draws_no_map(case):
     (found,), (usual,) = evidence_of(Hesitant(math.nan), case), evidence_of(AnyTime(), case)
-    assert found.numbers[SECOND_OPINION + "u"] == found.numbers[SECOND_OPINION + "u beyond 2%"] == 6.0
+    assert found.numbers[SECOND_OPINION + "u"] == found.numbers[SECOND_OPINION + "u beyond 2 %"] == 6.0
     assert not any(name.startswith(SECOND_OPINION) for name in usual.numbers)
     assert torch.equal(found.local["u"], usual.local["u"])
 

@@ -137,7 +137,9 @@ def _of_opinions(fields: Mapping[str, Tensor], apart: Mapping[str, Tensor], case
         size = _root_mean_square(fields[name].reshape(len(each), -1).norm(dim=1), volumes)
         share = _root_mean_square(each, volumes) / (size or 1.0)
         clues.append(Clue.of_size(SECOND_OPINION + name, share, remedy=_FINER))
-        clues.append(Clue.of_size(f"{SECOND_OPINION}{name} beyond {_LARGE:.0%}", max(share, _LARGE), remedy=_FINER))
+        clues.append(
+            Clue.of_size(f"{SECOND_OPINION}{name} beyond {100 * _LARGE:.0f} %", max(share, _LARGE), remedy=_FINER)
+        )
     return clues
 
 
