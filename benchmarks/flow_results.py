@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import torch
 
 import pennpde
 from pennpde.checkpoints import config_of
+from pennpde.files import write_json
 from pennpde.models import stepping
 
 Key = TypeVar("Key", bound=Hashable)
@@ -41,3 +43,27 @@ def as_they_come(
         waiting = {pool.submit(measure, *arguments): key for key, arguments in tasks.items()}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
+
+
+def by_flow(
+    output: Path, about: Mapping[str, Any], measure: Callable[[str], Any], names: Iterable[str], workers: int
+) -> dict[str, Any]:
+    """What `measure` gives for each flow, written to a file as it comes.
+
+    Flows that the file has are not measured again, as long as it was made with the same.
+
+    Args:
+        output: JSON, with what it was made with and the flows by name.
+        about: What the results depend on, from `made_with` or `code`.
+        measure: From the name of a flow to what is kept of it.
+        names: Of the flows.
+        workers: Processes.
+    """
+    kept = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
+    results: dict[str, Any] = kept if about.items() <= kept.items() else {**about, "flows": {}}
+    tasks = {name: (name,) for name in names if name not in results["flows"]}
+    for name, found in as_they_come(measure, tasks, workers):
+        results["flows"] = dict(sorted({**results["flows"], name: found}.items()))
+        write_json(output, results)
+        print(name, found, flush=True)
+    return results["flows"]

@@ -9,7 +9,6 @@ solver have changed. Writes `benchmarks/results/general_flow_learned.json` and t
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +16,11 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from flow_results import as_they_come, made_with
+from flow_results import by_flow, made_with
 from general_flow_test import ARCHIVES, PAGE
 
 import pennpde
 from pennpde.datasets.plane_flow import finished, flows
-from pennpde.files import write_json
 from pennpde.models.stepping.network import SteppingFlow
 from pennpde.paper.plane_flow_errors import errors, stacked
 from pennpde.paper.tables import markdown_table, write_within
@@ -75,18 +73,11 @@ def main() -> None:
     arguments.add_argument("--flows", type=int, default=60)
     arguments.add_argument("--workers", type=int, default=1)
     given = arguments.parse_args()
-    about = made_with()
-    kept = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-    results: dict[str, Any] = kept if about.items() <= kept.items() else {**about, "flows": {}}
     there = set(finished.names(ARCHIVES))
     names = evenly([name for name in flows.splits()["validation"] if name in there], given.flows)
-    tasks = {name: (name,) for name in names if name not in results["flows"]}
-    for name, found in as_they_come(measured, tasks, given.workers):
-        results["flows"] = dict(sorted({**results["flows"], name: found}.items()))
-        write_json(OUTPUT, results)
-        print(name, found, flush=True)
-    print(table(results["flows"]))
-    write_within(PAGE, f"\n{table(results['flows'])}\n", "what is learned")
+    found = by_flow(OUTPUT, made_with(), measured, names, given.workers)
+    print(table(found))
+    write_within(PAGE, f"\n{table(found)}\n", "what is learned")
 
 
 if __name__ == "__main__":

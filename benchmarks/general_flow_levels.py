@@ -11,7 +11,6 @@ core; flows in the results are not solved again, unless the solver has changed.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,13 +18,12 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from flow_results import as_they_come, code
+from flow_results import by_flow, code
 from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.datasets.plane_flow import finished, flows
 from pennpde.experiments.levels import solved_at_level
-from pennpde.files import write_json
 from pennpde.paper.plane_flow_errors import errors, stacked
 from pennpde.paper.tables import markdown_table, write_within
 
@@ -84,14 +82,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--workers", type=int, default=1)
     given = arguments.parse_args()
-    kept = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-    results: dict[str, Any] = kept if kept.get("code") == code() else {"code": code(), "flows": {}}
-    tasks = {name: (name,) for name in finished.names(FINER) if name not in results["flows"]}
-    for name, found in as_they_come(measured, tasks, given.workers):
-        results["flows"] = dict(sorted({**results["flows"], name: found}.items()))
-        write_json(OUTPUT, results)
-        print(name, found, flush=True)
-    write_within(PAGE, f"\n{table(results['flows'])}\n", "levels")
+    found = by_flow(OUTPUT, {"code": code()}, measured, finished.names(FINER), given.workers)
+    write_within(PAGE, f"\n{table(found)}\n", "levels")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Takes four minutes of a core; flows in the results are not predicted again, unle
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from flow_results import as_they_come, made_with
+from flow_results import by_flow, made_with
 from scipy.stats import spearmanr
 
 import pennpde
 from pennpde.datasets.plane_flow import finished, flows
-from pennpde.files import write_json
 from pennpde.paper.plane_flow_errors import UNKNOWNS, relative, truth_at
 from pennpde.paper.tables import markdown_table, write_within
 from pennpde.prediction import Outcome, predict
@@ -102,15 +100,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--workers", type=int, default=1)
     given = arguments.parse_args()
-    kept = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-    made = made_with()
-    results: dict[str, Any] = kept if kept.get("made_with") == made else {"made_with": made, "flows": {}}
-    tasks = {name: (name,) for name in finished.names(FINER) if name not in results["flows"]}
-    for name, found in as_they_come(measured, tasks, given.workers):
-        results["flows"] = dict(sorted({**results["flows"], name: found}.items()))
-        write_json(OUTPUT, results)
-        print(name, found, flush=True)
-    write_within(PAGE, f"\n{table(results['flows'])}\n", "second opinion")
+    found = by_flow(OUTPUT, made_with(), measured, finished.names(FINER), given.workers)
+    write_within(PAGE, f"\n{table(found)}\n", "second opinion")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def gather(
         second = model.second_opinion(prepared, times) if second_opinion else None
     found = []
     for place, time in enumerate(times):
-        now = _at(fields, place, case)
+        now = at_place(fields, place, case)
         if not all(bool(torch.isfinite(values).all()) for values in now.values()):
             found.append(Evidence((Clue(NOT_FINITE, _LARGEST_LOGARITHM),)))
             continue
@@ -101,7 +101,7 @@ def gather(
         shapes = missed | dict(model.equation.error_shape(case, now, operators))
         local = {name: _smoothed(each, case) for name, each in shapes.items()}
         if second is not None:
-            apart = _apart(now, _at(second, place, case))
+            apart = _apart(now, at_place(second, place, case))
             clues += _of_opinions(now, apart, case)
             # Not smoothed: both solutions fulfil the same conditions, and where these hold there is no error.
             local |= {name: each for name, each in apart.items() if bool(torch.isfinite(each).all())}
@@ -109,7 +109,7 @@ def gather(
     return tuple(found)
 
 
-def _at(fields: Mapping[str, Tensor], place: int, case: Case) -> dict[str, Tensor]:
+def at_place(fields: Mapping[str, Tensor], place: int, case: Case) -> dict[str, Tensor]:
     """The fields at one of the times, on the CPU, in the precision of the mesh."""
     return {
         name: (values[..., place] if values.ndim > case.initial[name].ndim else values)

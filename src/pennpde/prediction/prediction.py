@@ -24,7 +24,7 @@ from pennpde.mesh import Mesh
 from pennpde.network import STEADY, Physics, Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
-from pennpde.prediction.evidence import Evidence, gather
+from pennpde.prediction.evidence import Evidence, at_place, gather
 from pennpde.prediction.expected_error import BEING_CALIBRATED, GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
@@ -182,7 +182,7 @@ def predict(
         _with_local(
             judge(calibration, each, list(equation.unknowns), why_not),
             each,
-            _at({name: values.cpu() for name, values in prediction.fields.items()}, scaled, place),
+            at_place(prediction.fields, place, scaled),
             (scaled, case.mesh if companion is not None else None, units),
         )
         for place, each in enumerate(evidence)
@@ -266,12 +266,6 @@ def _with_local(
 
 def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
     return mesh.with_points(mesh.points * units.length)
-
-
-def _at(fields: Mapping[str, Tensor], case: Case, place: int) -> dict[str, Tensor]:
-    return {
-        name: values[..., place] if values.ndim > case.initial[name].ndim else values for name, values in fields.items()
-    }
 
 
 def _root_mean_square(values: Tensor, volumes: Tensor) -> float:
