@@ -5,6 +5,7 @@
     python benchmarks/expected_error.py flow --calibrate --seconds 1200    with as many cases as that time allows
     python benchmarks/expected_error.py flow --seconds 0             tables again, with what was measured before
     python benchmarks/expected_error.py flow --trials                the trials only, by the calibration that is shipped
+    python benchmarks/expected_error.py flow --fresh                 likewise flows that nothing has learned from
 
 Cases with truth are finished plane flows, one mesh per flow, families and splits in turn; for `flow-paper` also
 validation cases of its own dataset. A calibration on all of them is then judged on the trials: one change at a time on
@@ -12,6 +13,10 @@ the step of `penn demo` (`data/trials`). Measured cases are kept in `runs/expect
 and this code, so the script can be stopped and started again. Moments whose truth depends on the mesh that it was
 computed on are judged, but not learned from; the tables count them apart. Writes
 `benchmarks/results/expected_error_NETWORK.json` and the tables of `docs/trust.md`.
+
+The clues were chosen by looking at these flows and trials. Flows that neither they nor the weights know are the better
+judges: `--fresh` takes flows of the training split that the network's training did not come to, and writes
+`benchmarks/results/expected_error_fresh.json`.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from typing import Any
 import torch
 
 import pennpde
-from pennpde.checkpoints import SHIPPED, config_of, load_pretrained
+from pennpde.checkpoints import EXPECTED_ERROR, SHIPPED, config_of, load_pretrained
 from pennpde.datasets.plane_flow import finished, flows, trials
 from pennpde.files import write_json
 from pennpde.network import STEADY, Predictor
@@ -46,6 +51,8 @@ COMPUTES = ("case", "mesh", "models", "network", "operators")
 ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
+LAST_TAUGHT = "diffuser_0006.a"
+"""The last flow that `flow` has learned from, in the order of `experiments/plane_flow/finer_cells.py`."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,14 @@ def held_out() -> tuple[str, ...]:
         if split != "train"
     }
     return tuple(flows.in_turn(names))
+
+
+def fresh() -> tuple[str, ...]:
+    """Flows of the training split that nothing has learned from: the training of `flow` did not come to them."""
+    there = set(finished.names(FINISHED)) if FINISHED.is_dir() else set()
+    order = [case.removesuffix(".a") for case in flows.by_checksum(f"{name}.a" for name in flows.splits()["train"])]
+    behind = order.index(LAST_TAUGHT.removesuffix(".a")) + 1
+    return tuple(name for name in order[behind:] if name in there)
 
 
 SOURCES: Mapping[str, Sequence[Source]] = {
@@ -168,6 +183,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="processor time for new cases; default: all of them")
     parser.add_argument("--sample", type=int, help="measure so many new cases, and say how long all take")
     parser.add_argument("--trials", action="store_true", help="only the trials; families stay as they are recorded")
+    parser.add_argument("--fresh", action="store_true", help="only flows that nothing has learned from; `flow` alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     name: str = arguments.network
@@ -177,13 +193,16 @@ def main() -> None:
     if arguments.sample is not None:
         sample(network, name, left, arguments.sample)
         return
+    if arguments.fresh:
+        if name != "flow":
+            parser.error(f"{name} has learned from other flows: --fresh is for flow.")
+        report_fresh(network, arguments.seconds)
+        return
     on_trials = f"{name}-trials"
     untried = read_known(TRIALS, without=calibrating.kept(network, cache_of(on_trials)))
     tried = measured_of(network, on_trials, untried, None)
     if arguments.trials:
-        shipped, why_not = calibration_of(network)
-        if shipped is None:
-            parser.error(f"{name} has no calibration: {why_not}")
+        shipped = shipped_calibration(network)
         record = json.loads(record_of(name).read_text(encoding="utf-8"))
         by_family = {family: Coverage(**each) for family, each in record["families"].items()}
         _report(name, record, by_family, shipped, tried)
@@ -206,6 +225,43 @@ def main() -> None:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
         calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
     _report(name, about, by_family, calibration, tried)
+
+
+def shipped_calibration(network: Predictor) -> calibrating.Calibration:
+    shipped, why_not = calibration_of(network)
+    if shipped is None:
+        raise SystemExit(f"There is no calibration to judge: {why_not}")
+    return shipped
+
+
+def calibration_hash() -> str:
+    """Of the calibration of `flow` that is shipped."""
+    return hashlib.sha256((SHIPPED / "flow" / EXPECTED_ERROR).read_bytes()).hexdigest()
+
+
+def report_fresh(network: Predictor, seconds: float | None) -> None:
+    """Judge the shipped calibration of `flow` by flows that nothing has learned from."""
+    name = "flow-fresh"
+    left = read_known(FINISHED, only=fresh(), without=calibrating.kept(network, cache_of(name)))
+    measured = measured_of(network, name, left, seconds)
+    found = calibrating.coverage_of(shipped_calibration(network), measured)
+    record = {
+        "network": "flow",
+        "calibration_sha256": calibration_hash(),
+        "cases": len({each.case for each in measured}),
+        "predictions": len(measured),
+        "families": {family: asdict(each) for family, each in found.items()},
+    }
+    write_json(record_of("fresh"), record)
+    print(fresh_table(record))
+    print(f"graded good, but above 20 %: {', '.join(found['all'].wrong) or 'none'}")
+    write_within(PAGE, fresh_table(record), "expected error on fresh flows")
+
+
+def fresh_table(record: Mapping[str, Any]) -> str:
+    told = f"{record['predictions']:,} predictions of {record['cases']} flows."
+    by_family = {family: Coverage(**each) for family, each in record["families"].items()}
+    return "\n".join([told, "", *calibrating.table(by_family)])
 
 
 def record_of(name: str) -> Path:

@@ -13,7 +13,6 @@ Cases that are there already are kept, so an interrupted run goes on where it st
 from __future__ import annotations
 
 import argparse
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
@@ -24,6 +23,7 @@ import torch
 from tqdm import tqdm
 
 from pennpde.datasets import storage, vtkhdf
+from pennpde.datasets.plane_flow import flows
 from pennpde.experiments.levels import solved_at_level
 from pennpde.models.stepping.network import stepping_flow
 from pennpde.network.inputs import seen_by
@@ -67,7 +67,7 @@ def _affordable(data: str, manifest: storage.Manifest, split: str) -> Iterator[s
     """Flows on their first mesh, in an order by which any number of them is a small dataset."""
     plain = stepping_flow(corrected=False)
     names = [name for name in manifest.names(split) if name.endswith(".a")]
-    for name in sorted(names, key=lambda name: zlib.crc32(name.encode())):
+    for name in flows.by_checksum(names):
         case = storage.read_file(data, name, manifest).case
         if plain.points_solved(seen_by(plain, case).case) <= _MOST_POINTS:
             yield name

@@ -70,6 +70,14 @@ def neumann_squared_error(
     return _over_components(difference.square(), rank)[condition.mask]
 
 
+def without_level(
+    values: Float[Tensor, "points *axes"], volumes: Float[Tensor, " points"]
+) -> Float[Tensor, "points *axes"]:
+    """The values less their mean over the domain."""
+    weights = (volumes / volumes.sum()).to(values).reshape(-1, *[1] * (values.ndim - 1))
+    return values - (weights * values).sum(dim=0)
+
+
 def relative_l2(
     prediction: Float[Tensor, "points *axes"],
     target: Float[Tensor, "points *axes"],

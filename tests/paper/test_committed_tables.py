@@ -41,6 +41,9 @@ def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
     meshes, judged = map(importlib.import_module, ("general_flow_meshes", "plane_flow_finer"))
     assert meshes.table(record("general_flow_meshes")) in page("general_flow")
     assert judged.table(record("plane_flow_finer")) in page("general_flow")
+    trust, fresh = importlib.import_module("expected_error"), record("expected_error_fresh")
+    assert trust.fresh_table(fresh) in page("trust")
+    assert fresh["calibration_sha256"] == trust.calibration_hash(), "python benchmarks/expected_error.py flow --fresh"
     second = importlib.import_module("second_opinion")
     assert second.table(record("second_opinion")["flows"]) in page("trust")
     for runs in record("learning_curves").values():

@@ -29,6 +29,9 @@ class FlowPhysics(Physics):
     looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
     headline: ClassVar = ("Reynolds number",)
 
+    def free_levels(self, case: Case) -> tuple[str, ...]:
+        return ("p",) if int(case.dirichlet["p"].mask.sum()) <= 1 else ()
+
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         return mass_checks(case, fields["u"], operators)
 

@@ -5,7 +5,7 @@ Its declarations serve prediction, training range, certificate, pictures and Ope
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -60,6 +60,13 @@ class Physics:
     def describe(self, case: Case) -> dict[str, float]:  # noqa: ARG002
         """Characteristic numbers of a case in the network's units; their range in training is recorded."""
         return {}
+
+    def free_levels(self, case: Case) -> Collection[str]:  # noqa: ARG002
+        """Unknowns of which only differences between points mean something, such as the pressure in a closed vessel.
+
+        A value may be prescribed at a single point to choose one of the solutions; errors leave that choice out.
+        """
+        return ()
 
     def checks(
         self,

@@ -67,7 +67,7 @@ class Measured:
         case: Its name.
         family: Of the case.
         time: In the units of the case; infinite for a steady state.
-        errors: Relative L2, by unknown.
+        errors: Relative L2, by unknown; without the level of those that have none (`Physics.free_levels`).
         clues: By name.
         worse: By clue, whether more of it can only mean a larger error.
         determined: Whether the truth hardly changes with the mesh that it was computed on; None: not measured.
@@ -151,7 +151,7 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
         wanted = [nearest]
     outcome = predict(model, case, times=wanted if model.takes_times else None, resolution=resolution)
     volumes = case.mesh.point_volumes
-    units = outcome.units
+    units, free = outcome.units, model.equation.free_levels(case)
     found = []
     for place, time in enumerate(wanted):
         # A network with times of its own gives several of them; the last is the one that was compared with.
@@ -161,8 +161,10 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
             zero = 0.0 if units is None else units.scale(name).zero
             values = outcome.fields[name]
             values = values[..., place] if values.ndim > case.initial[name].ndim else values
-            error = metrics.relative_l2(values.double() - zero, truth.double() - zero, volumes)
-            errors[name] = float(error)
+            both = [each.double() - zero for each in (values, truth)]
+            if name in free:
+                both = [metrics.without_level(each, volumes) for each in both]
+            errors[name] = float(metrics.relative_l2(*both, volumes))
         clues = outcome.evidence[place].clues
         found.append(
             Measured(

@@ -8,13 +8,14 @@ a field of where the error is likely to be. All in the network's units, so the u
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennpde import metrics
 from pennpde.case import Case
 from pennpde.network import Predictor
 from pennpde.network.hooks import Clue
@@ -77,6 +78,7 @@ def gather(
     of_case = [*_of_case(case, certificate), *model.clues(prepared)]
     with torch.inference_mode():
         second = model.second_opinion(prepared, times) if second_opinion else None
+    free = model.equation.free_levels(case)
     found = []
     for place, time in enumerate(times):
         now = at_place(fields, place, case)
@@ -101,8 +103,9 @@ def gather(
         shapes = missed | dict(model.equation.error_shape(case, now, operators))
         local = {name: _smoothed(each, case) for name, each in shapes.items()}
         if second is not None:
-            apart = _apart(now, at_place(second, place, case))
-            clues += _of_opinions(now, apart, case)
+            first, other = (without_levels(each, free, case) for each in (now, at_place(second, place, case)))
+            apart = _apart(first, other)
+            clues += _of_opinions(first, apart, case)
             # Not smoothed: both solutions fulfil the same conditions, and where these hold there is no error.
             local |= {name: each for name, each in apart.items() if bool(torch.isfinite(each).all())}
         found.append(Evidence(tuple(clues), local))
@@ -118,6 +121,12 @@ def at_place(fields: Mapping[str, Tensor], place: int, case: Case) -> dict[str, 
         .to(case.mesh.points)
         for name, values in fields.items()
     }
+
+
+def without_levels(fields: Mapping[str, Tensor], free: Collection[str], case: Case) -> dict[str, Tensor]:
+    """The fields, those in `free` less their mean over the domain."""
+    volumes = case.mesh.point_volumes
+    return {name: metrics.without_level(each, volumes) if name in free else each for name, each in fields.items()}
 
 
 def _apart(fields: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -177,10 +186,9 @@ def _interpolation_error(
 
 def _deviation(values: Float[Tensor, "points *axes"], case: Case) -> float:
     """How much a field varies: root mean square about its mean; one where it does not."""
-    volumes = case.mesh.point_volumes.to(values)
-    flat = values.reshape(len(values), -1)
-    mean = (volumes[:, None] * flat).sum(dim=0) / volumes.sum()
-    return _root_mean_square((flat - mean).norm(dim=1), volumes) or 1.0
+    volumes = case.mesh.point_volumes
+    about_mean = metrics.without_level(values, volumes).reshape(len(values), -1)
+    return _root_mean_square(about_mean.norm(dim=1), volumes) or 1.0
 
 
 def _root_mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " points"]) -> float:

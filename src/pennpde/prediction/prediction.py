@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -24,7 +24,7 @@ from pennpde.mesh import Mesh
 from pennpde.network import STEADY, Physics, Predictor
 from pennpde.network.inputs import check_unknowns
 from pennpde.prediction.certificate import Certificate, certify, certify_interpolated
-from pennpde.prediction.evidence import Evidence, at_place, gather
+from pennpde.prediction.evidence import Evidence, at_place, gather, without_levels
 from pennpde.prediction.expected_error import BEING_CALIBRATED, GOOD, Expected, calibration_of, judge, worst
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.prediction.ranges import Ranges, checked
@@ -177,17 +177,20 @@ def predict(
     calibration, why_not = calibration_of(model)
     # Nobody else would listen to it.
     listened = why_not == BEING_CALIBRATED if calibration is None else calibration.knows_second_opinions
+    free = equation.free_levels(case)
     evidence = gather(scaled, prediction.fields, own_times, certificate, model, ready, second_opinion=listened)
     judged_by_time = tuple(
         _with_local(
             judge(calibration, each, list(equation.unknowns), why_not),
             each,
-            at_place(prediction.fields, place, scaled),
+            without_levels(at_place(prediction.fields, place, scaled), free, scaled),
             (scaled, case.mesh if companion is not None else None, units),
         )
         for place, each in enumerate(evidence)
     )
-    remarks = tuple(dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation))))
+    remarks = tuple(
+        dict.fromkeys((*case.remarks, *seen.remarks, *_about_parameters(case, equation), *_about_levels(free)))
+    )
     missing = tuple(each.text for each in remarks if each.severe)
     judged_by_time = tuple(replace(each, missing=missing) for each in judged_by_time)
     expected = worst(judged_by_time)
@@ -301,6 +304,11 @@ def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
     unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
     names = ", ".join(equation.foam_parameters)
     return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
+
+
+def _about_levels(free: Collection[str]) -> list[Remark]:
+    text = "is prescribed at no more than one point, so only its differences count in its expected error."
+    return [Remark(f"{name} {text}", severe=False) for name in free]
 
 
 def _check(model: Predictor, case: Case) -> None:
