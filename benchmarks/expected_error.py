@@ -37,11 +37,11 @@ from pennpde.checkpoints import EXPECTED_ERROR, SHIPPED, config_of, load_pretrai
 from pennpde.datasets.plane_flow import finished, flows, trials
 from pennpde.files import write_json
 from pennpde.network import STEADY, Predictor
-from pennpde.paper.tables import write_within
+from pennpde.paper.tables import markdown_table, write_within
 from pennpde.prediction import calibrating
-from pennpde.prediction.calibrating import Coverage, Known, Measured
-from pennpde.prediction.calibration import without_second_opinion
-from pennpde.prediction.expected_error import ExpectedError, calibration_of
+from pennpde.prediction.calibrating import UNDETERMINED, Coverage, Known, Measured
+from pennpde.prediction.calibration import SECOND_OPINION, without_second_opinion
+from pennpde.prediction.expected_error import GOOD, ExpectedError, calibration_of
 from pennpde.prediction.known_cases import read_known
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +51,14 @@ COMPUTES = ("case", "mesh", "models", "network", "operators")
 ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
+BEYOND, BACKFLOW = " beyond ", "fluid that flows back through outlets"
+WITHOUT: Mapping[str, tuple[str, ...]] = {
+    "without a second opinion": (SECOND_OPINION, BACKFLOW),
+    "with a second opinion": (BEYOND, BACKFLOW),
+    "... and what flows back through outlets": (BEYOND,),
+    "... and large differences by themselves (now)": (),
+}
+"""By what the calibration knows, the parts of names of clues that it does not know: what each clue brings."""
 LAST_TAUGHT = "diffuser_0006.a"
 """The last flow that `flow` has learned from, in the order of `experiments/plane_flow/finer_cells.py`."""
 
@@ -142,6 +150,32 @@ def cases(network: str, without: Sequence[str]) -> Iterator[Known]:
         yield from read_known(source.folder, source.split, source.every, source.per_flow, source.only, set(without))
 
 
+def by_clues(measured: Sequence[Measured]) -> dict[str, dict[str, Any]]:
+    """Coverage with fewer clues, by what is left, and in it by group of predictions."""
+    found = {}
+    for title, left_out in WITHOUT.items():
+        fewer = [replace(each, clues=_without(each.clues, left_out)) for each in measured]
+        coverage = calibrating.coverage_by_family(fewer)
+        found[title] = {group: asdict(coverage[group]) for group in ("all", UNDETERMINED, "blunt-bodies")}
+    return found
+
+
+def _without(clues: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
+    return {name: value for name, value in clues.items() if not any(part in name for part in left_out)}
+
+
+def clue_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    groups = {"all": "all", UNDETERMINED: "not determined", "blunt-bodies": "blunt bodies"}
+    titles = [f"{name}, {words}" for name in ("u", "p") for words in groups.values()]
+    rows = []
+    for title, by_group in found.items():
+        shares = [by_group[group]["covered"][name] for name in ("u", "p") for group in groups]
+        total = by_group["all"]
+        counts = [total["grades"].get(GOOD, 0), total["good_but_wrong"]]
+        rows.append([title, *(f"{100 * share:.0f} %" for share in shares), *map(str, counts)])
+    return markdown_table(["clues", *titles, "good", "good, but above 20 %"], rows)
+
+
 def trial_rows(calibration: calibrating.Calibration, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     rows = []
     for each in measured:
@@ -224,6 +258,9 @@ def main() -> None:
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
         calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
+    if name == "flow":
+        about["clues"] = by_clues(measured)
+        write_within(PAGE, clue_table(about["clues"]), "what clues bring")
     _report(name, about, by_family, calibration, tried)
 
 
