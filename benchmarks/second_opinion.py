@@ -23,10 +23,12 @@ from scipy.stats import spearmanr
 
 import pennpde
 from pennpde.datasets.plane_flow import finished, flows
+from pennpde.models.flow_physics import FlowPhysics
 from pennpde.paper.plane_flow_errors import UNKNOWNS, relative, truth_at
 from pennpde.paper.tables import markdown_table, write_within
 from pennpde.prediction import Outcome, predict
 from pennpde.prediction.calibration import SECOND_OPINION
+from pennpde.prediction.evidence import without_levels
 from pennpde.prediction.expected_error import BEING_CALIBRATED
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,12 +43,14 @@ def measured(name: str) -> list[dict[str, Any]]:
     file = finished.cases(FINER, flows.draw_flow(name, 0))[f"{name}.a"]
     problem = replace(file.case, targets={})
     asked, alone = (_predicted(problem, file.times, why) for why in (BEING_CALIBRATED, ""))
+    free = FlowPhysics().free_levels(problem)
     rows = []
     for place, time in enumerate(file.times):
         row: dict[str, Any] = {"time": time}
-        found, evidence = asked.at(place).fields, asked.evidence[place]
-        for unknown in UNKNOWNS:
-            truth = truth_at(file.case, unknown, place)
+        exact = {unknown: truth_at(file.case, unknown, place) for unknown in UNKNOWNS}
+        found, exact = (without_levels(each, free, problem) for each in (asked.at(place).fields, exact))
+        evidence = asked.evidence[place]
+        for unknown, truth in exact.items():
             error = (found[unknown] - truth).reshape(len(truth), -1).norm(dim=1)
             row[unknown] = {
                 ERROR: round(relative(found[unknown], truth), 6),
