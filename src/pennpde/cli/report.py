@@ -10,7 +10,7 @@ from pennpde.cli.conventions import Output
 from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
-    from pennpde.paper.tables import Record
+    from pennpde.paper.tables import Record, Times
 
 EXAMPLES = [
     "penn report records --out results.md",
@@ -71,7 +71,7 @@ def run(
     return {"records": len(files), "written": written, "markdown": text}
 
 
-def _times(path: Path) -> dict[str, tuple[float, float]]:
+def _times(path: Path) -> "Times":
     from pennpde.paper.openfoam_sweep import sweep
     from pennpde.paper.tradeoff import measure as tradeoff
 

@@ -8,18 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pennpde import evaluation
 from pennpde.files import write_atomically
 from pennpde.paper import budgets
 
 Record = Mapping[str, Any]
-Times = Mapping[str, tuple[float, float]]
-"""By title, seconds per case and their standard error."""
+Times = Mapping[str, "Timed"]
+"""By title of a network, how long it takes."""
 
 WHOLE_STEPS = 20_000
 """Of the flow rows; those with fewer are short, and say so in the first column."""
+
+
+class Timed(NamedTuple):
+    """Seconds per case, their standard error, and the kind of processor."""
+
+    seconds: float
+    error: float
+    device: str
 
 
 @dataclass(frozen=True)
@@ -264,16 +272,17 @@ def _sizes(table: Table, records: Sequence[Record], times: Times) -> list[str]:
     unmoved = [record for record in records if not record["transformed"]]
     for (title, _), same in _rows(unmoved, table.whole_steps).items():
         record, printed = same[0], paper_numbers()[table.dataset].get(same[0].get("paper", ""), {})
-        together = times.get(title_of(record))
-        apart = apart or (bool(times) and together is None)
+        measured = times.get(title_of(record))
+        apart = apart or (bool(times) and measured is None)
+        timed = measured or _own_time(same)
         rows.append(
             [
                 title,
                 f"{record['parameters']:,}" if record["parameters"] else "",
                 f"{printed['parameters']:,}" if "parameters" in printed else "",
-                _time(*(together or _own_time(same))) + (" ‡" if times and together is None else ""),
+                _time(timed.seconds, timed.error) + (" ‡" if times and measured is None else ""),
                 _time(*printed["seconds"]) if printed.get("seconds") else "",
-                record["device"],
+                timed.device,
                 str(record["threads"]),
                 record["precision"],
                 budgets.taken([each.get("training", {}) for each in same]),
@@ -287,10 +296,10 @@ def _sizes(table: Table, records: Sequence[Record], times: Times) -> list[str]:
     return [text, markdown_table(headings, rows)]
 
 
-def _own_time(records: Sequence[Record]) -> tuple[float, float]:
+def _own_time(records: Sequence[Record]) -> Timed:
     """Of the seed that was measured fastest: the others were disturbed more."""
-    fastest = min((record["seconds"] for record in records), key=lambda seconds: seconds["mean"])
-    return fastest["mean"], fastest.get("standard_error", 0.0)
+    fastest = min(records, key=lambda record: record["seconds"]["mean"])
+    return Timed(fastest["seconds"]["mean"], fastest["seconds"].get("standard_error", 0.0), fastest["device"])
 
 
 def _time(seconds: float, error: float) -> str:

@@ -39,7 +39,7 @@ from pennpde.paper.openfoam_sweep.sweep import (
     total_error,
     write_record,
 )
-from pennpde.paper.tables import WHOLE_STEPS, paper_numbers
+from pennpde.paper.tables import WHOLE_STEPS, Timed, paper_numbers
 
 KIND = "speed-accuracy trade-off"
 RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"
@@ -342,14 +342,19 @@ def contenders(record: Mapping[str, Any]) -> list[Contender]:
     return found
 
 
-def times_of_networks(record: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """By title, processor seconds per case and their standard error; of several seeds, over all of their cases."""
+def times_of_networks(record: Mapping[str, Any]) -> dict[str, Timed]:
+    """By title, processor seconds per case; of several seeds, over all of their cases."""
     found: dict[str, list[float]] = {}
     for row in record["networks"]:
         if not row["transformed"]:
             found.setdefault(str(row["title"]), []).extend(each["seconds"]["solve_cpu"] for each in row["records"])
+    processor = str(record["machine"]["system"]).split()[-1]
     return {
-        title: (statistics.fmean(values), statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0)
+        title: Timed(
+            statistics.fmean(values),
+            statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0,
+            processor,
+        )
         for title, values in found.items()
     }
 
