@@ -11,7 +11,7 @@ from problems import heated_plate, polynomial
 from pennpde.evaluation import evaluate
 from pennpde.paper.figures import draw_case
 from pennpde.paper.openfoam_sweep.sweep import read_record
-from pennpde.paper.tables import markdown, paper_numbers, read_records, within
+from pennpde.paper.tables import Timed, markdown, paper_numbers, read_records, within
 from pennpde.paper.tradeoff.measure import KIND, times_of_networks
 
 CASES = [flow_case("a_0.10"), flow_case("b_0.10_0.20"), flow_case("c_0.10_0.20")]
@@ -90,12 +90,14 @@ def test_floors_stand_in_the_table_of_ablations_as_well():
 
 def test_times_measured_together_replace_those_of_the_records_and_others_are_marked():
     rows = [record(title="Timed"), record(row="n4_r4", paper="penn_n4_r4", title="Other")]
-    text = markdown(rows, {"Timed": (0.0744, 0.003)})
+    rows = [each | {"device": "some GPU"} for each in rows]
+    text = markdown(rows, {"Timed": Timed(0.0744, 0.003, "one core")})
     timed, other = (
         next(line for line in text.splitlines()[::-1] if f"| {name}" in line) for name in ("Timed", "Other")
     )
-    assert "| 0.0744 ± 0.003 | 5.33 ± 0.13 |" in timed
+    assert "| 0.0744 ± 0.003 | 5.33 ± 0.13 | one core |" in timed
     assert " ‡ |" in other
+    assert "| some GPU |" in other
     assert "‡" not in markdown(rows)
 
 

@@ -161,10 +161,11 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
             zero = 0.0 if units is None else units.scale(name).zero
             values = outcome.fields[name]
             values = values[..., place] if values.ndim > case.initial[name].ndim else values
-            both = [each.double() - zero for each in (values, truth)]
-            if name in free:
-                both = [metrics.without_level(each, volumes) for each in both]
-            errors[name] = float(metrics.relative_l2(*both, volumes))
+            predicted, true = (
+                metrics.without_level(each.double(), volumes) if name in free else each.double() - zero
+                for each in (values, truth)
+            )
+            errors[name] = float(metrics.relative_l2(predicted, true, volumes))
         clues = outcome.evidence[place].clues
         found.append(
             Measured(
