@@ -40,7 +40,7 @@ from pennpde.network import STEADY, Predictor
 from pennpde.paper.tables import markdown_table, write_within
 from pennpde.prediction import calibrating
 from pennpde.prediction.calibrating import UNDETERMINED, Coverage, Known, Measured
-from pennpde.prediction.calibration import SECOND_OPINION, without_second_opinion
+from pennpde.prediction.calibration import BEYOND, SECOND_OPINION, without_second_opinion
 from pennpde.prediction.expected_error import GOOD, ExpectedError, calibration_of
 from pennpde.prediction.known_cases import read_known
 
@@ -51,7 +51,7 @@ COMPUTES = ("case", "mesh", "models", "network", "operators")
 ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
-BEYOND, BACKFLOW = " beyond ", "fluid that flows back through outlets"
+BACKFLOW = "fluid that flows back through outlets"
 WITHOUT: Mapping[str, tuple[str, ...]] = {
     "without a second opinion": (SECOND_OPINION, BACKFLOW),
     "with a second opinion": (BEYOND, BACKFLOW),

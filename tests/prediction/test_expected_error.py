@@ -16,9 +16,11 @@ from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
 from pennpde.datasets.flow.cases import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.network import STEADY
+from pennpde.network.hooks import Clue
 from pennpde.prediction import expected_error, predict
-from pennpde.prediction.calibration import ALONE, SECOND_OPINION, fit
-from pennpde.prediction.expected_error import ExpectedError, grade_of, uncalibrated, worst
+from pennpde.prediction.calibration import ALONE, BEYOND, SECOND_OPINION, fit
+from pennpde.prediction.evidence import Evidence
+from pennpde.prediction.expected_error import ExpectedError, grade_of, judge, uncalibrated, worst
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +234,20 @@ def test_a_stored_calibration_knows_cases_with_and_without_a_second_opinion(tmp_
     assert found.parts.keys() == made.parts.keys() == {"all", "all" + ALONE}
     for clues in ({"residual": 0.2}, {"residual": 0.2, opinion: -1.0}):
         assert found.estimate("u", clues) == pytest.approx(made.estimate("u", clues), rel=1e-2)
+
+
+def test_a_large_difference_is_one_reason_not_two():
+    opinion, large = SECOND_OPINION + "u", f"{SECOND_OPINION}u{BEYOND}2 %"
+    samples = []
+    for each in drawn(8, 10, seed=3):
+        apart = math.log10(each.errors["u"])
+        samples.append(replace(each, clues={**each.clues, opinion: apart, large: max(apart, math.log10(0.02))}))
+    worse = {"residual": True, "kind": False, "idle": False, opinion: True, large: True}
+    clues = {"residual": 0.0, "kind": 0.0, "idle": 0.0, opinion: 0.5, large: 0.5}
+    evidence = Evidence(tuple(Clue(name, value, remedy="a finer mesh") for name, value in clues.items()))
+    found = judge(fit(samples, worse), evidence, ["u"])
+    assert [each for each in found.reasons if each.startswith(SECOND_OPINION)] == [opinion]
+    assert "a finer mesh" in found.remedies
 
 
 @pytest.mark.parametrize("name", ["flow", "flow-paper"])

@@ -20,7 +20,7 @@ from pennpde.case import Case
 from pennpde.network import Predictor
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
-from pennpde.prediction.calibration import FROM_TRAINING, SECOND_OPINION
+from pennpde.prediction.calibration import BEYOND, FROM_TRAINING, SECOND_OPINION
 from pennpde.prediction.certificate import Certificate
 from pennpde.prediction.ranges import describe_mesh
 
@@ -147,7 +147,7 @@ def _of_opinions(fields: Mapping[str, Tensor], apart: Mapping[str, Tensor], case
         share = _root_mean_square(each, volumes) / (size or 1.0)
         clues.append(Clue.of_size(SECOND_OPINION + name, share, remedy=_FINER))
         clues.append(
-            Clue.of_size(f"{SECOND_OPINION}{name} beyond {100 * _LARGE:.0f} %", max(share, _LARGE), remedy=_FINER)
+            Clue.of_size(f"{SECOND_OPINION}{name}{BEYOND}{100 * _LARGE:.0f} %", max(share, _LARGE), remedy=_FINER)
         )
     return clues
 

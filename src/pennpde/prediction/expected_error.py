@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from pennpde.files import plain, read_regular, write_json
 from pennpde.prediction.calibration import (
     ALL,
     ALONE,
+    BEYOND,
     INSIDE,
     LEVEL,
     OUTSIDE,
@@ -206,7 +208,10 @@ def judge(
     unlikeness = max(calibration.unlikeness(name, numbers) for name in known)
     shares: dict[str, float] = {}
     for name in known:
+        together: dict[str, float] = defaultdict(float)
         for clue, share in calibration.contributions(name, numbers).items():
+            together[clue.partition(BEYOND)[0]] += share
+        for clue, share in together.items():
             shares[clue] = max(share, shares.get(clue, 0.0))
     remedies = {clue.name: clue.remedy for clue in evidence.clues if clue.remedy}
     named = [clue for clue in sorted(shares, key=lambda each: -shares[each]) if shares[clue] > _WORTH_NAMING]
