@@ -22,7 +22,7 @@ MOST_PIXELS, SERIES_PIXELS = 900, 760
 """Of the width: of comparisons, and of series in time."""
 FIGURES: Mapping[int, str] = {
     2: "gradient/isogcn_of_the_paper/1.json gradient/nisogcn/1.json gradient/corrected/0.json",
-    3: "flow/penn/0.json flow/penn/0.moved.json flow/n16_r4 flow/mp_pde_20_128 flow/mesh_graph_net --case a_0.90",
+    3: "flow/penn/0.json flow/penn/0.moved.json flow/n16_r4 flow/mp_pde_20_128 --case a_0.90",
     12: "flow/penn/0.json flow/C/0.json flow/G/0.json flow/A/0.json --case b_0.80_0.70",
     16: "advection_diffusion/penn/0.json --case u0.90_d0.00_t0.50",
     17: "advection_diffusion/penn/0.json --case u0.00_d0.40_t0.20",

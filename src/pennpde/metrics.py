@@ -74,8 +74,14 @@ def without_level(
     values: Float[Tensor, "points *axes"], volumes: Float[Tensor, " points"]
 ) -> Float[Tensor, "points *axes"]:
     """The values less their mean over the domain."""
-    weights = (volumes / volumes.sum()).to(values).reshape(-1, *[1] * (values.ndim - 1))
+    weights = _beside((volumes / volumes.sum()).to(values), values)
     return values - (weights * values).sum(dim=0)
+
+
+def root_mean_square(values: Float[Tensor, "points *axes"], volumes: Float[Tensor, " points"]) -> float:
+    """Over the domain, of the length of vectors and matrices."""
+    squares, weights = values.reshape(len(values), -1).square().sum(dim=1), volumes.to(values)
+    return float(((weights * squares).sum() / weights.sum()).sqrt())
 
 
 def relative_l2(

@@ -83,6 +83,12 @@ def test_a_note_says_that_the_level_does_not_count():
         assert any(each.startswith("p is prescribed at no more than one point") for each in notes) is not is_open
 
 
+def test_the_root_mean_square_counts_lengths_of_vectors_by_volume():
+    values, volumes = torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.tensor([1.0, 3.0])
+    assert metrics.root_mean_square(values, volumes) == pytest.approx(((25 + 3 * 1) / 4) ** 0.5)
+    assert metrics.root_mean_square(values[:, 1], volumes) == pytest.approx(((16 + 3 * 1) / 4) ** 0.5)
+
+
 def test_values_without_level_have_no_mean_over_the_domain():
     torch.manual_seed(0)
     volumes = torch.rand(20, dtype=torch.float64)

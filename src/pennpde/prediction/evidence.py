@@ -90,15 +90,11 @@ def gather(
         clues = [*of_case, Clue("time", 1.0 if math.isinf(time) else time / (1.0 + time), worse=False)]
         for name, values in now.items():
             size, volumes = _deviation(values, case), case.mesh.point_volumes
-            rough = _root_mean_square(missed[name], volumes) / size
+            rough = metrics.root_mean_square(missed[name], volumes) / size
             clues.append(Clue.of_size(f"roughness of {name}", rough, remedy=_FINER))
             start = case.initial[name].detach().cpu().to(values)
-            departed = (values - start).reshape(len(values), -1).norm(dim=1)
-            clues.append(
-                Clue.of_size(
-                    f"departure of {name} from the start", _root_mean_square(departed, volumes) / size, worse=False
-                )
-            )
+            departed = metrics.root_mean_square(values - start, volumes)
+            clues.append(Clue.of_size(f"departure of {name} from the start", departed / size, worse=False))
         clues += model.equation.clues(case, now, operators)
         shapes = missed | dict(model.equation.error_shape(case, now, operators))
         local = {name: _smoothed(each, case) for name, each in shapes.items()}
@@ -143,8 +139,8 @@ def _of_opinions(fields: Mapping[str, Tensor], apart: Mapping[str, Tensor], case
     volumes = case.mesh.point_volumes
     clues = []
     for name, each in apart.items():
-        size = _root_mean_square(fields[name].reshape(len(each), -1).norm(dim=1), volumes)
-        share = _root_mean_square(each, volumes) / (size or 1.0)
+        size = metrics.root_mean_square(fields[name], volumes)
+        share = metrics.root_mean_square(each, volumes) / (size or 1.0)
         clues.append(Clue.of_size(SECOND_OPINION + name, share, remedy=_FINER))
         clues.append(
             Clue.of_size(f"{SECOND_OPINION}{name}{BEYOND}{100 * _LARGE:.0f} %", max(share, _LARGE), remedy=_FINER)
@@ -187,13 +183,7 @@ def _interpolation_error(
 def _deviation(values: Float[Tensor, "points *axes"], case: Case) -> float:
     """How much a field varies: root mean square about its mean; one where it does not."""
     volumes = case.mesh.point_volumes
-    about_mean = metrics.without_level(values, volumes).reshape(len(values), -1)
-    return _root_mean_square(about_mean.norm(dim=1), volumes) or 1.0
-
-
-def _root_mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " points"]) -> float:
-    weights = volumes.to(values)
-    return float(((weights * values.square()).sum() / weights.sum()).sqrt())
+    return metrics.root_mean_square(metrics.without_level(values, volumes), volumes) or 1.0
 
 
 def _smoothed(values: Float[Tensor, " points"], case: Case) -> Float[Tensor, " points"]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pennpde import metrics
 from pennpde.case import Case, Remark
 from pennpde.case.companion import back
 from pennpde.case.units import Units
@@ -258,8 +259,8 @@ def _with_local(
     for name, each in expected.errors.items():
         if name not in evidence.local or not math.isfinite(each.expected):
             continue
-        size = _root_mean_square(fields[name].to(volumes), volumes)
-        measured = _root_mean_square(evidence.local[name], volumes)
+        size = metrics.root_mean_square(fields[name], volumes)
+        measured = metrics.root_mean_square(evidence.local[name], volumes)
         one = 1.0 if units is None else units.scale(name).one
         local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
     if mesh is not None and local:
@@ -269,11 +270,6 @@ def _with_local(
 
 def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
     return mesh.with_points(mesh.points * units.length)
-
-
-def _root_mean_square(values: Tensor, volumes: Tensor) -> float:
-    squares = values.reshape(len(values), -1).square().sum(dim=1)
-    return float(((volumes * squares).sum() / volumes.sum()).sqrt())
 
 
 def _check_times(times: Sequence[float] | None) -> None:
