@@ -80,7 +80,7 @@ def _draw_networks(axes: Axes, networks: Sequence[Contender]) -> None:
             _name(axes, list(unmoved.values()), [name.partition(" ")[0] for name in unmoved], colour)
             continue
         best = front(list(unmoved.values()))
-        _name(axes, best, [each.name.removeprefix(kind).strip() for each in best], colour, below=True)
+        _name(axes, best, [each.name.removeprefix(kind).strip(", ") for each in best], colour, below=True)
         if len(best) > 1:
             axes.plot(*_places(best), color=colour, linewidth=1.0, zorder=2)
 
@@ -93,15 +93,15 @@ def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour:
     offset, across, along = ((-6, -3), "right", "top") if below else ((5, 4), "left", "baseline")
     style = {"textcoords": "offset points", "ha": across, "va": along, "fontsize": 6, "color": colour}
     for x, y, label in zip(*_places(found), labels, strict=True):
-        # That a training was short stands in the table; here it would cover the neighbours.
-        axes.annotate(label.partition("(short")[0].strip(), (x, y), offset, **style)
+        # How long a training was stands in the table; here it would cover the neighbours.
+        axes.annotate(label.partition(" (")[0], (x, y), offset, **style)
 
 
 def _kind(network: Contender) -> str:
     """What networks of several sizes have in common: "PENN" of "PENN n = 16, r = 8". "(A) ..." is an ablation."""
     if network.name.startswith("("):
         return _ABLATIONS
-    return network.name.partition(" n = ")[0].partition(" (short")[0]
+    return network.name.partition(" n = ")[0].partition(" (short")[0].rstrip(",")
 
 
 def _places(found: Sequence[Contender]) -> tuple[list[float], list[float]]:
