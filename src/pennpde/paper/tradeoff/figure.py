@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -18,6 +19,7 @@ _OPENFOAM_COLOUR = "#555555"
 _ABLATIONS = "PENN without one of its parts"
 _BLOWN_UP = 0.05
 """A solver's error from which on its flow has nothing to do with the truth; it would only stretch the figure."""
+_WITHOUT_LENGTH = re.compile(r" ?\([^()]*steps[^()]*\)$")
 
 
 def draw(record: Mapping[str, Any], path: Path | str) -> None:
@@ -94,7 +96,7 @@ def _name(axes: Axes, found: Sequence[Contender], labels: Sequence[str], colour:
     style = {"textcoords": "offset points", "ha": across, "va": along, "fontsize": 6, "color": colour}
     for x, y, label in zip(*_places(found), labels, strict=True):
         # How long a training was stands in the table; here it would cover the neighbours.
-        axes.annotate(label.partition(" (")[0], (x, y), offset, **style)
+        axes.annotate(_WITHOUT_LENGTH.sub("", label), (x, y), offset, **style)
 
 
 def _kind(network: Contender) -> str:
