@@ -36,6 +36,7 @@ import pennpde
 from pennpde.checkpoints import EXPECTED_ERROR, SHIPPED, config_of, load_pretrained
 from pennpde.datasets.plane_flow import finished, flows, trials
 from pennpde.files import write_json
+from pennpde.models.flow_clues import BACKFLOW
 from pennpde.network import STEADY, Predictor
 from pennpde.paper.tables import markdown_table, write_within
 from pennpde.prediction import calibrating
@@ -51,7 +52,6 @@ COMPUTES = ("case", "mesh", "models", "network", "operators")
 ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
-BACKFLOW = "fluid that flows back through outlets"
 WITHOUT: Mapping[str, tuple[str, ...]] = {
     "without a second opinion": (SECOND_OPINION, BACKFLOW),
     "with a second opinion": (BEYOND, BACKFLOW),

@@ -15,6 +15,7 @@ from pennpde.models.mass import boundary_flux
 from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
 
+BACKFLOW = "fluid that flows back through outlets"
 _HARDLY = 0.01
 """Less of what enters than this is as good as nothing."""
 
@@ -61,7 +62,7 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
         Clue.of_size("speed squared over pressure", typical / (math.sqrt(_mean_square(pressure, volumes)) or 1.0)),
         # Nothing prescribes what comes back: no second solution, on whatever cells, sees what that changes.
         Clue.of_size(
-            "fluid that flows back through outlets",
+            BACKFLOW,
             _HARDLY + boundary_flux(velocity, case).backflow,
             remedy="an outlet further downstream",
         ),

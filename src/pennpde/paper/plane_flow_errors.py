@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.datasets.plane_flow.cases import STEADY_PRESSURE, STEADY_VELOCITY
+from pennpde.models.flow_physics import FlowPhysics
 
 STEADY = "steady"
 UNKNOWNS = {"u": STEADY_VELOCITY, "p": STEADY_PRESSURE}
@@ -38,13 +39,13 @@ def errors(
     """
     # Prescribed at one point only, the level of the pressure is arbitrary. In some cavities that point is a corner in
     # which moving walls meet, where the pressure itself has a pole and depends on the mesh.
-    closed = int(case.dirichlet["p"].mask.sum()) == 1
+    free = FlowPhysics().free_levels(case)
     rows: dict[str, dict[str, float]] = {}
     for place, label in enumerate(labels(case, times)):
         rows[label] = {}
         for name in UNKNOWNS:
             truth, values = truth_at(case, name, place), found(name, place)
-            if name == "p" and closed:
+            if name in free:
                 values = values - (values - truth).mean()
             rows[label][prefix + name] = relative(values, truth)
     return rows
