@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # One thread a process: the tests run in parallel, and small products lose more to threads than they gain.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 MPLBACKEND=agg
 
-.PHONY: demo test test-all test-gpu lint format docs benchmarks constraints clean
+.PHONY: demo test test-lab test-all test-gpu lint format docs benchmarks constraints clean
 
 demo: .venv/.installed
 	$(BIN)/penn demo
@@ -20,13 +20,17 @@ demo: .venv/.installed
 test: .venv/.installed-dev
 	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_OPTIONS)
 
+# The laboratory: the paper's tables, generators, and prose against records.
+test-lab: .venv/.installed-dev
+	$(MAKE) test PYTEST_OPTIONS="lab/tests $(PYTEST_OPTIONS)"
+
 # Also those that take more than some seconds each, and more examples of each property; CI runs these.
 test-all: .venv/.installed-dev
-	PENN_EXAMPLES=40 $(MAKE) test PYTEST_OPTIONS="-m 'not deep and not gpu' $(PYTEST_OPTIONS)"
+	PENN_EXAMPLES=40 $(MAKE) test PYTEST_OPTIONS="tests lab/tests formats/tests -m 'not deep and not gpu' $(PYTEST_OPTIONS)"
 
 test-gpu: .venv/.installed-dev
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
-		$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -m gpu $(PYTEST_OPTIONS); \
+		$(TEST_ENVIRONMENT) $(BIN)/python -m pytest tests lab/tests -m gpu $(PYTEST_OPTIONS); \
 	else \
 		echo "PyTorch finds no CUDA device here: none of the tests that need one was run."; \
 	fi
@@ -35,7 +39,7 @@ test-gpu: .venv/.installed-dev
 lint: .venv/.installed-dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/python tests/documents.py docs/_build/code
+	$(BIN)/python tests/support/documents.py docs/_build/code
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
@@ -47,7 +51,7 @@ docs: .venv/.installed-dev
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 
 benchmarks: .venv/.installed-dev
-	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
+	for benchmark in lab/benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
 
 # Pins what is installed now; run it after `make clean` and an installation with open versions.
 constraints:
@@ -64,6 +68,6 @@ clean:
 	$(PIP) --editable .
 	@touch $@
 
-.venv/.installed-dev: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[dev]'
+.venv/.installed-dev: .venv/bin/python pyproject.toml lab/pyproject.toml formats/pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]' --editable lab --editable formats
 	@touch $@ .venv/.installed

@@ -6,11 +6,12 @@ project = "pennpde"
 author = "the authors of pennpde"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # links such as training.md#the-ablations
 exclude_patterns = ["_build"]
 
+copybutton_prompt_text = "$ "
 html_theme = "furo"
 html_title = f"pennpde {version}"
 

@@ -35,7 +35,7 @@ def main(numbers: Sequence[str]) -> None:
     for number in map(int, numbers or map(str, FIGURES)):
         with tempfile.TemporaryDirectory() as folder:
             records, _, case = FIGURES[number].partition(" --case ")
-            command = [sys.executable, "-m", "pennpde", "report", *(f"records/{each}" for each in records.split())]
+            command = [sys.executable, "-m", "pennpde", "report", *(f"lab/records/{each}" for each in records.split())]
             command += [*(["--case", case] if case else []), "--pictures", folder]
             subprocess.run(command, cwd=ROOT, check=True)
             (path,) = Path(folder).glob("*.png")

@@ -19,7 +19,7 @@ from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 from pennpde.models.advection_diffusion import advection_diffusion_network
-from pennpde.models.flow import flow_network
+from pennpde.models.ducts import flow_network
 from pennpde.models.gradient import GradientNetwork
 
 IMAGES = Path(__file__).parent / "images" / "figures"

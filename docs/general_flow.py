@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pennpde as penn
-from pennpde.datasets.plane_flow import finished, flows
-from pennpde.network.hooks import Look
+from pennlab.datasets.plane_flow import finished, flows
+from pennpde.penn.hooks import Look
 from pennpde.pictures import draw, field_panels
 
 ROOT = Path(__file__).resolve().parent.parent

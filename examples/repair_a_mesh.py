@@ -2,8 +2,8 @@
 
     python examples/repair_a_mesh.py
 
-The file is a universal file (.unv), as Salome and I-deas write it. Its groups become patches. Every repair leaves a
-note on the mesh; `repair=False` refuses the file instead.
+The file is one of Gmsh (.msh). Its physical groups become patches. Every repair leaves a note on the mesh;
+`repair=False` refuses the file instead.
 """
 
 from pathlib import Path
@@ -12,12 +12,13 @@ import torch
 
 import pennpde as penn
 
-PLANE_QUAD, BEAM = 95, 24  # parabolic elements: 8 points around a quad, 3 along a line
+QUAD, LINE = 16, 8  # Gmsh's elements of second order: corners come first, then the points between them
+COLD, HOT, PLATE = 1, 2, 3  # physical groups
 
 
 def write_plate(path, cells=4):
     """Two square blocks side by side, each with its own points along the seam; the left and right end are groups."""
-    places, elements, groups = [(9.0, 9.0)], [], {"cold": [], "hot": []}  # the first point belongs to no element
+    places, elements = [(9.0, 9.0)], []  # the first point belongs to no element
 
     def point(x, y, known):
         if (x, y) not in known:
@@ -30,33 +31,26 @@ def write_plate(path, cells=4):
         for column in range(cells):
             for row in range(cells):
                 x, y = block + column / cells, row / cells
-                around = [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1)]  # corner, middle, corner ...
-                corners = [point(x + i * half, y + j * half, known) for i, j in around]
-                elements.append((PLANE_QUAD, corners))
+                around = [(0, 0), (2, 0), (2, 2), (0, 2), (1, 0), (2, 1), (1, 2), (0, 1)]
+                numbers = [point(x + i * half, y + j * half, known) for i, j in around]
+                elements.append((QUAD, PLATE, numbers))
                 if block == 0 and column == 0:
-                    elements.append((BEAM, [corners[0], corners[7], corners[6]]))
-                    groups["cold"].append(len(elements))
+                    elements.append((LINE, COLD, [numbers[0], numbers[3], numbers[7]]))
                 if block == 1 and column == cells - 1:
-                    elements.append((BEAM, corners[2:5]))
-                    groups["hot"].append(len(elements))
+                    elements.append((LINE, HOT, [numbers[1], numbers[2], numbers[5]]))
 
-    lines = ["    -1", "  2411"]
-    for label, (x, y) in enumerate(places, start=1):
-        lines += [f"{label:10d}{1:10d}{1:10d}{11:10d}", f"{x:25.16E}{y:25.16E}{0.0:25.16E}"]
-    lines += ["    -1", "    -1", "  2412"]
-    for label, (kind, points) in enumerate(elements, start=1):
-        lines += [f"{label:10d}{kind:10d}{2:10d}{1:10d}{7:10d}{len(points):10d}"]
-        lines += ["         0         1         1"] if kind == BEAM else []
-        lines += ["".join(f"{each:10d}" for each in points)]
-    lines += ["    -1", "    -1", "  2467"]
-    for number, (name, members) in enumerate(groups.items(), start=1):
-        lines += ["".join(f"{each:10d}" for each in (number, 0, 0, 0, 0, 0, 0, len(members))), name]
-        lines += [f"{8:10d}{member:10d}{0:10d}{0:10d}" for member in members]
-    Path(path).write_text("\n".join([*lines, "    -1", ""]))
+    names = ['1 1 "cold"', '1 2 "hot"', '2 3 "plate"']
+    lines = ["$MeshFormat", "2.2 0 8", "$EndMeshFormat", "$PhysicalNames", "3", *names, "$EndPhysicalNames"]
+    lines += ["$Nodes", str(len(places))]
+    lines += [f"{number} {x} {y} 0" for number, (x, y) in enumerate(places, start=1)]
+    lines += ["$EndNodes", "$Elements", str(len(elements))]
+    for number, (kind, group, points) in enumerate(elements, start=1):
+        lines += [" ".join(map(str, (number, kind, 2, group, group, *points)))]
+    Path(path).write_text("\n".join([*lines, "$EndElements", ""]))
 
 
 def main(folder="."):
-    path = Path(folder) / "plate.unv"
+    path = Path(folder) / "plate.msh"
     write_plate(path)
     try:
         penn.Mesh.read(path, repair=False)

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import pennpde as penn
-from pennpde.datasets import storage
-from pennpde.datasets.case_reader import CaseReader
+from pennpde.data import storage
+from pennpde.data.case_reader import CaseReader
 from pennpde.metrics import relative_l2
 from pennpde.models.advection_diffusion import advection_diffusion_network
 

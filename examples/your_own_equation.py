@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 import pennpde as penn
+from pennpde import registry
 from pennpde.case.units import Scale, Units
 from pennpde.metrics import relative_l2
-from pennpde.models import registry
-from pennpde.network.hooks import Check, FoamName, Look
-from pennpde.prediction.ranges import spanned
+from pennpde.penn.hooks import Check, FoamName, Look
+from pennpde.trust.ranges import spanned
 
 COARSE, FINE, TIME = 12, 60, 0.25
 

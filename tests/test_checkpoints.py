@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from problems import heated_plate
-from shapes import unchecked
 from torch import nn
 
 import pennpde
-from pennpde import checkpoints, files
+from pennpde import checkpoints, files, registry
 from pennpde.checkpoints import CheckpointError, Config, config_of, load, load_pretrained, save
-from pennpde.models import registry
 from pennpde.models.advection_diffusion import advection_diffusion_network
+from problems import heated_plate
+from shapes import unchecked
 
 ARGUMENTS = {"width": 4, "iterations": 2, "hidden": 8}
 CONFIG = Config(
@@ -174,9 +173,7 @@ def test_facts_that_a_later_version_adds_do_no_harm(stored):
     load(stored[1])
 
 
-@pytest.mark.parametrize(
-    ("former", "name"), [("flow", "flow-paper"), ("general-flow", "flow"), ("gradient", "gradient")]
-)
+@pytest.mark.parametrize(("former", "name"), [("flow", "ducts"), ("general-flow", "flow"), ("gradient", "gradient")])
 def test_networks_stored_before_the_general_one_was_called_flow_keep_their_architecture(stored, former, name):
     change(stored[1], format_version=1, network=former)
     assert checkpoints.read_config(stored[1]).network == name
@@ -204,10 +201,16 @@ def test_an_argument_that_a_network_does_not_take_is_refused_with_those_that_it_
 def test_a_config_tells_in_short_what_its_network_has_had():
     settings = {"minutes": 5.0, "epochs": None, "steps": None, "batch_size": 8, "learning_rate": 1e-3}
     config = checkpoints.Config(
-        "flow-paper",
+        "ducts",
         dataset={"train": 203},
         training={"settings": settings, "steps": 900, "minutes": 4.9, "restarts": 0},
     )
     had = {"steps": 900, "minutes": 4.9, "cases": 203, "batch": 8, "budget": {"minutes": 5.0}}
     assert config.training_in_short == had
-    assert checkpoints.Config("flow-paper").training_in_short == {}
+    assert checkpoints.Config("ducts").training_in_short == {}
+
+
+def test_a_network_is_found_by_its_former_name_and_the_new_one_is_told():
+    with pytest.warns(FutureWarning, match="flow-paper is called ducts now"):
+        former = checkpoints.load_pretrained("flow-paper")
+    assert checkpoints.config_of(former) == checkpoints.config_of(checkpoints.load_pretrained("ducts"))

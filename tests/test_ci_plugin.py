@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from paths import TESTS
+
+from paths import SUPPORT
 
 pytest_plugins = ["pytester"]
 
@@ -22,7 +23,7 @@ def test_known_to_fail(): raise ValueError
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_ci_fails_where_a_test_is_skipped_that_it_can_run(pytester, monkeypatch, workers):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # those of .venv load slowly
-    shutil.copy(TESTS / "ci_plugin.py", pytester.path)
+    shutil.copy(SUPPORT / "ci_plugin.py", pytester.path)
     pytester.syspathinsert()
     pytester.makepyfile(test_allowed=PROBES)
     arguments = ["-p", "ci_plugin", "-p", "xdist", "-n", workers]

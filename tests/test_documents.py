@@ -8,22 +8,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import documents
 import pytest
 import pyvista
+from typer.main import get_command
+
+import documents
+import pennpde
 from commands import penn
 from documents import PAGES
 from foam_cases import write_plane_channel
 from paths import ROOT
-from problems import rectangle
-from typer.main import get_command
-
-from pennpde import experiments
+from pennlab.datasets.flow.cases import TIMES
+from pennpde import registry
+from pennpde import train as experiments
 from pennpde.cli import application
-from pennpde.datasets import storage
-from pennpde.datasets.flow.cases import TIMES, coarse_mesh, flow_case
+from pennpde.data import storage
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
-from pennpde.models import registry
+from problems import rectangle
 
 QUICK = ("predict", "info")
 """Subcommands that are run where a page shows them; the others are only parsed."""
@@ -161,6 +163,12 @@ def test_quick_commands_of_a_page_run(name, tmp_path, monkeypatch):
     for words in quick_commands(TEXTS[name]):
         finished = penn(*words[1:])
         assert finished.exit_code == 0, f"{' '.join(words)}: {finished.output}"
+
+
+def test_the_pages_of_the_python_interface_have_every_public_name_once():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+    shown = re.findall(r"^\.\. auto(?:class|function|data):: (\w+)$", text, flags=re.MULTILINE)
+    assert sorted(shown) == sorted(pennpde.__all__)
 
 
 # How code is taken out of a page

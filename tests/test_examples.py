@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+
 from paths import ROOT, load_script
 
 EXAMPLES = ROOT / "examples"
@@ -31,7 +32,9 @@ def test_no_example_is_forgotten():
     }
     assert run == names
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\]\(\.\./examples/(\w+)\.py\)", page)) == names
+    assert set(re.findall(r"\]\(gallery/(\w+)\.md\)", page)) == names
+    for name in names:
+        assert f"examples/{name}.py" in (ROOT / "docs" / "gallery" / f"{name}.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"\]\(images/gallery/(\w+)\.png\)", page))
     pictures = list((ROOT / "docs" / "images" / "gallery").iterdir())
     assert shown == {path.stem for path in pictures} <= names
@@ -196,7 +199,7 @@ def test_your_own_condition_is_turned_batched_stacked_and_scaled():
     import pennpde as penn
     from pennpde.case.units import Scale, Units
     from pennpde.testing import assert_equivariant
-    from pennpde.training.stack import CaseStack
+    from pennpde.train.stack import CaseStack
 
     example = load("your_own_condition")
     torch.manual_seed(0)

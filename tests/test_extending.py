@@ -6,22 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import penn
-from foam_cases import write_brick, write_conditions
-from paths import ROOT
-from test_examples import load
 
 import pennpde
+from commands import penn
+from foam_cases import write_brick, write_conditions
+from paths import ROOT, load_script
 from pennpde import checkpoints, openfoam
 from pennpde.prediction import predict
-from pennpde.prediction.ranges import spanned
+from pennpde.trust.ranges import spanned
 
 PLUGIN = ROOT / "examples" / "your_own_equation.py"
 
 
 @pytest.fixture(scope="module")
 def example():
-    return load("your_own_equation")
+    return load_script(PLUGIN)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +105,7 @@ def test_an_openfoam_case_goes_in_and_its_own_unknown_comes_out(folder, tmp_path
 
 
 def test_without_its_plugin_the_network_is_named_and_the_option_told(folder, tmp_path, monkeypatch):
-    from pennpde.models import registry
+    from pennpde import registry
 
     monkeypatch.setattr(registry, "_BUILDERS", {k: v for k, v in registry._BUILDERS.items() if k != "burgers"})
     result = penn("predict", write_brick(tmp_path / "box"), "--model", folder)

@@ -9,8 +9,8 @@ import signal
 import numpy as np
 import pytest
 import torch
-from forks import forked
 
+from forks import forked
 from pennpde import files
 
 

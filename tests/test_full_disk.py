@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from commands import penn
 from finished_runs import channel
 from forks import forked
 from paths import ROOT
-
 from pennpde import openfoam
-from pennpde.models.flow import Flow
+from pennpde.models.ducts import Flow
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ WRITTEN = {
     "an animation": (f"{SERIES} --animation out/series.gif", "out/series.gif"),
     "a packed network": ("pack own --out out/own.zip --licence CC-BY-4.0", "out/own.zip"),
     "the demo": ("demo --operators --out out", "out/operators.vtu"),
-    "tables of records": (f"report {ROOT / 'records'} --out out/results.md", "out/results.md"),
+    "tables of records": (f"report {ROOT / 'lab' / 'records'} --out out/results.md", "out/results.md"),
 }
 QUICK = ("fields in .vtkhdf", "a picture in .png")
 

@@ -16,20 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import store
-from foam_cases import read_flow, write_brick, write_conditions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from problems import heated_plate, rectangle
 
+from commands import store
+from foam_cases import read_flow, write_brick, write_conditions
 from pennpde import openfoam
 from pennpde.case.problem_files import problem_from, read_problem
 from pennpde.case.selections import parse_selection
 from pennpde.checkpoints import CheckpointError, load
-from pennpde.datasets import shards, storage, vtkhdf
-from pennpde.datasets.storage import DatasetError
-from pennpde.datasets.vtkhdf import CaseFileError
+from pennpde.data import shards, storage, vtkhdf
+from pennpde.data.storage import DatasetError
+from pennpde.data.vtkhdf import CaseFileError
 from pennpde.openfoam import FoamFormatError
+from problems import heated_plate, rectangle
 
 pytestmark = pytest.mark.slow  # CI runs them
 

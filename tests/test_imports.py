@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import module_names
-from problems import heated_plate
 
-from pennpde.datasets import storage
+from paths import module_names
+from pennpde.data import storage
+from problems import heated_plate
 
 HEAVY = ("vtk", "vtkmodules", "pyvista", "meshio", "skfem", "matplotlib", "pydantic", "dask", "distributed", "trame")
 HEAVY += ("aiohttp", "typer", "rich", "tensorboard", "accelerate")
@@ -42,12 +42,12 @@ found["modules"] = {{}}
 for name in {MODULES}:
     importlib.import_module(name)
     found["modules"][name] = loaded("torch._dynamo")
-from pennpde.datasets import storage
+from pennpde.data import storage
 storage.read(data)
 found["reading"] = loaded("torch._dynamo")
 # None in sys.modules makes an import raise, as if the library were missing.
 sys.modules.update(dict.fromkeys({HEAVY}))
-from pennpde.experiments.__main__ import main
+from pennpde.train.__main__ import main
 main([toml, "--data", data, "--out", out, "--device", "cpu", "--set", "epochs = 2"])
 with open(told, "w") as file:
     json.dump(found, file)

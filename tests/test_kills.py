@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from commands import penn
 from finished_runs import channel
 from forks import forked
-
 from pennpde import checkpoints, openfoam
 from pennpde.checkpoints import CheckpointError
-from pennpde.datasets import storage
-from pennpde.datasets.manifest import DatasetError
+from pennpde.data import storage
+from pennpde.data.manifest import DatasetError
 from pennpde.mesh import Mesh
 
 FEW = 3

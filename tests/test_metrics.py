@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from problems import heated_plate, polynomial, rectangle
-from shapes import unchecked
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch
@@ -20,6 +18,8 @@ from pennpde.metrics import (
     squared_error,
 )
 from pennpde.operators import Operators
+from problems import heated_plate, polynomial, rectangle
+from shapes import unchecked
 
 
 def test_a_plane_vector_counts_as_one_with_a_third_component_of_zero():

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import store
 
+from commands import store
 from pennpde import checkpoints, packed
 from pennpde.packed import PackedError
 from pennpde.sharing import pack

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from meshes import PLANE_TYPES, box
-from problems import rectangle
 
+from meshes import PLANE_TYPES, box
 from pennpde.mesh import Mesh
-from pennpde.models.flow import Flow
+from pennpde.models.ducts import Flow
 from pennpde.pictures import DIVERGING, Panel, draw, field_panels, limits_of, triangles
+from problems import rectangle
 
 L_SHAPE = np.array([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [2, 2]], float)
 

@@ -5,8 +5,9 @@ import importlib
 import pytest
 import torch
 from jaxtyping import Float, TypeCheckError, jaxtyped
-from shapes import checked, unchecked
 from torch import Tensor
+
+from shapes import checked, unchecked
 
 
 @jaxtyped(typechecker=checked)
@@ -29,9 +30,9 @@ def test_a_wrong_shape_is_refused_unless_the_check_is_off():
         "mesh.mesh:Mesh.point_normals",
         "operators.operators:Operators.grad",
         "case.conditions:Dirichlet.apply",
-        "network.layers:MLP.forward",
-        "training.stack:CaseStack.batch",
-        "datasets.fine_mesh:FineMesh.interpolation",
+        "penn.mlp:MLP.forward",
+        "train.stack:CaseStack.batch",
+        "data.vtkhdf:unpack",
     ],
 )
 def test_signatures_of_every_layer_are_checked(name):

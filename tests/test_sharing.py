@@ -5,13 +5,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from commands import penn, store
-from problems import rectangle
 
-from pennpde import checkpoints, packed
+from commands import penn, store
+from pennpde import checkpoints, packed, registry
 from pennpde.checkpoints import Config
-from pennpde.models import registry
 from pennpde.sharing import pack
+from problems import rectangle
 
 CASE = """
 [patches]

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from problems import heated_plate, polynomial, rectangle
 
 from pennpde.case import Case
 from pennpde.testing import assert_dirichlet, assert_equivariant
+from problems import heated_plate, polynomial, rectangle
 
 
 def test_a_gradient_passes_and_the_deviation_comes_back():

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from pennpde.checkpoints import load_pretrained as load_pretrained
     from pennpde.checkpoints import save as save
     from pennpde.mesh import Mesh as Mesh
-    from pennpde.network import PENN as PENN
-    from pennpde.network import SCALAR as SCALAR
-    from pennpde.network import STEADY as STEADY
-    from pennpde.network import TENSOR as TENSOR
-    from pennpde.network import VECTOR as VECTOR
-    from pennpde.network import Equation as Equation
-    from pennpde.network import Predictor as Predictor
-    from pennpde.network.layers import Divergence as Divergence
-    from pennpde.network.layers import Gradient as Gradient
-    from pennpde.network.layers import Laplacian as Laplacian
-    from pennpde.network.layers import dot as dot
-    from pennpde.network.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.operators import Operators as Operators
+    from pennpde.penn import PENN as PENN
+    from pennpde.penn import SCALAR as SCALAR
+    from pennpde.penn import STEADY as STEADY
+    from pennpde.penn import TENSOR as TENSOR
+    from pennpde.penn import VECTOR as VECTOR
+    from pennpde.penn import Equation as Equation
+    from pennpde.penn import Predictor as Predictor
+    from pennpde.penn.invariants import dot as dot
+    from pennpde.penn.nisogcn import Divergence as Divergence
+    from pennpde.penn.nisogcn import Gradient as Gradient
+    from pennpde.penn.nisogcn import Laplacian as Laplacian
+    from pennpde.penn.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.prediction import predict as predict
     from pennpde.sharing import pack as pack
-    from pennpde.training import fit as fit
+    from pennpde.train import fit as fit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PENN",
@@ -88,20 +88,20 @@ _MODULE_OF = {
     "Slip": "case",
     "Table": "case",
     "batch": "case",
-    "Divergence": "network.layers",
-    "Gradient": "network.layers",
-    "Laplacian": "network.layers",
-    "dot": "network.layers",
+    "Divergence": "penn.nisogcn",
+    "Gradient": "penn.nisogcn",
+    "Laplacian": "penn.nisogcn",
+    "dot": "penn.invariants",
     "predict": "prediction",
-    "BarzilaiBorwein": "network.solver",
-    "PENN": "network",
-    "Equation": "network",
-    "SCALAR": "network",
-    "STEADY": "network",
-    "Predictor": "network",
-    "TENSOR": "network",
-    "VECTOR": "network",
-    "fit": "training",
+    "BarzilaiBorwein": "penn.solver",
+    "PENN": "penn",
+    "Equation": "penn",
+    "SCALAR": "penn",
+    "STEADY": "penn",
+    "Predictor": "penn",
+    "TENSOR": "penn",
+    "VECTOR": "penn",
+    "fit": "train",
     "load_pretrained": "checkpoints",
     "save": "checkpoints",
     "pack": "sharing",

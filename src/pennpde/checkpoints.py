@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pennpde import __version__, packed
+from pennpde import __version__, packed, registry
 from pennpde.files import read_regular, write_atomically, write_json
-from pennpde.models import registry
 
 if TYPE_CHECKING:
-    from pennpde.prediction.ranges import Ranges
+    from pennpde.trust.ranges import Ranges
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 2
-_FORMER_NAMES = {"flow": "flow-paper", "general-flow": "flow"}
+_FORMER_NAMES = {"flow": "ducts", "general-flow": "flow"}
 """Of networks in format version 1, before the general flow network took the name of the paper's."""
 _PREVIOUS = "previous"
 """In a configuration whose weights are still to come: the configuration of the weights that are there."""
@@ -175,6 +175,9 @@ def folder_of(name: str | Path) -> Path:
     if isinstance(name, str) and (SHIPPED / name / CONFIG).is_file():
         return SHIPPED / name
     folder = Path(name)
+    if (present := registry.present_name(str(name))) != str(name) and not folder.exists():
+        warnings.warn(f"The network {name} is called {present} now.", FutureWarning, stacklevel=3)
+        return SHIPPED / present
     if packed.is_packed(folder):
         return packed.unpacked(folder)
     if folder.is_file() and folder.name in (WEIGHTS, CONFIG):
@@ -244,6 +247,8 @@ def _config_from(content: Any, path: Path) -> Config:
     former = content.get("network")
     if version == 1 and isinstance(former, str):
         content = {**content, "network": _FORMER_NAMES.get(former, former)}
+    elif isinstance(former, str):
+        content = {**content, "network": registry.present_name(former)}
     known = {each.name for each in fields(Config)}
     try:
         # Entries added by a later version of the same format are ignored.

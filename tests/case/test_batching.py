@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from flow_problems import flow, square, tensors_of
-from problems import heated_plate
 from torch.testing import assert_close
 
+from flow_problems import flow, square, tensors_of
 from pennpde.case import Case, batch, unbatch
+from problems import heated_plate
 
 
 def three_cases(same_size: bool = False) -> list[Case]:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from flow_problems import flow, square, tensors_of
-from shapes import unchecked
 from torch.testing import assert_close
 
+from flow_problems import flow, square, tensors_of
 from pennpde.case import Case, Dirichlet, Neumann, batch
+from shapes import unchecked
 
 # What the loose forms become
 

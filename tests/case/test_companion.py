@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from companions import SPACING
-from problems import rectangle
 from torch.testing import assert_close
 
+from companions import SPACING
 from pennpde.case import Case, Dirichlet
 from pennpde.case.companion import ends_of_conditions, on_companion
-from pennpde.datasets.flow.cases import flow_case
+from pennpde.designs.duct_flow import flow_case
 from pennpde.mesh.remesh import companion_mesh
-from pennpde.models.flow import complete_flow
+from pennpde.models.ducts import complete_flow
+from problems import rectangle
 
 
 def test_the_problem_of_a_duct_is_that_of_its_companion(pairs):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from flow_problems import flow, mask_of, square, tensors_of
 from torch.testing import assert_close
 
+from flow_problems import flow, mask_of, square, tensors_of
 from pennpde.case import Case, Dirichlet, Neumann, Slip
 from pennpde.operators import Operators
 

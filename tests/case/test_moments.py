@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_ducts import duct
 
 from pennpde.case.moments import FOREVER, at_moment, moments, number_of_moments, unknown_of, without_steady_state
+from small_ducts import duct
 
 
 def with_moments(steady: bool = True):

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from flow_problems import flow, mask_of, square, tensors_of
-from motions import random_orthogonal
 from torch.testing import assert_close
 
+from flow_problems import flow, mask_of, square, tensors_of
+from motions import random_orthogonal
+from pennlab.datasets import advection_diffusion, polynomial
 from pennpde.case import Slip, batch
 from pennpde.case import motion as rigid_motion
-from pennpde.datasets import advection_diffusion, polynomial
 from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from meshes import box
-from problems import rectangle
 
+from meshes import box
 from pennpde.case import Across, Case, Table, problem_files
 from pennpde.case.problem_files import problem_from, read_problem
 from pennpde.mesh import Mesh
+from problems import rectangle
 
 MESH = rectangle((6, 4), (3.0, 1.0))
 

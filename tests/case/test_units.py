@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from problems import rectangle
 from torch.testing import assert_close
 
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
-from pennpde.datasets.flow.cases import coarse_mesh, flow_case
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
+from problems import rectangle
 
 
 @pytest.fixture(scope="module")

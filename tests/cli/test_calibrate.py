@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import penn, store
 
+from commands import penn, store
 from pennpde import checkpoints
 from pennpde.checkpoints import EXPECTED_ERROR
 from pennpde.cli.calibrate import CACHE
-from pennpde.datasets import storage
-from pennpde.datasets.flow.cases import coarse_mesh, flow_case
-from pennpde.network import STEADY
-from pennpde.prediction import calibrating, expected_error, predict
+from pennpde.data import storage
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.penn import STEADY
+from pennpde.prediction import predict
+from pennpde.train import calibrate as calibrating
+from pennpde.trust import expected_error
 
 NAMES = [f"{kind}_{first:.2f}_{second:.2f}" for kind in "bc" for first in (0.1, 0.5, 0.9) for second in (0.2, 0.8)]
 NAMES += [f"a_{ramp:.2f}" for ramp in (0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.9)]

@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import pennpde.cli
+from pennpde import plugins
 from pennpde.cli import SUBCOMMANDS, application
 from pennpde.cli.conventions import as_command, describe
 
@@ -80,7 +81,7 @@ def test_help_names_every_subcommand_and_loads_nothing_heavy():
 
 def test_every_module_beside_the_frame_is_a_subcommand():
     modules = {path.stem for path in Path(pennpde.cli.__file__).parent.glob("*.py")}
-    assert modules - {"__init__", "conventions", "devices", "mesh_input", "moments"} == set(SUBCOMMANDS)
+    assert modules - {"__init__", "conventions", "devices", "mesh_input", "moments", "progress"} == set(SUBCOMMANDS)
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
@@ -199,7 +200,7 @@ def test_an_unexpected_failure_owns_up_and_names_debug(capsys):
         (OSError("disk full"), "disk full"),
         (ValueError(), "looks like a bug"),
         (ImportError("cannot import name 'a'", name="pennpde.mesh"), "looks like a bug"),
-        (type("DivergedError", (RuntimeError,), {"__module__": "pennpde.network.solver"})("diverged"), "diverged"),
+        (type("DivergedError", (RuntimeError,), {"__module__": "pennpde.penn.solver"})("diverged"), "diverged"),
     ],
 )
 def test_errors_are_described_for_people(error, words):
@@ -208,7 +209,7 @@ def test_errors_are_described_for_people(error, words):
 
 def test_the_shell_completes_subcommands():
     finished = penn(_PENN_COMPLETE="complete_bash", COMP_WORDS="penn ", COMP_CWORD="1")
-    assert finished.stdout.split() == list(SUBCOMMANDS)
+    assert finished.stdout.split() == [*SUBCOMMANDS, *plugins.commands()]
 
 
 def test_info_describes_the_installation():

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+
 from commands import penn, store
 from finished_runs import channel, no_picture
-
-from pennpde.datasets.runs import report
+from pennpde.data.runs import report
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
 

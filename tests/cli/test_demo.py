@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import penn, store
-from problems import FLOW
 
+from commands import penn, store
 from pennpde import checkpoints
-from pennpde.datasets.flow.cases import coarse_mesh, flow_case
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
-from pennpde.prediction.ranges import spanned
+from pennpde.trust.ranges import spanned
+from problems import FLOW
 
 
 @pytest.fixture

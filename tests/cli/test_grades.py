@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from calibrated import calibrate
 from commands import penn, store
-from problems import DUCT, rectangle
-
-from pennpde.datasets.flow.cases import coarse_mesh
+from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
+from problems import DUCT, rectangle
 
 LEVELS = {"good": 0.02, "fair": 0.15, "poor": 0.4, "refused": 0.8}
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pyvista
+from PIL import Image
+
 from any_time import AnyTime
 from commands import penn, store
 from foam_cases import write_plane_channel
-from PIL import Image
-from problems import PLATE, rectangle
-from temporal import frames_of, steps_of
-
 from pennpde import openfoam
 from pennpde.cli import predict as command
 from pennpde.cli.moments import asked_times, folder_names
+from problems import PLATE, rectangle
+from temporal import frames_of, steps_of
 
 INF = math.inf
 

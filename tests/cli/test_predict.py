@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from commands import penn, store
 from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
-from problems import DUCT, FLOW, PLATE, rectangle
-
+from pennlab.datasets.flow.cases import extruded
 from pennpde import checkpoints, openfoam
-from pennpde.datasets.flow.cases import coarse_mesh, extruded, flow_case
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.prediction import predict
-from pennpde.prediction.ranges import spanned
+from pennpde.trust.ranges import spanned
+from problems import DUCT, FLOW, PLATE, rectangle
 
 
 @pytest.fixture(scope="module")

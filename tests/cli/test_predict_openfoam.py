@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from commands import penn, store
 from foam_cases import write_dictionary
-
 from pennpde import checkpoints, openfoam
-from pennpde.datasets.flow.cases import coarse_mesh, duct, flow_case
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.designs.ducts import duct
 from pennpde.mesh import Mesh
 from pennpde.openfoam import NonUniform, Uniform
 from pennpde.prediction import predict

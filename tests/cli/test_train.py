@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import penn, store
-from small_ducts import NAMES, duct, flow_in_units, store_ducts
 
+from commands import penn, store
 from pennpde import checkpoints
-from pennpde.datasets import storage
+from pennpde.data import storage
 from pennpde.prediction import predict
+from small_ducts import NAMES, duct, flow_in_units, store_ducts
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_a_paused_training_refuses_to_go_on_with_other_layers(data, small, tmp_p
 def test_a_budget_on_the_command_line_replaces_one_that_the_row_lacks(data, tmp_path):
     rows = tmp_path / "rows.toml"
     rows.write_text(
-        '[rows.penn]\ndataset = "flow"\nnetwork = "flow-paper"\n'
+        '[rows.penn]\ndataset = "flow"\nnetwork = "ducts"\n'
         "arguments = { width = 2, iterations = 1, pressure_iterations = 1 }\n"
         'training = { schedule = "cosine", batch_size = 2 }\n'
     )

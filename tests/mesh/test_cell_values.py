@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from finished_runs import square
 
+from finished_runs import square
 from pennpde.mesh import Mesh
 from pennpde.mesh.cell_values import CellsToPoints, cell_centres
 

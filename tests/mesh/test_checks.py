@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from meshes import HEXAHEDRON_FACES, LEFT, PLANE_TYPES, SOLID_TYPES, UNIT_SQUARE, box, grid, unit_cube
 
+from meshes import HEXAHEDRON_FACES, LEFT, PLANE_TYPES, SOLID_TYPES, UNIT_SQUARE, box, grid, unit_cube
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import QUAD, Cells
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from meshes import ALL_TYPES, LEFT, box, unit_cube
 from torch.testing import assert_close
 
+from meshes import ALL_TYPES, LEFT, box, unit_cube
 from pennpde.mesh import Mesh
 from pennpde.mesh.distance import _to_triangles, distances, parts_of
 

@@ -7,12 +7,12 @@ import signal
 import numpy as np
 import pytest
 import torch
-from forks import forked
-from meshes import LEFT, box, grid, unit_cube
-from problems import brick
 from torch.testing import assert_close
 
+from forks import forked
+from meshes import LEFT, box, grid, unit_cube
 from pennpde.mesh import Mesh
+from problems import brick
 
 
 def test_structured_grids_of_pyvista_are_read():

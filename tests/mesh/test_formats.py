@@ -6,33 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mesh_writers import WRITERS, facets_of, positions_of, rows_of, write_as, write_cgns, write_gmsh, write_unv
-from meshes import bent, box
 
+from mesh_writers import WRITERS, write_as, write_gmsh
+from meshes import bent, box
+from pennpde import plugins
 from pennpde.mesh import Mesh
+from same_meshes import named, same
 
 ZOO = ("triangle", "quad", "mixed_plane", "tetrahedron", "hexahedron", "wedge", "pyramid")
-
-
-def named(kind: str) -> Mesh:
-    """A small mesh whose boundary is three patches; two of them meet in a corner of a cell."""
-    mesh = box(kind, 2, jitter=0.1)
-    middle = mesh.points.numpy()[mesh.facets.connectivity]
-    centres = np.add.reduceat(middle, mesh.facets.offsets[:-1]) / mesh.facets.sizes[:, None]
-    inlet, outlet = centres[:, 0] < 1e-9, centres[:, 0] > 1 - 1e-9
-    masks = {"inlet": inlet, "outlet": outlet, "the wall": ~inlet & ~outlet}
-    return mesh.with_patch_facets({name: mesh.facets.take(np.flatnonzero(mask)) for name, mask in masks.items()})
-
-
-def same(one: Mesh, other: Mesh) -> None:
-    np.testing.assert_array_equal(one.points, other.points)
-    np.testing.assert_array_equal(one.cell_types, other.cell_types)
-    np.testing.assert_array_equal(one.offsets, other.offsets)
-    np.testing.assert_array_equal(one.connectivity, other.connectivity)
-    assert set(one.patches) == set(other.patches)
-    for name, patch in one.patches.items():
-        np.testing.assert_array_equal(patch.points, other.patch(name).points)
-        np.testing.assert_array_equal(patch.facets, other.patch(name).facets)
 
 
 @pytest.mark.parametrize("kind", ZOO)
@@ -92,8 +73,6 @@ HUGE = 10**15
         ("gmsh 2.2 text", b"$Nodes\n9", b"$Nodes\n%d" % HUGE),
         ("gmsh 2.2 binary", b"$Nodes\n9", b"$Nodes\n%d" % HUGE),
         ("gmsh 4.1 text", b"$Nodes\n1 9 1 9\n2 4 0\n9", b"$Nodes\n1 %d 1 9\n2 4 0\n%d" % (HUGE, HUGE)),
-        ("su2", b"NPOIN= 9 9", b"NPOIN= %d" % HUGE),
-        ("su2", b"NELEM= 8", b"NELEM= %d" % HUGE),
     ],
 )
 def test_an_announced_size_beyond_the_file_is_refused_before_it_is_allocated(name, old, new, tmp_path):
@@ -114,14 +93,6 @@ def test_an_announced_size_beyond_the_file_is_refused_before_it_is_allocated(nam
         ("fluent.msh", b'(0 "GAMBIT to Fluent File")\n', "is a mesh of Fluent"),
         ("old.msh", b"$MeshFormat\n4.0 0 8\n$EndMeshFormat\n", "Gmsh's format 4.0; 2.2 and 4.1 are read"),
         ("bare.msh", b"$MeshFormat\n4.1 0 8\n$EndMeshFormat\n", r"no section \$Nodes"),
-        ("empty.su2", b"", "it has no NDIME and no NPOIN and no NELEM"),
-        ("junk.su2", b"\xff\xfe\x00", "is not text"),
-        ("prose.su2", b"hello\n", "is where a line such as NPOIN= 4 should be"),
-        ("zones.su2", b"NZONE= 2\n", "it has 2 zones"),
-        ("empty.unv", b"", "not enclosed by lines of -1"),
-        ("junk.unv", b"\xff\xfe\x00", "is not text"),
-        ("empty.cgns", b"", "not a CGNS file"),
-        ("old.cgns", b"@(#)ADF Database Version A02011>", "convert it with adf2hdf"),
         ("empty.vtu", b"", "damaged"),
         ("junk.inp", b"\x00\x01", "no cells|no mesh file that meshio reads"),
         ("junk.med", b"\x00\x01", "damaged"),
@@ -153,65 +124,13 @@ def test_a_cell_that_is_listed_in_two_groups_is_one_cell(tmp_path):
     same(Mesh.read(path), mesh)
 
 
-def test_a_group_of_nodes_in_a_universal_file_is_a_patch(tmp_path):
-    mesh = named("quad")
-    path = tmp_path / "mesh.unv"
-    write_unv(path, positions_of(mesh), rows_of(mesh), {"inlet": facets_of(mesh, "inlet")})
-    points = mesh.patch("outlet").points + 1
-    group = [
-        "    -1",
-        "  2477",
-        f"1 0 0 0 0 0 0 {len(points)}",
-        "outlet",
-        *(f"7 {point} 0 0" for point in points),
-        "    -1",
-    ]
-    path.write_text(path.read_text() + "\n".join(group) + "\n")
-    read = Mesh.read(path)
-    np.testing.assert_array_equal(read.patch("outlet").points, mesh.patch("outlet").points)
-    np.testing.assert_array_equal(read.patch("outlet").facets, mesh.patch("outlet").facets)
-
-
-def test_zones_of_a_cgns_file_are_joined_where_they_touch(tmp_path):
-    import h5py
-
-    mesh = named("quad")
-    left, right = tmp_path / "left.cgns", tmp_path / "mesh.cgns"
-    shifted = positions_of(mesh) - [1.0, 0.0, 0.0]
-    write_cgns(left, shifted, rows_of(mesh), {"inlet": facets_of(mesh, "inlet")})
-    write_cgns(right, positions_of(mesh), rows_of(mesh), {"outlet": facets_of(mesh, "outlet")})
-    with h5py.File(left) as one, h5py.File(right, "a") as other:
-        one.copy("Base/Zone", other["Base"], "Another")
-    read = Mesh.read(right)
-    assert read.number_of_cells == 2 * mesh.number_of_cells
-    assert set(read.patches) == {"inlet", "outlet"}
-    assert len(read.facets) == 2 * len(mesh.facets) - 2 * len(mesh.patch("inlet").facets)
-    assert len(read.notes) == 1
-
-
-def test_fields_at_the_points_of_a_cgns_file_are_read(tmp_path):
-    import h5py
-
-    mesh = named("quad")
-    path = write_as("cgns", tmp_path, mesh)
-    with h5py.File(path, "a") as file:
-        solution = file["Base/Zone"].create_group("Solution")
-        solution.attrs["label"] = np.bytes_("FlowSolution_t")
-        for number, name in enumerate(("VelocityX", "VelocityY", "Pressure")):
-            solution.create_group(name).attrs["label"] = np.bytes_("DataArray_t")
-            solution[name][" data"] = np.full(mesh.number_of_points, float(number))
-    fields = Mesh.read(path).fields
-    assert fields["Velocity"].shape == (mesh.number_of_points, 2)
-    assert set(fields) == {"Velocity", "Pressure"}
-
-
 def test_curved_meshes_of_every_cell_type_survive_the_round_trip(tmp_path):
     for kind in ("mixed_plane", "hexahedron"):
         mesh = bent(named(kind))
         same(Mesh.read(write_as("gmsh 4.1 binary", tmp_path, mesh)), mesh)
 
 
-def test_quadratic_cells_of_gmsh_and_of_universal_files_become_linear(tmp_path):
+def test_quadratic_cells_become_linear(tmp_path):
     points = np.array([[0, 0, 0], [2, 0, 0], [0, 2, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], dtype=float)
     write_gmsh(tmp_path / "mesh.msh", points, [(22, list(range(6)))], {"floor": [(21, [0, 1, 3])]})
     mesh = Mesh.read(tmp_path / "mesh.msh")
@@ -221,24 +140,6 @@ def test_quadratic_cells_of_gmsh_and_of_universal_files_become_linear(tmp_path):
     assert note.startswith("brought to first order: 1 cell of second or higher order; 3 points")
     with pytest.raises(ValueError, match="cell type 22"):
         Mesh.read(tmp_path / "mesh.msh", repair=False)
-    # Universal files list corners and mid-side points by turns.
-    around = [1, 4, 2, 5, 3, 6]
-    lines = ["    -1", "  2411"]
-    for label, at in enumerate(points.tolist(), start=1):
-        lines += [f"{label} 1 1 11", " ".join(map(str, at))]
-    lines += [
-        "    -1",
-        "    -1",
-        "  2412",
-        "1 24 2 1 7 3",
-        "0 1 1",
-        "1 4 2",
-        "2 92 2 1 7 6",
-        " ".join(map(str, around)),
-    ]
-    lines += ["    -1", "    -1", "  2467", "1 0 0 0 0 0 0 1", "floor", "8 1 0 0", "    -1", ""]
-    (tmp_path / "mesh.unv").write_text("\n".join(lines))
-    same(Mesh.read(tmp_path / "mesh.unv"), mesh)
 
 
 def test_an_entity_of_two_physical_groups_is_in_both_patches(tmp_path):
@@ -269,12 +170,6 @@ def test_a_part_of_a_gmsh_mesh_without_group_does_not_move_the_others(tmp_path):
     assert set(read.patches) == {"inlet", "the wall"}
     for name, patch in read.patches.items():
         np.testing.assert_array_equal(patch.facets, mesh.patch(name).facets)
-
-
-def test_sections_of_su2_that_say_nothing_about_the_mesh_are_passed_over(tmp_path):
-    path = write_as("su2", tmp_path, named("quad"))
-    path.write_text(path.read_text() + "FFD_NBOX= 1\nFFD_CORNER_POINTS= 2\n0.0 0.0 0.0\n1.0 1.0 0.0\n")
-    same(Mesh.read(path), named("quad"))
 
 
 ABAQUS = """*HEADING
@@ -322,27 +217,6 @@ def test_what_meshio_writes_is_read(suffix, tmp_path):
     np.testing.assert_array_equal(read.connectivity, mesh.connectivity)
 
 
-def test_a_group_of_all_points_is_no_patch(tmp_path):
-    mesh = named("quad")
-    path = write_as("unv", tmp_path, mesh)
-    points = [f"7 {point} 0 0" for point in range(1, mesh.number_of_points + 1)]
-    group = ["    -1", "  2477", f"9 0 0 0 0 0 0 {len(points)}", "fluid", *points, "    -1"]
-    path.write_text(path.read_text() + "\n".join(group) + "\n")
-    same(Mesh.read(path), mesh)
-
-
-@pytest.mark.parametrize("kind", ["quad", "hexahedron"])
-def test_vtk_sees_the_same_in_a_cgns_file(kind, tmp_path):
-    """So the files of these tests are what CGNS's own library takes for one."""
-    import pyvista
-
-    mesh = named(kind)
-    zone = pyvista.CGNSReader(str(write_as("cgns", tmp_path, mesh))).read()[0][0]
-    block = zone if isinstance(zone, pyvista.UnstructuredGrid) else zone[0]
-    np.testing.assert_array_equal(block.points[:, : mesh.space], mesh.points)
-    np.testing.assert_array_equal(block.cell_connectivity, mesh.connectivity)
-
-
 FILES = Path(__file__).parent / "gmsh_files"
 
 
@@ -364,4 +238,19 @@ def test_what_gmsh_itself_writes_is_read(path):
 
 
 def test_the_files_of_gmsh_are_there():
-    assert len(list(FILES.glob("duct*"))) == 11
+    assert len(list(FILES.glob("duct*"))) == 7
+
+
+@pytest.mark.parametrize("suffix", [".cgns", ".su2", ".unv"])
+def test_a_file_whose_reader_is_not_installed_says_what_to_install(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(plugins, "formats", dict)
+    path = tmp_path / f"mesh{suffix}"
+    path.write_text("anything")
+    with pytest.raises(ValueError, match=f"{suffix} are read by the package pennformats, which is not installed"):
+        Mesh.read(path)
+
+
+def test_another_package_may_read_a_suffix(tmp_path, monkeypatch):
+    monkeypatch.setattr(plugins, "formats", lambda: {".other": "pennpde.mesh.gmsh"})
+    path = write_as("gmsh 4.1 text", tmp_path, named("quad")).rename(tmp_path / "mesh.OTHER")
+    same(Mesh.read(path), named("quad"))

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from companions import DOMAINS, SPACING
 from torch.testing import assert_close
 
+from companions import DOMAINS, SPACING
 from pennpde.case.companion import back
 from pennpde.mesh.interpolation import interpolation
 

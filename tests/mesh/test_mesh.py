@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from meshes import LEFT, PLANE_TYPES, arrays, box, grid, unit_cube
 from torch.testing import assert_close
 
+from meshes import LEFT, PLANE_TYPES, arrays, box, grid, unit_cube
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import HEXAHEDRON, QUAD, TRIANGLE, WEDGE, Facets
 

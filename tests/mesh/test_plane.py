@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from meshes import HEXAHEDRON_FACES, box, grid, unit_cube
 from torch.testing import assert_close
 
+from meshes import HEXAHEDRON_FACES, box, grid, unit_cube
 from pennpde.mesh import Mesh
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, arrays, box
-from sampling import EXAMPLES
 from scipy.stats import ortho_group
 from torch.testing import assert_close
 
+from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, arrays, box
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import QUAD, Facets
+from sampling import EXAMPLES
 
 kinds = st.sampled_from(ALL_TYPES)
 seeds = st.integers(0, 10_000)

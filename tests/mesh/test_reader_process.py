@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from mesh_writers import DEADLY, write_as
 from meshes import LEFT, box
-
 from pennpde.mesh import Mesh, files, reader_process
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from companions import DOMAINS, SPACING, l_shape, square_with_hole, step
-from problems import brick, rectangle
 
+from companions import DOMAINS, SPACING, l_shape, square_with_hole, step
 from pennpde.mesh import Mesh, triangulation
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
+from problems import brick, rectangle
 
 
 def length(mesh: Mesh, facets: np.ndarray | slice = slice(None)) -> float:

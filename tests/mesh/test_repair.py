@@ -5,9 +5,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshes import UNIT_SQUARE, arrays, box, grid
 from torch.testing import assert_close
 
+from meshes import UNIT_SQUARE, arrays, box, grid
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import CELL_TYPES
 from pennpde.mesh.checks import NotConnectedError

@@ -1,9 +1,9 @@
 """Fields turn with the space they live in."""
 
 import torch
-from motions import random_orthogonal
 from torch.testing import assert_close
 
+from motions import random_orthogonal
 from pennpde.mesh.rotation import turned
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from problems import rectangle
-from temporal import frames_of, steps_of
 
 from pennpde.mesh import Mesh, files
 from pennpde.mesh.series import write_series
+from problems import rectangle
+from temporal import frames_of, steps_of
 
 TIMES = [0.5, 1.0, 2.5]
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from meshes import box
 
+from meshes import box
 from pennpde.mesh import Mesh
 from pennpde.mesh.splitting import PlaneCells
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from meshes import UNIT_SQUARE, box, grid, unit_cube
 from torch.testing import assert_close
 
+from meshes import UNIT_SQUARE, box, grid, unit_cube
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import QUAD, TRIANGLE
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from problems import heated_plate, plate_in_units, rectangle, tensors_of
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch
 from pennpde.models.advection_diffusion import advection_diffusion_network, inlet_distance, transport_units
 from pennpde.testing import assert_dirichlet, assert_equivariant
+from problems import heated_plate, plate_in_units, rectangle, tensors_of
 
 
 @pytest.fixture(autouse=True)

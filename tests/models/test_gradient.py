@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from problems import brick, polynomial
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch, unbatch
@@ -10,7 +9,8 @@ from pennpde.metrics import mean_squared_error, neumann_squared_error
 from pennpde.models.gradient import CorrectedGradient, gradient_network, reweighted
 from pennpde.operators import Operators
 from pennpde.testing import assert_equivariant
-from pennpde.training.stack import CaseStack
+from pennpde.train.stack import CaseStack
+from problems import brick, polynomial
 
 ROWS = ("nisogcn", "isogcn", "isogcn_of_table_1", "corrected")
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from meshes import ALL_TYPES, PLANE_TYPES, box
 
+from meshes import ALL_TYPES, PLANE_TYPES, box
 from pennpde.case import Case, batch
 from pennpde.mesh import Mesh
 from pennpde.models.potential_flow import potential_flow
@@ -70,7 +70,7 @@ def test_flow_towards_a_corner_converges():
 
 
 def test_as_much_flows_out_as_flows_in():
-    from pennpde.datasets.flow import cases as flow
+    from pennlab.datasets.flow import cases as flow
 
     case = flow.flow_case(flow.coarse_mesh("b_0.30_0.70", cells_per_length=12, jitter=0.0))
     outlet = case.mesh.patch("outlet").facets
@@ -86,7 +86,7 @@ def test_as_much_flows_out_as_flows_in():
 
 @pytest.mark.parametrize("reflected", [False, True])
 def test_the_flow_turns_with_the_case(reflected):
-    from pennpde.datasets.flow import cases as flow
+    from pennlab.datasets.flow import cases as flow
 
     case = flow.flow_case(flow.coarse_mesh("a_0.40", cells_per_length=8))
     cosine, sine = math.cos(0.7), math.sin(0.7)

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foam_cases import RESTING, WALLS, flow_case, read_flow, write_brick, write_conditions, write_dictionary
 
+from foam_cases import RESTING, WALLS, flow_case, read_flow, write_brick, write_conditions, write_dictionary
 from pennpde import openfoam
 from pennpde.models.advection_diffusion import AdvectionDiffusion
-from pennpde.models.flow import Flow, complete_flow
+from pennpde.models.ducts import Flow, complete_flow
 from pennpde.openfoam import Dimensions, FoamFormatError, NonUniform, Uniform, UnsupportedConditionError
 
 # Cases

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foam_cases import write_brick, write_conditions, write_dictionary
-from poisson import solve_poisson
 
+from foam_cases import write_brick, write_conditions, write_dictionary
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.models.flow import Flow
-from pennpde.network.hooks import FoamName
+from pennpde.models.ducts import Flow
 from pennpde.openfoam import FoamFormatError, PolyMesh, UnsupportedConditionError
+from pennpde.penn.hooks import FoamName
+from poisson import solve_poisson
 
 SIDES = ("left", "right", "bottom", "top", "back", "front")
 FLAT = {"front": "empty", "back": "empty"}

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from foam_cases import write_brick, write_conditions, write_dictionary
 
+from foam_cases import write_brick, write_conditions, write_dictionary
 from pennpde import openfoam
 from pennpde.openfoam import FoamFormatError
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foam_cases import RESTING, write_conditions, write_dictionary, write_plane_channel
 
+from foam_cases import RESTING, write_conditions, write_dictionary, write_plane_channel
 from pennpde import openfoam
-from pennpde.models.flow import Flow
+from pennpde.models.ducts import Flow
 from pennpde.openfoam.forces import uniform_forces
 
 SOURCE = {

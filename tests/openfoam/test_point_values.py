@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from finished_runs import channel, pressure, velocity
 
+from finished_runs import channel, pressure, velocity
 from pennpde.openfoam.body import Body, plane_of
 from pennpde.openfoam.point_values import PointValues, face_values
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foam_cases import flow_case, read_flow, write_brick
 
+from foam_cases import flow_case, read_flow, write_brick
 from pennpde.openfoam import FoamFormatError, PolyMesh
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foam_cases import RESTING, flow_case, read_flow, write_conditions, write_dictionary, write_plane_channel
 
+from foam_cases import RESTING, flow_case, read_flow, write_conditions, write_dictionary, write_plane_channel
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.models.flow import Flow
+from pennpde.models.ducts import Flow
 from pennpde.openfoam import NonUniform, PolyMesh
 from pennpde.openfoam.flux import divergence
 

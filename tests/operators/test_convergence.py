@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from meshes import PLANE_TYPES, bent, walled
 from torch import Tensor
 
+from meshes import PLANE_TYPES, bent, walled
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 

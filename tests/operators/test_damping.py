@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from meshes import walled
 from torch.testing import assert_close
 
+from meshes import walled
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 

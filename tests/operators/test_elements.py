@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from meshes import arrays
 from numpy.testing import assert_allclose
 
+from meshes import arrays
 from pennpde.mesh import Mesh
 from pennpde.operators.elements import Elements
 
@@ -81,3 +81,39 @@ def test_a_turned_mesh_has_the_same_stiffness():
 def test_other_cells_are_named():
     with pytest.raises(ValueError, match="triangles and quads"):
         Elements.of(Mesh.from_arrays(*arrays("tetrahedron")))
+
+
+def long_and_thin(aspect_ratio: float, slant: float = 0.0) -> Mesh:
+    points, cells = arrays("quad", 4, jitter=0.05)
+    return Mesh.from_arrays(points @ np.array([[1.0, 0.0], [slant, 1.0]]) * [1.0, 1.0 / aspect_ratio], cells)
+
+
+@pytest.mark.parametrize("aspect_ratio", [4.0, 30.0, 1000.0])
+def test_long_thin_quads_are_exact_on_linear_fields_too(aspect_ratio):
+    mesh = long_and_thin(aspect_ratio, slant=0.3)
+    elements = Elements.of(mesh)
+    field = mesh.points.numpy() @ np.array([2.0, -3.0])
+    assert_allclose(elements.masses.sum(), 1.0 / aspect_ratio, rtol=1e-12)
+    for matrix, slope in zip(elements.gradient, (2.0, -3.0), strict=True):
+        # Relative to the slope of a field that changes as much from one point to the next.
+        assert_allclose(matrix @ field / elements.masses, slope, rtol=1e-12 * aspect_ratio)
+    assert_allclose(field @ (elements.stiffness @ field), 13.0 / aspect_ratio, rtol=1e-9)
+
+
+def test_no_side_of_a_long_rectangle_conducts_backwards():
+    points, cells = arrays("quad", 4, jitter=0.0)
+    for aspect_ratio in (6.0, 30.0, 1000.0):
+        stiffness = Elements.of(Mesh.from_arrays(points * [1.0, 1.0 / aspect_ratio], cells)).stiffness.tocoo()
+        beside = stiffness.data[stiffness.row != stiffness.col]
+        assert beside.max() < 1e-12 * aspect_ratio
+
+
+def test_ordinary_quads_are_integrated_at_gauss_points_alone():
+    """Up to an aspect ratio of 3 the matrix is that of bilinear elements: 2/3 of a square's own entry."""
+    elements = Elements.of(Mesh.from_arrays([[0, 0], [3, 0], [3, 1], [0, 1]], [[0, 1, 2, 3]]))
+    assert_allclose(elements.stiffness.diagonal(), (3.0 + 1.0 / 3.0) / 3.0, rtol=1e-12)
+
+
+def test_a_thin_quad_with_a_corner_that_is_hardly_convex_keeps_positive_dual_cells():
+    elements = Elements.of(Mesh.from_arrays([[0, 0], [10, 0], [10, 1], [0.2, 0.02]], [[0, 1, 2, 3]]))
+    assert elements.masses.min() > 0.0

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from meshes import walled
 
+from meshes import walled
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from meshes import walled
 from torch.testing import assert_close
 
+from meshes import walled
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from meshes import ALL_TYPES, SOLID_TYPES, bent, walled
-from motions import random_orthogonal
 from torch import Tensor
 from torch.testing import assert_close
 
+from meshes import ALL_TYPES, SOLID_TYPES, bent, walled
+from motions import random_orthogonal
 from pennpde.mesh import Mesh
 from pennpde.mesh.rotation import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators

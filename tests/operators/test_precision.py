@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from meshes import walled
-from shapes import unchecked
 from torch import Tensor
 from torch.testing import assert_close
 
+from meshes import walled
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
+from shapes import unchecked
 
 double = torch.float64
 

@@ -6,15 +6,15 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, box
-from motions import random_orthogonal
-from sampling import EXAMPLES
 from torch import Tensor
 from torch.testing import assert_close
 
+from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, box
+from motions import random_orthogonal
 from pennpde.mesh import Mesh
 from pennpde.mesh.rotation import turned
 from pennpde.operators import Operators
+from sampling import EXAMPLES
 
 double = torch.float64
 some = settings(max_examples=EXAMPLES, deadline=None, derandomize=True)

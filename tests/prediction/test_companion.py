@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from problems import brick, heated_plate, rectangle
 from torch.testing import assert_close
 
 from pennpde.case import Case
 from pennpde.case.companion import back
-from pennpde.datasets.flow.cases import coarse_mesh, flow_case
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh.remesh import CompanionError
-from pennpde.models.flow import flow_network
-from pennpde.network import PENN
+from pennpde.models.ducts import flow_network
+from pennpde.penn import PENN
 from pennpde.prediction import predict
-from pennpde.prediction.ranges import describe, spanned
+from pennpde.trust.ranges import describe, spanned
+from problems import brick, heated_plate, rectangle
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 import torch
+
 from any_time import AnyTime
 from calibrated import made_up
 from flow_problems import square
-
 from pennpde import metrics
 from pennpde.case import Case
-from pennpde.prediction import calibrating, predict
-from pennpde.prediction.calibration import SECOND_OPINION
-from pennpde.prediction.expected_error import uncalibrated
+from pennpde.prediction import predict
+from pennpde.train import calibrate as calibrating
+from pennpde.trust.calibration import SECOND_OPINION
+from pennpde.trust.expected_error import uncalibrated
 
 TIME = 4.0
 
@@ -66,7 +67,7 @@ def test_two_solutions_with_another_level_agree_in_a_closed_vessel():
 
 def test_the_map_of_a_pressure_without_level_has_the_size_of_its_differences():
     case, model = vessel(is_open=False), AnyTime()
-    object.__setattr__(model, "checkpoint_calibration", (made_up(0.02), ""))
+    object.__setattr__(model, "checkpoint_calibration", made_up(0.02))
     outcome = predict(model, case, resolution="own")
     volumes, found = case.mesh.point_volumes, outcome.fields["p"].reshape(-1)
     local, about, whole = (

@@ -6,18 +6,18 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from motions import random_orthogonal
-from problems import FLOW, heated_plate, plate_in_units, rectangle
 from torch.testing import assert_close
 
+from motions import random_orthogonal
 from pennpde.case import Case, batch
-from pennpde.datasets.flow.cases import coarse_mesh, flow_case
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.models.advection_diffusion import advection_diffusion_network, complete_transport
-from pennpde.models.flow import complete_flow, flow_network
+from pennpde.models.ducts import complete_flow, flow_network
 from pennpde.models.inlet import flow_units
-from pennpde.network import PENN, SCALAR, Equation
+from pennpde.penn import PENN, SCALAR, Equation
 from pennpde.prediction import predict
-from pennpde.prediction.ranges import spanned
+from pennpde.trust.ranges import spanned
+from problems import FLOW, heated_plate, plate_in_units, rectangle
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from companions import DOMAINS, SPACING
-from problems import heated_plate
 
+from companions import DOMAINS, SPACING
 from pennpde.case import Case, Remark
 from pennpde.case.companion import on_companion
 from pennpde.mesh.remesh import companion_mesh
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.prediction import predict
-from pennpde.prediction.expected_error import Expected, ExpectedError
+from pennpde.trust.expected_error import Expected, ExpectedError
+from problems import heated_plate
 
 WARNING, NOTE = Remark("There is wind."), Remark("It is late.", severe=False)
 

@@ -16,15 +16,14 @@ from typing import Any
 
 import pytest
 import torch
-from problems import FLOW
 
-from pennpde import checkpoints
+from pennpde import checkpoints, registry
 from pennpde.case import Case
-from pennpde.datasets import storage
-from pennpde.datasets.flow.cases import coarse_mesh, flow_case
-from pennpde.models import registry
-from pennpde.network import PENN
-from pennpde.prediction.ranges import spanned
+from pennpde.data import storage
+from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.penn import PENN
+from pennpde.trust.ranges import spanned
+from problems import FLOW
 
 SWITCHES = [
     "--headless",
@@ -44,7 +43,7 @@ ARGUMENTS = {"width": 4, "iterations": 2, "pressure_iterations": 2}
 def small_network(seed: int = 0) -> PENN:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = registry.build("flow-paper", ARGUMENTS)
+        network = registry.build("ducts", ARGUMENTS)
     assert isinstance(network, PENN)
     return network.eval()
 
@@ -62,7 +61,7 @@ def solved_case(name: str = "a_0.30", cells_per_length: float = 6.0) -> Case:
 def network_folder(tmp_path_factory) -> Path:
     """As `penn train` leaves it, with a training range that a speed of 1 is within."""
     config = checkpoints.Config(
-        "flow-paper",
+        "ducts",
         ARGUMENTS,
         row="small",
         dataset={"kind": "flow", "train": 3, "validation": 1},

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from problems import brick, rectangle
 
-from pennpde.datasets.flow.cases import coarse_mesh
+from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
 from pennpde.viewer.boundary import MOST_SEGMENTS, segments, with_roles
+from problems import brick, rectangle
 
 
 def ring(sides: int, cells_across: int = 2) -> Mesh:

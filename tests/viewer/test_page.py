@@ -11,12 +11,12 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 import pytest
 import torch
-from foam_cases import write_plane_channel
-from problems import rectangle
 
+from foam_cases import write_plane_channel
 from pennpde.mesh import Mesh
 from pennpde.viewer.records import record_of, write_page
 from pennpde.viewer.server import MOST_BYTES
+from problems import rectangle
 
 pytestmark = pytest.mark.slow  # a browser takes seconds to start
 

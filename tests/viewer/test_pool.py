@@ -4,10 +4,10 @@ import asyncio
 import sys
 
 import pytest
-from waiting import waited_for
 
 from pennpde.viewer import pool
 from pennpde.viewer.pool import BusyError, CrashError, Lane, Patience, Pool, Worker, WorkError
+from waiting import waited_for
 
 SCRIPT = """
 import json, os, sys, time

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foam_cases import write_plane_channel
-from problems import brick, rectangle
-from waiting import waited_for
 
-from pennpde.datasets.flow.cases import coarse_mesh, extruded
-from pennpde.models.flow import Flow
+from foam_cases import write_plane_channel
+from pennlab.datasets.flow.cases import extruded
+from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.models.ducts import Flow
 from pennpde.viewer.pool import CrashError, Patience, Worker, WorkError
 from pennpde.viewer.reading import arrays_of, mesh_of, read_case, read_mesh
+from problems import brick, rectangle
+from waiting import waited_for
 
 SQUARE = """# vtk DataFile Version 3.0
 square

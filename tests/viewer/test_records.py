@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 import torch
-from meshes import PLANE_TYPES, arrays
-from problems import brick, rectangle
 
+from meshes import PLANE_TYPES, arrays
 from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL
 from pennpde.viewer.records import WEB, record_of, with_comparison, with_segments, write_page
+from problems import brick, rectangle
 
 
 def unpacked(text: str, kind: type) -> np.ndarray:

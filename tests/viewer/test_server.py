@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
-from problems import rectangle
-from waiting import waited_for
 
 from pennpde.viewer import server
 from pennpde.viewer.server import MOST_BYTES
+from problems import rectangle
+from waiting import waited_for
 
 pytestmark = pytest.mark.slow  # starts the server
 

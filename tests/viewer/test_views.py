@@ -4,10 +4,10 @@ import asyncio
 import math
 
 import pytest
-from waiting import waited_for
 
 from pennpde.viewer.requests import Moments, Request
 from pennpde.viewer.views import Shown, Views, distance, is_large
+from waiting import waited_for
 
 SPANS = {"first": 1.0, "speed": 2.9}
 

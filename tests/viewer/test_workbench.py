@@ -9,20 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from problems import rectangle
 
-from pennpde import checkpoints
-from pennpde.datasets import advection_diffusion as transport
-from pennpde.datasets import storage
-from pennpde.datasets.flow.cases import coarse_mesh, flow_through
+from pennlab.datasets import advection_diffusion as transport
+from pennpde import checkpoints, registry
+from pennpde.data import storage
+from pennpde.designs.duct_flow import coarse_mesh, flow_through
 from pennpde.mesh import Mesh
-from pennpde.models import registry
 from pennpde.prediction import predict
-from pennpde.prediction.expected_error import Expected, ExpectedError
+from pennpde.trust.expected_error import Expected, ExpectedError
 from pennpde.viewer import wording, workbench
 from pennpde.viewer.requests import Moments, Request, Role
 from pennpde.viewer.subjects import FlowSubject
 from pennpde.viewer.workbench import Workbench
+from problems import rectangle
 
 COARSE = 6.0
 
@@ -245,12 +244,12 @@ def test_files_hold_the_fields_and_the_certificate(bench, tmp_path):
 
 
 def test_a_solver_that_diverges_gives_a_warning_and_a_picture(tmp_path):
-    network = registry.build("flow-paper", {"width": 4, "iterations": 3, "pressure_iterations": 2})
+    network = registry.build("ducts", {"width": 4, "iterations": 3, "pressure_iterations": 2})
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1e8)
     checkpoints.save(
-        network, tmp_path, checkpoints.Config("flow-paper", {"width": 4, "iterations": 3, "pressure_iterations": 2})
+        network, tmp_path, checkpoints.Config("ducts", {"width": 4, "iterations": 3, "pressure_iterations": 2})
     )
     view = Workbench.of(str(tmp_path)).view(template(first=0.37))
     assert any("diverged" in warning for warning in view.words["warnings"])
@@ -272,7 +271,7 @@ def test_the_network_says_how_it_was_trained(bench):
     words = " ".join(f"{row['label']} {row['value']}" for row in wording.about("small", bench.config))
     for part in ("3 cases of flow", "2 epochs", "small", "validation u 1.23e-02"):
         assert part in words
-    untrained = wording.about("new", checkpoints.Config("flow-paper", {}))
+    untrained = wording.about("new", checkpoints.Config("ducts", {}))
     assert "untrained weights" in untrained[-1]["value"]
     assert "no configuration" in wording.about("bare", None)[-1]["value"]
 

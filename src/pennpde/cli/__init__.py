@@ -29,7 +29,8 @@ traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError
 for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
-`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring.
+`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring. Another package adds a subcommand by naming its
+module under the entry point `pennpde.commands`.
 """
 
 import sys
@@ -40,25 +41,28 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pennpde import __version__
+from pennpde import __version__, plugins
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = (
-    *("demo", "predict", "generate", "collect", "train", "calibrate", "evaluate"),
-    *("pack", "report", "bench", "info", "view"),
-)
+SUBCOMMANDS = ("demo", "predict", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
+
+
+def _module_of() -> dict[str, str]:
+    """The module of every subcommand: ours, then those of installed packages."""
+    return {name: f"pennpde.cli.{name}" for name in SUBCOMMANDS} | plugins.commands()
 
 
 class _Subcommands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return list(SUBCOMMANDS)
+        return list(_module_of())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in SUBCOMMANDS and cmd_name not in self.commands:
-            self.commands[cmd_name] = as_command(cmd_name, import_module(f"pennpde.cli.{cmd_name}"))
-        elif cmd_name not in SUBCOMMANDS:
+        modules = _module_of()
+        if cmd_name in modules and cmd_name not in self.commands:
+            self.commands[cmd_name] = as_command(cmd_name, import_module(modules[cmd_name]))
+        elif cmd_name not in modules:
             # Typer suggests a name for a mistyped one from those that are loaded.
-            for name in SUBCOMMANDS:
+            for name in modules:
                 self.get_command(ctx, name)
         return self.commands.get(cmd_name)
 

@@ -9,7 +9,7 @@ import typer
 from pennpde.cli.conventions import Output
 
 if TYPE_CHECKING:
-    from pennpde.prediction.calibrating import Known, Measured
+    from pennpde.train.calibrate import Known, Measured
 
 EXAMPLES = [
     "penn calibrate runs/mine data/mine --split validation",
@@ -64,9 +64,9 @@ def run(
             raise FileNotFoundError(f"there is no dataset {folder}")
 
     from pennpde.checkpoints import folder_of, load_pretrained
-    from pennpde.models.registry import load_plugin
-    from pennpde.network import Predictor
-    from pennpde.prediction import calibrating
+    from pennpde.penn import Predictor
+    from pennpde.registry import load_plugin
+    from pennpde.train import calibrate as calibrating
 
     if plugin is not None:
         load_plugin(plugin)
@@ -121,15 +121,9 @@ def run(
 
 
 def _cases(datasets: Sequence[Path], splits: Sequence[str] | None, every: int) -> "Iterator[Known]":
-    from pennpde.datasets import storage
-    from pennpde.datasets.plane_flow import flows
-    from pennpde.prediction.known_cases import read_known
+    from pennpde.train import known_cases
 
     for folder in datasets:
-        chosen = splits
-        if chosen is None:
-            is_dataset = (folder / storage.MANIFEST).is_file()
-            known = list(storage.read_manifest(folder).splits) if is_dataset else list(flows.splits())
-            chosen = [split for split in known if split != "train"]
-        for split in chosen:
-            yield from read_known(folder, split, every)
+        reader = known_cases.reader_of(folder)
+        for split in splits or [split for split in reader.splits(folder) if split != "train"]:
+            yield from reader.read(folder, split, every)

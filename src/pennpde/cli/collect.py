@@ -10,7 +10,7 @@ from pennpde.cli.conventions import Output
 from pennpde.cli.mesh_input import Repair
 
 if TYPE_CHECKING:
-    from pennpde.datasets.runs.collect import Collection
+    from pennpde.data.runs.collect import Collection
 
 EXAMPLES = [
     "penn collect runs/* --out data/mine",
@@ -102,9 +102,9 @@ def run(
     others go on. The folder gets report.md, report.json and report.png. The same command again reads only what is new
     or has changed.
     """
-    from pennpde.cli.generate import progress_bar
-    from pennpde.datasets.runs.collect import collect_runs
-    from pennpde.datasets.runs.splitting import Shares
+    from pennpde.cli.progress import progress_bar
+    from pennpde.data.runs.collect import collect_runs
+    from pennpde.data.runs.splitting import Shares
 
     with progress_bar(output, "collecting") as show:
         collection = collect_runs(
@@ -141,8 +141,8 @@ def _names(given: str) -> list[str]:
 
 
 def _tell(output: Output, collection: "Collection") -> None:
-    from pennpde.cli.generate import duration
-    from pennpde.datasets.runs.report import PICTURE_FILE, TEXT_FILE
+    from pennpde.cli.progress import duration
+    from pennpde.data.runs.report import PICTURE_FILE, TEXT_FILE
 
     for names, word in ((collection.failed, "not collected"), (collection.skipped, "skipped")):
         for name, reason in list(names.items())[:_MOST_LINES]:
@@ -179,7 +179,7 @@ def _tell(output: Output, collection: "Collection") -> None:
 
 def _not_known(record: Mapping[str, Any]) -> dict[str, list[str]]:
     """What some runs were computed with and no case can hold, with the names of the cases."""
-    from pennpde.datasets.runs.source import NOT_KNOWN
+    from pennpde.data.runs.source import NOT_KNOWN
 
     found: dict[str, list[str]] = {}
     for name, facts in record["cases"].items():

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from torch import nn
 
     from pennpde.case import Case
-    from pennpde.datasets.vtkhdf import CaseFile
+    from pennpde.data.vtkhdf import CaseFile
 
 EXAMPLES = [
-    "penn evaluate flow-paper data/flow",
+    "penn evaluate ducts data/flow",
     "penn evaluate nets/mine data/mine --json",
     "penn evaluate runs/flow data/flow --transformed --json",
-    "penn evaluate flow-paper data/flow --precision float64 --pictures pictures",
+    "penn evaluate ducts data/flow --precision float64 --pictures pictures",
 ]
 
 
@@ -63,9 +63,9 @@ def run(
     import torch
 
     from pennpde.case.moments import moments
-    from pennpde.datasets import storage
-    from pennpde.datasets.relatives import second_test_set, unrelated_names
-    from pennpde.network.inputs import check_unknowns
+    from pennpde.data import storage
+    from pennpde.data.relatives import second_test_set, unrelated_names
+    from pennpde.penn.inputs import check_unknowns
 
     check_device(device)
     network = _network(model, getattr(torch, precision), device)
@@ -108,7 +108,7 @@ def _cases_at_own_time(
     output: Output, network: Any, model: str, files: "Sequence[CaseFile]", frames: bool
 ) -> "list[Case]":
     """The cases with the targets that a network of fixed output times predicts."""
-    from pennpde.experiments.data import judged, known_times
+    from pennpde.train.examples import judged, known_times
 
     cases = [case for file in files if (case := judged(network, file, frames=frames)) is not None]
     if not cases:
@@ -134,7 +134,7 @@ def _at_own_time(
     about: dict[str, Any],
     keep: Any,
 ) -> dict[str, Any]:
-    from pennpde.evaluation import evaluate
+    from pennpde.train import evaluate
 
     return evaluate(
         network,
@@ -157,7 +157,7 @@ def _at_moments(
     about: dict[str, Any],
     keep: Any,
 ) -> dict[str, Any]:
-    from pennpde.evaluation import evaluate_moments
+    from pennpde.train import evaluate_moments
 
     return evaluate_moments(
         network,
@@ -173,8 +173,8 @@ def _at_moments(
 def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set: str) -> dict[str, Any]:
     """Origin of network and cases, for the record."""
     from pennpde.checkpoints import config_of
-    from pennpde.datasets import storage
-    from pennpde.experiments import dataset_hash
+    from pennpde.data import storage
+    from pennpde.train import dataset_hash
 
     config = config_of(network)
     assert config is not None
@@ -201,7 +201,7 @@ def _network(name: str, dtype: Any, device: str) -> Any:
 
     path = Path(name)
     if path.is_file() and path.name not in (CONFIG, WEIGHTS) and not is_packed(path):
-        from pennpde.paper.released.weights import load
+        from pennpde.released.weights import load
 
         return load(path).to(device=device, dtype=dtype).eval()
     return load_pretrained(name, dtype=dtype, device=device)
@@ -259,7 +259,7 @@ def _mean_error(record: dict[str, Any]) -> float:
 
 def _draw(ordered: "Sequence[tuple[float, str]]", fields: dict[str, Any], folder: Path) -> list[str]:
     """The cases with the smallest, the median and the largest error."""
-    from pennpde.paper.figures import draw_case
+    from pennpde.error_pictures import draw_case
 
     chosen = {"smallest": ordered[0], "median": ordered[len(ordered) // 2], "largest": ordered[-1]}
     written = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pennpde.case import Case
-    from pennpde.datasets.vtkhdf import CaseFile
+    from pennpde.data.vtkhdf import CaseFile
     from pennpde.mesh import Mesh
 
 EXAMPLES = [
@@ -72,7 +72,7 @@ def run(
 
 
 def _check_options(path: Path | None, case: str | None, out: Path | None, png: Path | None) -> None:
-    from pennpde.datasets.vtkhdf import SUFFIX
+    from pennpde.data.vtkhdf import SUFFIX
 
     if case is not None and (path is None or not path.is_dir()):
         raise typer.BadParameter("--case names a case of a dataset: give the dataset's folder as well.")
@@ -110,8 +110,8 @@ def _installation() -> dict[str, Any]:
 
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
-    from pennpde.datasets.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
-    from pennpde.datasets.summary import summary
+    from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
+    from pennpde.data.summary import summary
 
     manifest = read_manifest(folder)
     names = manifest.names()
@@ -200,8 +200,8 @@ class _Ranges:
 
 
 def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Sequence["Case | Mesh"]]:
-    from pennpde.datasets.shards import Shard, is_shard
-    from pennpde.datasets.vtkhdf import is_case_file, unpack
+    from pennpde.data.shards import Shard, is_shard
+    from pennpde.data.vtkhdf import is_case_file, unpack
 
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file; give a file or the folder of a dataset.")
@@ -218,7 +218,7 @@ def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Seq
 
 
 def _case_of_dataset(folder: Path, name: str, out: Path | None) -> tuple[dict[str, Any], list["Case"]]:
-    from pennpde.datasets import storage
+    from pennpde.data import storage
 
     manifest = storage.read_manifest(folder)
     case_file = storage.read_file(folder, name, manifest)

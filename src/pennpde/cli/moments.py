@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from pennpde.network import Predictor
+    from pennpde.penn import Predictor
 
 ALL = "all"
 """`--write-time all`: every predicted time becomes a folder."""

@@ -45,7 +45,7 @@ def run(
 
     Whoever gets it gives its path, or the https address where you put it, as --model.
     """
-    from pennpde.models.registry import load_plugin
+    from pennpde.registry import load_plugin
     from pennpde.sharing import pack
 
     if plugin is not None:

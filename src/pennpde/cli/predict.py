@@ -16,10 +16,10 @@ from pennpde.files import replacing
 
 if TYPE_CHECKING:
     from pennpde.case import Case
-    from pennpde.network import Physics, Predictor
-    from pennpde.network.hooks import Look
+    from pennpde.penn import Physics, Predictor
+    from pennpde.penn.hooks import Look
     from pennpde.prediction import Outcome
-    from pennpde.prediction.certificate import Certificate
+    from pennpde.trust.certificate import Certificate
 
 EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
@@ -179,8 +179,8 @@ def run(
 
 def _network(model: str, plugin: str | None) -> "Predictor":
     from pennpde.checkpoints import load_pretrained
-    from pennpde.models.registry import load_plugin
-    from pennpde.network import Predictor
+    from pennpde.penn import Predictor
+    from pennpde.registry import load_plugin
 
     if plugin is not None:
         load_plugin(plugin)
@@ -215,7 +215,7 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
 
 def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> None:
     """Refuse to write fields whose error is expected to be above 50 %."""
-    from pennpde.prediction.expected_error import REFUSED
+    from pennpde.trust.expected_error import REFUSED
 
     expected = outcome.expected
     if expected.grade == REFUSED:

@@ -11,17 +11,16 @@ from pennpde.cli.conventions import Output
 from pennpde.cli.devices import check_device
 
 if TYPE_CHECKING:
-    from pennpde.experiments import Experiment, Start
-    from pennpde.training import TrainingResult
+    from pennpde.train import Experiment, Start, TrainingResult
 
 EXAMPLES = [
     "penn train data/mine --from flow --out nets/mine --minutes 30",
     "penn train data/mine --out nets/mine --steps 2000 --rate 1e-3 --seed 1",
-    "penn train data/mine --from flow-paper --freeze encoders --freeze 'equation.geometry.*' --out nets/mine",
-    "penn train experiments/flow.toml --data data/flow --out runs/flow",
-    "penn train experiments/flow.toml --data data/flow --out runs/flow --resume",
-    "penn train experiments/flow.toml --data data/flow --also data/flow_varied --out runs/flow",
-    "penn train experiments/flow.toml --row C --data data/flow --out runs/C",
+    "penn train data/mine --from ducts --freeze encoders --freeze 'equation.geometry.*' --out nets/mine",
+    "penn train lab/experiments/flow.toml --data data/flow --out runs/flow",
+    "penn train lab/experiments/flow.toml --data data/flow --out runs/flow --resume",
+    "penn train lab/experiments/flow.toml --data data/flow --also data/flow_varied --out runs/flow",
+    "penn train lab/experiments/flow.toml --row C --data data/flow --out runs/C",
 ]
 
 
@@ -106,8 +105,8 @@ def run(
     far; `penn predict` and `penn evaluate` accept the folder. For several GPUs or machines use `accelerate launch -m
     pennpde train ...` or `torchrun -m pennpde train ...`.
     """
-    from pennpde.experiments import Start
-    from pennpde.experiments import run as run_experiment
+    from pennpde.train import Start
+    from pennpde.train import run as run_experiment
 
     changes = _changes({"minutes": minutes, "epochs": epochs, "steps": steps}, rate, seed, deterministic)
     _check_out(out, data or source)
@@ -146,7 +145,7 @@ def _experiment(
     changes: dict[str, Any],
     device: str | None,
 ) -> tuple["Experiment", Path]:
-    from pennpde.experiments import for_dataset, read_row
+    from pennpde.train import for_dataset, read_row
 
     if source.is_dir():
         if data is not None:
@@ -196,8 +195,8 @@ def _changes(budgets: dict[str, Any], rate: float | None, seed: int | None, dete
 
 
 def _report(output: Output, folder: Path, dataset: Path) -> dict[str, Any]:
-    from pennpde.experiments.report import write_report
-    from pennpde.prediction.calibration import FEWEST
+    from pennpde.train.report import write_report
+    from pennpde.trust.calibration import FEWEST
 
     found = write_report(folder, dataset, watch=lambda items, what: output.progress(items, what, total=len(items)))
     output.say(*found.lines(), f"Report: {found.path}")

@@ -5,11 +5,8 @@ cells          cell types, facets and edges of them
 derived        what follows from cells and points, worked out once: graph, boundary, normals, volumes
 checks         what a sound mesh is; the error for one that is not
 contents       what a file says about a mesh, unchecked
-files          reading and writing through PyVista; the choice of a reader
+files          reading and writing through PyVista; the choice of a reader, also among those of other packages
 gmsh           .msh
-su2            .su2
-unv            .unv
-cgns           .cgns
 meshio_files   .inp, .med and others that only meshio reads
 reader_process  the same in a process of its own, which a damaged file may crash
 announced      counts in files, compared with the size of the file

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int64
 
+from pennpde import plugins
 from pennpde.files import replacing, write_atomically
 from pennpde.mesh.announced import check_announced
 from pennpde.mesh.cells import PLANE_TYPES, POINTS_AND_LINES, POLYHEDRON, Cells, Facets, offsets_of, take_rows
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     import pyvista
 
 WRITABLE = (".vtu", ".vtk", ".vtkhdf")
-_READERS = {".msh": "gmsh", ".su2": "su2", ".unv": "unv", ".cgns": "cgns"}
-_READERS |= dict.fromkeys((".inp", ".med", ".bdf", ".nas", ".mesh"), "meshio_files")
-"""Modules here, by suffix."""
+_READERS = {".msh": "pennpde.mesh.gmsh"}
+_READERS |= dict.fromkeys((".inp", ".med", ".bdf", ".nas", ".mesh"), "pennpde.mesh.meshio_files")
+_IN_PENNFORMATS = (".cgns", ".su2", ".unv")
 _TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
 
 
@@ -39,12 +40,26 @@ def read(path: str | Path) -> Contents:
     path = Path(path)
     _check_file(path)
     suffix = path.suffix.lower()
-    if suffix in _READERS:
-        try:
-            return import_module(f"pennpde.mesh.{_READERS[suffix]}").read(path)
-        except MemoryError as error:
-            raise ValueError(f"{path} does not fit into the memory: {error}") from None
-    return from_dataset(_dataset(path))
+    reader = _READERS.get(suffix)
+    if reader is None and suffix not in WRITABLE:
+        reader = plugins.formats().get(suffix)
+    if reader is None and suffix in _IN_PENNFORMATS:
+        # Not left to PyVista, which finds no patches in them.
+        raise ValueError(
+            f"{path}: files that end in {suffix} are read by the package pennformats, which is not installed. Install "
+            "it from the folder `formats` of pennpde's repository (pip install ./formats), or save the mesh as .msh."
+        )
+    if reader is None:
+        return from_dataset(_dataset(path))
+    try:
+        return import_module(reader).read(path)
+    except MemoryError as error:
+        raise ValueError(f"{path} does not fit into the memory: {error}") from None
+
+
+def suffixes_with_reader() -> tuple[str, ...]:
+    """Of files that PyVista does not read: their patches come along, their fields are at points."""
+    return tuple(dict.fromkeys((*_READERS, *_IN_PENNFORMATS, *plugins.formats())))
 
 
 def read_parts(paths: Sequence[str | Path], step: int | None = None) -> Contents:

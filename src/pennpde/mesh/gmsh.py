@@ -40,7 +40,7 @@ def read(path: Path) -> Contents:
         raise ValueError(f"{path} is empty: it holds no mesh.")
     content = content.removeprefix(b"\xef\xbb\xbf")
     if content.lstrip().startswith(b"("):
-        raise ValueError(f"{path} is a mesh of Fluent, not of Gmsh: convert it to .cgns or .su2, or to OpenFOAM.")
+        raise ValueError(f"{path} is a mesh of Fluent, not of Gmsh: convert it to .vtu or .cgns, or to OpenFOAM.")
     start = content.find(b"$MeshFormat")
     if start < 0 or start > 100_000:
         raise ValueError(f"{path} is not a Gmsh file: it does not begin with $MeshFormat.")

@@ -14,17 +14,7 @@ from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
 from pennpde.mesh import files as mesh_files
-from pennpde.mesh.cells import (
-    CELL_TYPES,
-    Cells,
-    Facets,
-    cell_facets,
-    facet_keys,
-    joined,
-    matched,
-    mirrored,
-    offsets_of,
-)
+from pennpde.mesh.cells import CELL_TYPES, Cells, Facets, cell_facets, facet_keys, joined, matched, mirrored, offsets_of
 from pennpde.mesh.checks import (
     CellsLike,
     NotConnectedError,
@@ -138,7 +128,7 @@ class Mesh:
 
     @staticmethod
     def read(path: str | Path, repair: bool = True) -> Mesh:
-        """A mesh from a file of Gmsh (.msh), SU2, CGNS, of I-deas and Salome (.unv), or any that PyVista reads.
+        """A mesh from a file of Gmsh (.msh), any that PyVista or meshio read, or that an installed package reads.
 
         Named parts of the boundary become patches: physical groups, markers, boundary conditions, groups.
 

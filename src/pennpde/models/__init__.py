@@ -1,13 +1,12 @@
-"""Networks for the paper's problems, ours and the authors'.
+"""Networks for the paper's problems, and what is known about flows.
 
-registry             networks by name, for configurations
 gradient             the gradient of a field
 advection_diffusion  heat that a stream carries
-flow                 incompressible flow
-stepping/            any plane laminar flow, by steps from any state
-plane_flow           what is known about plane flows: units, checks, names
+ducts                flow through ducts
+ducts_as_written     the same with the paper's equations as they are written
 flow_physics         what every network for flows knows: unknowns, names, checks
 flow_clues           how well fields of a flow fulfil its equations
+boundary_profile     what the facets of a boundary prescribe, and the flux through them
 potential_flow       the flow that a prediction starts from
 inlet                width and speed of an inlet, as units
 mass                 divergence and flux of a predicted velocity

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
-from pennpde.network import PENN, SCALAR, EncodedCase, Equation
-from pennpde.network.hooks import FoamName, Look
-from pennpde.network.layers import MLP
-from pennpde.network.mixing import mix
-from pennpde.network.solver import BarzilaiBorwein, ExplicitSteps, State
 from pennpde.operators import Operators
+from pennpde.penn import PENN, SCALAR, EncodedCase, Equation
+from pennpde.penn.hooks import FoamName, Look
+from pennpde.penn.mixing import mix
+from pennpde.penn.mlp import MLP
+from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, State
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.models.mass import boundary_flux
-from pennpde.network.hooks import Clue
 from pennpde.operators import Operators
+from pennpde.penn.hooks import Clue
 
 BACKFLOW = "fluid that flows back through outlets"
 _HARDLY = 0.01

@@ -11,9 +11,9 @@ from pennpde.case import Case
 from pennpde.models.flow_clues import flow_clues, flow_error_shape
 from pennpde.models.inlet import FLOW_SOLVERS
 from pennpde.models.mass import mass_checks
-from pennpde.network.hooks import Check, Clue, FoamName, Look
-from pennpde.network.physics import SCALAR, VECTOR, Physics
 from pennpde.operators import Operators
+from pennpde.penn.hooks import Check, Clue, FoamName, Look
+from pennpde.penn.physics import SCALAR, VECTOR, Physics
 
 
 class FlowPhysics(Physics):

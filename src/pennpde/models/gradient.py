@@ -23,8 +23,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Case, Neumann
-from pennpde.network.layers import LEAKY_SLOPE, MLP
 from pennpde.operators import Operators
+from pennpde.penn.mlp import LEAKY_SLOPE, MLP
 
 Row = Literal["nisogcn", "isogcn", "isogcn_of_table_1", "corrected"]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.models.inlet import facet_velocity
-from pennpde.network.hooks import Check
 from pennpde.operators import Operators
+from pennpde.penn.hooks import Check
 
 _LARGE_IMBALANCE = 0.05
 _LARGE_BACKFLOW = 0.1

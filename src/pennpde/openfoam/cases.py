@@ -10,19 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from pennpde.case import Case, Remark
-from pennpde.network.hooks import FoamName
+from pennpde.case import Case, Dirichlet, Remark
+from pennpde.case.conditions import Condition
+from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
-from pennpde.openfoam.dictionaries import (
-    FoamFormatError,
-    Uniform,
-    number_of,
-    read_dictionary,
-    shown,
-)
+from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import read_field, time_folders
 from pennpde.openfoam.unread import about_field
+from pennpde.penn.hooks import FoamName
 
 
 def read_case(
@@ -63,6 +59,7 @@ def read_case(
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
     remarks: list[Remark] = []
+    lists: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for name, foam_name in fields.items():
         reader = FieldReader(body, foam_name.name, time)
         everywhere, each = reader.initial(), reader.conditions()
@@ -71,6 +68,7 @@ def read_case(
             each = each.in_plane(foam_name.name)
         initial[name] = torch.from_numpy(everywhere[part])
         conditions[name] = each.at(part)
+        lists[name] = list(reader.face_lists()) if plane else []
         remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.paths[0], folder)]
     case = Case(
         mesh,
@@ -84,7 +82,21 @@ def read_case(
         name=folder.resolve().name,
         remarks=[*remarks, *_about_pairs(conditions)],
     )
+    case = case.with_conditions(lambda name, each: _with_face_values(each, lists[name], mesh))
     return replace(case, initial=case.fulfilled(case.initial))
+
+
+def _with_face_values(condition: Condition, lists: list[tuple[np.ndarray, np.ndarray]], mesh: Mesh) -> Condition:
+    """The condition with the means that OpenFOAM's lists prescribe on the faces of a plane mesh."""
+    if not lists or not isinstance(condition, Dirichlet) or condition.on_facets is None:
+        return condition
+    from scipy.spatial import KDTree
+
+    middles = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)].mean(axis=1)
+    centres, values = (np.concatenate(each) for each in zip(*lists, strict=True))
+    facets = np.asarray(KDTree(middles).query(centres[:, :2])[1])
+    means = values[:, :2] if values.ndim == 2 else values
+    return replace(condition, on_facets=condition.on_facets.with_means(facets, means))
 
 
 def _has_any(folder: Path, names: Iterable[str]) -> bool:

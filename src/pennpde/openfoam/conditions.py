@@ -141,6 +141,15 @@ class FieldReader:
         order = [name for name in found.dirichlet if name not in resting] + resting
         return replace(found, dirichlet={name: found.dirichlet[name] for name in order})
 
+    def face_lists(self) -> Iterator[tuple[Float[np.ndarray, "faces 3"], Float[np.ndarray, "faces *axes"]]]:
+        """Centres and values of the faces on which a list prescribes the field: points cannot hold a step in it."""
+        for patch in self.body.patches.values():
+            listed = any(isinstance(entry.get("value"), NonUniform) for entry in self._entries(patch))
+            if listed and self._type(patch) == "fixedValue":
+                pieces = zip(self._pieces(patch), self._on_faces(patch, "value", self.axes), strict=True)
+                for (piece, own), values in pieces:
+                    yield piece.mesh.face_centres[own.faces], values
+
     def _rests(self, patch: str, given: np.ndarray | Table) -> bool:
         values = [each for _, each in given.rows] if isinstance(given, Table) else [given]
         return not any(each[self.body.mesh.patch(patch).points].any() for each in values)

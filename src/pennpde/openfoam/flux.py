@@ -18,7 +18,7 @@ from scipy.sparse import coo_array, csr_array
 
 from pennpde.openfoam.dictionaries import NonUniform, Uniform
 from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
-from pennpde.operators.levels import Levels
+from pennpde.operators.multigrid import Levels
 
 _CYCLES = 12
 _ROUNDS = 6

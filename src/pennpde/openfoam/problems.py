@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from pennpde.case import Case, Remark
-from pennpde.network import Physics
 from pennpde.openfoam.cases import read_case
 from pennpde.openfoam.conditions import is_field
 from pennpde.openfoam.fields import start_time, time_folders
 from pennpde.openfoam.forces import with_force
 from pennpde.openfoam.pressure_reference import with_pressure_reference
 from pennpde.openfoam.unread import unread
+from pennpde.penn import Physics
 
 
 def read_problem(folder: Path | str, equation: Physics, time: float | None = None) -> Case:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
-from pennpde.network.hooks import FoamName
 from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
@@ -23,6 +22,7 @@ from pennpde.openfoam.flux import Openings, Projection, openings
 from pennpde.openfoam.forces import uniform_forces
 from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.operators import Operators
+from pennpde.penn.hooks import FoamName
 
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""

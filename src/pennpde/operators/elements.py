@@ -25,6 +25,10 @@ from pennpde.mesh.cells import QUAD, TRIANGLE
 
 _GAUSS = 1.0 / np.sqrt(3.0)
 _CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)
+_THIN = 3.0, 6.0
+"""Quads up to the first aspect ratio are ordinary, from the second one on they are thin; between both are mixed."""
+_FLAT_CORNER = 0.1
+"""Of the area of a quad: a corner that turns by less is no place at which to integrate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +98,29 @@ def _triangles(corners: Float[np.ndarray, "cells 3 2"]) -> tuple[np.ndarray, np.
 
 
 def _quads(corners: Float[np.ndarray, "cells 4 2"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """With Gauss points, or, in long thin quads, with the corners as points of integration.
+
+    Both are exact where a linear field needs it. With Gauss points the sides of a rectangle conduct h/(3 l) - l/(6 h)
+    along its length l, which is negative beyond l/h = √2, and a smooth pressure sends (l/h)² times too much through a
+    side and back through the diagonals. With the corners it is h/(2 l), diagonals have no part, and the dual cells are
+    those of finite volumes.
+    """
+    made = _integrated(corners, _CORNERS * _GAUSS)
+    share = _thinness(corners)
+    thin = np.flatnonzero(share)
+    if len(thin):
+        for ordinary, other in zip(made, _integrated(corners[thin], _CORNERS), strict=True):
+            weight = share[thin].reshape(-1, *[1] * (other.ndim - 1))
+            ordinary[thin] += weight * (other - ordinary[thin])
+    return made
+
+
+def _integrated(
+    corners: Float[np.ndarray, "cells 4 2"], places: Float[np.ndarray, "4 2"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     masses, stiffness = np.zeros((len(corners), 4)), np.zeros((len(corners), 4, 4))
     gradient = np.zeros((len(corners), 4, 4, 2))
-    for place in _CORNERS * _GAUSS:
+    for place in places:
         factors = 1.0 + _CORNERS * place
         values = factors.prod(axis=1) / 4.0
         by_place = _CORNERS * factors[:, ::-1] / 4.0
@@ -107,6 +131,22 @@ def _quads(corners: Float[np.ndarray, "cells 4 2"]) -> tuple[np.ndarray, np.ndar
         stiffness += np.einsum("cia,cja->cij", slopes, slopes) * area[:, None, None]
         gradient += np.einsum("i,cja->cija", values, slopes) * area[:, None, None, None]
     return masses, stiffness, gradient
+
+
+def _thinness(corners: Float[np.ndarray, "cells 4 2"]) -> Float[np.ndarray, " cells"]:
+    """0 for ordinary quads, 1 for long thin ones; 0 for those with a corner that is not convex."""
+    one, other = (corners[:, [1, 3]] + corners[:, [2, 2]] - corners[:, [0, 0]] - corners[:, [3, 1]]).swapaxes(0, 1) / 2
+    ahead = np.roll(corners, -1, axis=1) - corners
+    turns = _cross(ahead, np.roll(ahead, -1, axis=1))
+    area = np.abs(_cross(one, other))
+    length_squared = np.maximum((one**2).sum(axis=-1), (other**2).sum(axis=-1))
+    low, high = _THIN
+    share = np.clip((length_squared / np.maximum(area, 1e-300) - low) / (high - low), 0.0, 1.0)
+    return np.where(turns.min(axis=1) > _FLAT_CORNER * area, share, 0.0)
+
+
+def _cross(one: Float[np.ndarray, "... 2"], other: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
+    return one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0]
 
 
 def _assembled(

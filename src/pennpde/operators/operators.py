@@ -45,7 +45,7 @@ from torch import Tensor
 from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping, damped_laplacian
 from pennpde.operators.graph import PointGraph
-from pennpde.operators.moments import differentiable_normals, inverse_moments, without_normals
+from pennpde.operators.moment_matrices import differentiable_normals, inverse_moments, without_normals
 from pennpde.operators.periodic import ClosedNeighbours
 from pennpde.operators.sparse import SparseMatrix
 

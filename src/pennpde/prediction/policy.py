@@ -16,7 +16,7 @@ from pennpde.case.companion import ends_of_conditions, on_companion
 from pennpde.case.units import Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
-from pennpde.prediction.ranges import Comparison, Ranges, compare, describe_mesh
+from pennpde.trust.ranges import Comparison, Ranges, compare, describe_mesh
 
 Resolution = Literal["auto", "own", "network"]
 """On which mesh a network works: the user's own, a companion of its own spacing, or whichever it was trained for."""

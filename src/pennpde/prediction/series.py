@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pennpde.mesh.series import SERIES, write_series
-from pennpde.network import STEADY
-from pennpde.prediction.prediction import Outcome
+from pennpde.penn import STEADY
+from pennpde.prediction.outcome import Outcome
 
 
 def time_name(time: float) -> str:

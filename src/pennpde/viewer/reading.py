@@ -14,21 +14,27 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pennpde import plugins
 from pennpde.case import Case
 from pennpde.mesh import Mesh, Patch
-from pennpde.network import Equation
+from pennpde.mesh.files import WRITABLE
 from pennpde.openfoam.problems import read_problem
+from pennpde.penn import Equation
 from pennpde.viewer.archives import case_folder, unpack
 
-SUFFIXES = (".vtu", ".vtk", ".vtkhdf", ".msh", ".su2", ".unv", ".cgns")
 MOST_POINTS = 200_000
+
+
+def suffixes() -> tuple[str, ...]:
+    """Of the mesh files that the page takes."""
+    return (*WRITABLE, ".msh", *sorted(plugins.formats()))
 
 
 def read_mesh(path: Path) -> Mesh:
     """A plane mesh from a file; a ValueError says why there is none, with the name of the file."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in suffixes():
         raise ValueError(
-            f"{path.name} is of no known kind: choose a file that ends in {', '.join(SUFFIXES)}, or an "
+            f"{path.name} is of no known kind: choose a file that ends in {', '.join(suffixes())}, or an "
             "OpenFOAM case as .zip."
         )
     with named(path):

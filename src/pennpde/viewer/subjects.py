@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pennpde.case import Case
-from pennpde.datasets import advection_diffusion as transport
-from pennpde.datasets.flow.cases import CELLS_PER_LENGTH, case_name, coarse_mesh, flow_through
-from pennpde.datasets.flow.ducts import duct
+from pennpde.designs import heated_plate as transport
+from pennpde.designs.duct_flow import CELLS_PER_LENGTH, coarse_mesh, flow_through
+from pennpde.designs.ducts import case_name, duct
 from pennpde.mesh import Mesh
 from pennpde.viewer.requests import number_of
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from pennpde import metrics
 from pennpde.checkpoints import Config
 from pennpde.prediction import Outcome
-from pennpde.prediction.certificate import Certificate
 from pennpde.prediction.series import time_name
+from pennpde.trust.certificate import Certificate
 
 
 def about(name: str, config: Config | None) -> list[dict[str, str]]:

@@ -18,15 +18,15 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.checkpoints import Config, config_of, load_pretrained
-from pennpde.datasets import storage
-from pennpde.datasets.vtkhdf import CaseFile
+from pennpde.data import storage
+from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
-from pennpde.network import Predictor
+from pennpde.penn import Predictor
 from pennpde.prediction import Outcome, predict, series
 from pennpde.viewer import wording
 from pennpde.viewer.boundary import Segment, segments, with_roles
-from pennpde.viewer.reading import SUFFIXES, arrays_of, mesh_of, open_case, read_case, read_mesh
+from pennpde.viewer.reading import arrays_of, mesh_of, open_case, read_case, read_mesh, suffixes
 from pennpde.viewer.records import record_of, with_comparison, with_doubts, with_segments, write_page
 from pennpde.viewer.requests import Moments, Request
 from pennpde.viewer.subjects import Slider, subject_of
@@ -122,7 +122,7 @@ class Workbench:
             "dataset_kind": self.subject.datasets[0],
             "usual_data": str(self.usual_data),
             "cases": cases,
-            "suffixes": [*SUFFIXES, ".zip"],
+            "suffixes": [*suffixes(), ".zip"],
             "takes_times": self.takes_times,
             "moments": asdict(_MOMENTS) if self.takes_times else None,
             "examples": [request.content for request in self.examples()],

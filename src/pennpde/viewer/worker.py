@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _workbench(given: argparse.Namespace) -> Any:
     import torch
 
-    from pennpde.models.registry import load_plugin
+    from pennpde.registry import load_plugin
     from pennpde.viewer.workbench import Workbench
 
     torch.set_num_threads(given.threads)

@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from poisson import solve_poisson
-from problems import brick, rectangle
 from torch.testing import assert_close
 
 import pennpde as penn
@@ -15,11 +13,13 @@ from pennpde.case.companion import ends_of_conditions, on_companion
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError
-from pennpde.models.flow import flow_network
+from pennpde.models.ducts import flow_network
 from pennpde.models.potential_flow import potential_flow
-from pennpde.network.layers import Encoder
+from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.training.stack import CaseStack
+from pennpde.train.stack import CaseStack
+from poisson import solve_poisson
+from problems import brick, rectangle
 
 
 def wavy(cells=(6, 5), split: float = 0.0, jitter: float = 0.0, start: float = 0.0) -> Mesh:

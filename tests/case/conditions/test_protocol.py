@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from problems import rectangle
 
 from pennpde.case import Across, Case, Table, batch
 from pennpde.case.conditions import KINDS
-from pennpde.datasets import vtkhdf
+from pennpde.data import vtkhdf
+from problems import rectangle
 
 
 def every_kind() -> Case:

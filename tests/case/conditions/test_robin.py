@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from meshes import box
-from poisson import solve_poisson
-from problems import heated_plate, rectangle
 from torch.testing import assert_close
 
 import pennpde as penn
+from meshes import box
 from pennpde.case import Case, Robin, Table, batch
 from pennpde.case.companion import on_companion
 from pennpde.case.units import Scale, Units
 from pennpde.mesh.remesh import companion_mesh
 from pennpde.models.advection_diffusion import advection_diffusion_network
-from pennpde.network.layers import Encoder
+from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.training.stack import CaseStack
+from pennpde.train.stack import CaseStack
+from poisson import solve_poisson
+from problems import heated_plate, rectangle
 
 
 def cooled_plate(cells=(6, 5), numbers=(2.0, 0.5, 3.0), **more) -> Case:

@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from problems import heated_plate, rectangle
 from torch.testing import assert_close
 
 import pennpde as penn
 from pennpde.case import Case, Table, batch
 from pennpde.case.units import Scale, Units
-from pennpde.evaluation import evaluate
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.prediction import predict
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.training.stack import CaseStack
+from pennpde.train import evaluate
+from pennpde.train.stack import CaseStack
+from problems import heated_plate, rectangle
 
 TIMES = (0.25, 0.5, 0.75, 1.0)
 

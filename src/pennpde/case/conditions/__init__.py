@@ -2,6 +2,7 @@
 
 protocol   what every kind has to know
 dirichlet  prescribed values
+on_facets  what each facet of the boundary prescribes, where points cannot hold it
 neumann    prescribed normal derivatives
 robin      a prescribed mean of both
 slip       no normal component

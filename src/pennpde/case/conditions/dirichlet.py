@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door, together
+from pennpde.case.conditions.on_facets import FacetValues
 from pennpde.case.conditions.protocol import HELD, VALUE, Along, Condition, Reference, only
 
 
@@ -30,6 +31,8 @@ class Dirichlet(Condition):
     course: Course | None = None
     is_series: bool = False
     """Whether the last axis is one of times (`over`)."""
+    on_facets: FacetValues | None = None
+    """What each facet's own patch prescribes; None where only the values at the points are known."""
 
     @classmethod
     def resolve(cls, given: Any, door: Door) -> Dirichlet:
@@ -37,12 +40,13 @@ class Dirichlet(Condition):
         if isinstance(given, Dirichlet):
             return given.checked(door, mask=like.shape[:1], values=like.shape)
         mask = torch.zeros(like.shape[0], dtype=torch.bool)
-        parts = []
+        parts, on_facets = [], []
         for patch, value in door.by_patch(given).items():
-            points = door.points(patch)
+            points, course = door.points(patch), door.course(value, door.label(patch))
             mask[points] = True
-            parts.append((points, door.course(value, door.label(patch))))
-        return cls(mask, *together(parts, like))
+            parts.append((points, course))
+            on_facets.append((door.mesh.patch(patch).facets, course))
+        return cls(mask, *together(parts, like), on_facets=FacetValues.of(door.mesh, on_facets, like))
 
     def apply(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
         """The field with the prescribed values in place, bit for bit."""
@@ -54,7 +58,21 @@ class Dirichlet(Condition):
 
     def scaled(self, reference: Reference) -> Dirichlet:
         values = only(self.mask, (self.values - reference.zero) / reference.one)
-        return Dirichlet(self.mask, values)
+        known = self.on_facets
+        if known is not None:
+            known = known.mapped(lambda ends: (ends - reference.zero) / reference.one, reference.time)
+        return Dirichlet(self.mask, values, on_facets=known)
+
+    def at(self, time: float) -> Dirichlet:
+        now = super().at(time)
+        return now if self.on_facets is None else replace(now, on_facets=self.on_facets.at(time))
+
+    def moved(self, turn: Float[Tensor, "space space"], rank: int) -> Dirichlet:
+        moved = super().moved(turn, rank)
+        # A reflected mesh has its facets in another order.
+        if self.on_facets is None or rank > 1 or float(torch.linalg.det(turn)) < 0:
+            return replace(moved, on_facets=None)
+        return replace(moved, on_facets=self.on_facets.turned(turn) if rank else self.on_facets)
 
     def onto(self, along: Along) -> Dirichlet:
         mask = along.held(self.mask)

@@ -12,17 +12,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door, together
-from pennpde.case.conditions.protocol import (
-    DIFFERENCE,
-    NORMAL,
-    NUMBER,
-    WHERE,
-    Along,
-    Condition,
-    Reference,
-    Slope,
-    only,
-)
+from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, NUMBER, WHERE, Along, Condition, Reference, Slope, only
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,6 @@
+"""Readers of mesh files for pennpde that few users need, found through the entry points `pennpde.formats`.
+
+cgns   .cgns
+su2    .su2
+unv    .unv
+"""

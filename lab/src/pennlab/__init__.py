@@ -1,0 +1,9 @@
+"""The laboratory of pennpde: reproduces the paper, generates datasets, trains what pennpde is compared with, measures.
+
+paper/       the paper's tables and figures, baselines, the comparison with OpenFOAM
+datasets/    how the datasets are made
+known_cases  finished plane flows, for calibration
+levels       the flow scheme on coarser or finer cells
+cli/         `penn generate`, `penn bench`, `penn report`
+plugin       what of it pennpde finds by name
+"""

@@ -1,0 +1,1 @@
+"""Subcommands that the laboratory adds to `penn`."""

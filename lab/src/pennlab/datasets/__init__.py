@@ -1,0 +1,10 @@
+"""How the datasets are made.
+
+recipes              what each dataset consists of
+polynomial           gradients of polynomials
+advection_diffusion  heat on a square plate
+flow/                flow in ducts
+plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
+fine_mesh            from the cells of a fine mesh to other points
+profile              resolution of the solver that gives the reference solutions
+"""

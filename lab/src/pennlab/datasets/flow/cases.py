@@ -1,0 +1,151 @@
+"""Incompressible flow through ducts: the cases of the paper's third experiment, on coarse plane meshes.
+
+Generation has two stages: `solve` runs OpenFOAM on a fine mesh (about a minute) and writes a run file; `case_from_run`
+makes the Case of a coarse mesh from it in a moment.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from pennlab.datasets.flow.truth import END_TIME, PROFILES, TIMES, Run, is_complete, read_run, solve
+from pennlab.datasets.profile import Profile
+from pennpde.case import Case
+from pennpde.designs.duct_flow import (
+    CELLS_PER_LENGTH,
+    INLET_VELOCITY,
+    JITTER,
+    coarse_mesh,
+    flow_case,
+    flow_through,
+    with_potential_flow,
+)
+from pennpde.designs.ducts import Duct, all_names, case_name, duct, parse_name
+from pennpde.mesh import Mesh
+
+__all__ = [
+    "CELLS_PER_LENGTH",
+    "END_TIME",
+    "JITTER",
+    "PROFILES",
+    "TIMES",
+    "Duct",
+    "Profile",
+    "Run",
+    "all_names",
+    "case_from_run",
+    "case_name",
+    "case_on_mesh",
+    "coarse_mesh",
+    "duct",
+    "extruded",
+    "fields_at",
+    "flow_case",
+    "flow_through",
+    "is_complete",
+    "parse_name",
+    "read_run",
+    "solve",
+    "splits",
+    "splits_off_lattice",
+    "with_potential_flow",
+]
+
+THICKNESS = 0.05
+SPLIT_SIZES = {"a": (7, 2, 2), "b": (93, 14, 14), "c": (103, 9, 9)}
+"""Training, validation and test cases of each type, as in the paper: 203, 25 and 25 in all."""
+
+
+OFF_LATTICE = {
+    "a": ((0.25,), (0.75,)),
+    "b": ((0.15, 0.95), (0.25, 0.55), (0.55, 0.25), (0.75, 0.85), (0.85, 0.05)),
+    "c": ((0.15, 0.95), (0.25, 0.65), (0.45, 0.05), (0.55, 0.75), (0.85, 0.35)),
+}
+"""Design parameters of a second test set, half-way between those of the lattice. No case is a mirror image of another
+one, which eight of the nine test cases of type C are of a training case."""
+
+
+def splits_off_lattice() -> dict[str, list[str]]:
+    """The second test set."""
+    return {"test": [case_name(kind, values) for kind, some in OFF_LATTICE.items() for values in some]}
+
+
+def splits(seed: int = 0) -> dict[str, list[str]]:
+    """The 253 cases, split into train, validation and test within each type."""
+    random = np.random.default_rng([seed, zlib.crc32(b"splits")])
+    dealt: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    for kind, sizes in SPLIT_SIZES.items():
+        names = [name for name in all_names() if name.startswith(kind)]
+        order = [names[place] for place in random.permutation(len(names))]
+        for split, size in zip(dealt, sizes, strict=True):
+            dealt[split] += sorted(order[:size])
+            order = order[size:]
+    return dealt
+
+
+def case_from_run(
+    run_file: Path | str,
+    seed: int = 0,
+    cells_per_length: float = CELLS_PER_LENGTH,
+    jitter: float = JITTER,
+    frames: bool = False,
+    thick: bool = False,
+) -> Case:
+    """The case of a run file on its coarse mesh, with the truth interpolated linearly to the points.
+
+    Args:
+        run_file: written by `solve`.
+        seed: of the jitter.
+        cells_per_length: of the coarse mesh.
+        jitter: as for `coarse_mesh`.
+        frames: whether the targets hold all 41 times, u [points, 2, 41] and p [points, 41], instead of only t = 4.
+        thick: whether the mesh is to be one cell thick in space, as the released networks want it.
+    """
+    run = read_run(run_file, frames)
+    mesh = coarse_mesh(str(run.facts["name"]), seed, cells_per_length, jitter)
+    return case_on_mesh(run, mesh, frames, thick)
+
+
+def case_on_mesh(run: Run, mesh: Mesh, frames: bool = False, thick: bool = False) -> Case:
+    """The case of a run on any plane mesh of its duct with the patches inlet, wall and outlet.
+
+    Args:
+        run: from `read_run`.
+        mesh: may have any cells; its points lie in the duct.
+        frames: whether the targets hold all times of the run, as for `case_from_run`, instead of the last.
+        thick: as for `case_from_run`.
+    """
+    u, p = fields_at(run, mesh.points.numpy())
+    u[mesh.patch("inlet").points] = np.array(INLET_VELOCITY)[:, None]
+    u[mesh.patch("wall").points] = 0.0
+    p[mesh.patch("outlet").points] = 0.0
+    if not frames:
+        u, p = u[..., -1], p[..., -1]
+    if thick:
+        mesh = extruded(mesh)
+        u, p = u.repeat(2, axis=0), p.repeat(2, axis=0)
+        u = np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
+    return flow_case(mesh, str(run.facts["name"]), {"u": torch.from_numpy(u), "p": torch.from_numpy(p)})
+
+
+def fields_at(
+    run: Run, points: Float[np.ndarray, "points 2"]
+) -> tuple[Float[np.ndarray, "points 2 times"], Float[np.ndarray, "points times"]]:
+    """Velocity and pressure of a run at points of its domain, at all of its times."""
+    matrix = run.mesh.interpolation(points)
+    velocity = run.mesh.samples(
+        np.moveaxis(run.velocity, 0, 2), {"inlet": np.array(INLET_VELOCITY)[:, None], "wall": 0}
+    )
+    pressure = run.mesh.samples(np.moveaxis(run.pressure, 0, 1), {"outlet": 0.0})
+    u = (matrix @ velocity.reshape(len(velocity), -1)).reshape(len(points), 2, -1)
+    return u, matrix @ pressure
+
+
+def extruded(mesh: Mesh, thickness: float = THICKNESS) -> Mesh:
+    """A plane mesh one cell thick, as OpenFOAM has plane cases: its two flat sides are the patch `frontAndBack`."""
+    return mesh.extruded(thickness, sides="frontAndBack")

@@ -1,0 +1,148 @@
+"""Steps of the plain scheme in compiled loops: one flow, on a CPU, in double precision, without derivatives.
+
+`scheme.advance` is the reference. Both solve the same equations, the momentum's to the same tolerance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde.flow.dual_cells import DualCells
+from pennpde.flow.krylov import Effort
+from pennpde.flow.pressure import Factorised, Solver
+from pennpde.flow.problem import Problem
+from pennpde.flow.step import Correction, State
+
+if TYPE_CHECKING:
+    from pennpde.flow import kernels
+
+
+def can_compile(problem: Problem) -> bool:
+    """Whether the compiled loops take steps of a problem."""
+    velocity = problem.velocity
+    return velocity.device.type == "cpu" and velocity.dtype == torch.float64 and problem.cells.number_of_meshes == 1
+
+
+class CompiledSteps:
+    """Takes steps of one flow, as `advance` does, without derivatives and without a learned correction."""
+
+    def __init__(self) -> None:
+        # Half a second, which who takes no such steps need not wait for.
+        from pennpde.flow import kernels
+
+        self.kernels = kernels
+        self.iterations = 0
+        self._of: tuple[DualCells, kernels.Cells] | None = None
+        self._flow: tuple[Problem, kernels.Flow] | None = None
+
+    def __call__(
+        self,
+        problem: Problem,
+        state: State,
+        step: Tensor,
+        correction: Correction | None = None,
+        *,
+        passes: int = 1,
+        effort: Effort | None = None,
+    ) -> State:
+        """The state a step later; see `advance`."""
+        if correction is not None or not can_compile(problem):
+            raise ValueError(
+                "Compiled steps are for one flow on a CPU in double precision, without a learned correction; "
+                "take steps with `advance`."
+            )
+        cells, flow, kernels = self._cells(problem.cells), self._conditions(problem), self.kernels
+        effort, length = effort or Effort(), float(step)
+        velocity, pressure, fluxes = (each.detach().numpy() for each in (state.velocity, state.pressure, state.fluxes))
+        leading = 1.0
+        if state.before is None:
+            points_first = np.ascontiguousarray(velocity.T)
+            expected = kernels.Expected(points_first, points_first, fluxes, np.empty(0))
+        else:
+            before, fluxes_before, last = state.before
+            ratio = length / float(last)
+            leading = (1 + 2 * ratio) / (1 + ratio)
+            expected = kernels.continued(velocity, before.numpy(), fluxes, fluxes_before.numpy(), ratio)
+        left, new = 0.0, (velocity, pressure, fluxes)
+        for _ in range(passes):
+            found, through, wanted, left, iterations = kernels.predicted(
+                cells, flow, expected, pressure, length, leading, effort.tolerance, effort.most
+            )
+            change = _solved(problem.pressure_solver, wanted)
+            new = kernels.projected(cells, flow, found, through, pressure, change, length / leading)
+            _, pressure, fluxes = new
+            expected = expected._replace(fluxes=fluxes)
+            self.iterations += iterations
+        velocity, pressure, fluxes = (torch.from_numpy(each) for each in new)
+        return State(velocity, pressure, fluxes, (state.velocity, state.fluxes, step), step.new_tensor([left]))
+
+    def _cells(self, cells: DualCells) -> kernels.Cells:
+        if self._of is None or self._of[0] is not cells:
+            self._of = cells, _as_arrays(self.kernels, cells)
+        return self._of[1]
+
+    def _conditions(self, problem: Problem):
+        if self._flow is None or self._flow[0] is not problem:
+            nothing = np.empty((2, 0))
+            rise, slope = (np.empty(0), nothing) if problem.jump is None else (each.numpy() for each in problem.jump)
+            names = ("free", "velocity", "pressure", "pressure_free", "inflow", "facet_shift", "open")
+            self._flow = (
+                problem,
+                self.kernels.Flow(
+                    float(problem.viscosity),
+                    slip=nothing if problem.slip is None else problem.slip.numpy(),
+                    closed=bool(problem.closed),
+                    rise=rise,
+                    jump_slope=slope,
+                    **{name: getattr(problem, name).numpy() for name in names},
+                ),
+            )
+        return self._flow[1]
+
+
+def _solved(solver: Solver, right: np.ndarray) -> np.ndarray:
+    if isinstance(solver, Factorised):
+        return solver.solved(right)
+    wanted = torch.from_numpy(right)
+    return solver.solve(wanted, torch.zeros_like(wanted)).numpy()
+
+
+def _as_arrays(kernels, cells: DualCells):
+    points, edges = cells.number_of_points, len(cells.first)
+    place = np.empty(points + 2 * edges, np.uint32)
+    place[cells.entries.numpy()] = np.arange(len(place), dtype=np.uint32)
+    bending = cells.bending
+
+    def short(indices: Tensor) -> np.ndarray:
+        return indices.numpy().astype(np.uint32)
+
+    def pairs(values: Tensor) -> np.ndarray:
+        return np.ascontiguousarray(values.numpy().T)
+
+    return kernels.Cells(
+        cells.areas.numpy(),
+        short(cells.first),
+        short(cells.second),
+        pairs(cells.faces),
+        cells.conductances.numpy(),
+        cells.gathered(cells.conductances.clamp_min(0.0)).numpy(),
+        pairs(cells.offsets),
+        cells.pattern_rows.numpy(),
+        short(cells.pattern_columns),
+        np.stack([each.values.numpy() for each in cells.gradient], axis=1),
+        place[:points],
+        place[points : points + edges],
+        place[points + edges :],
+        short(cells.mirrored),
+        bending.heights.numpy(),
+        short(bending.side_cell),
+        short(bending.side_edge),
+        short(bending.face_cell),
+        short(bending.face_edge),
+        pairs(bending.faces),
+        bending.number_of_cells,
+    )

@@ -1,0 +1,229 @@
+"""The corrector: a PENN that starts at a coarse-grid solution of a plane flow and gives what it misses.
+
+A march on the user's own cells costs a fraction of a second and is wrong by a few per cent. The error of a smooth
+solution is a smooth function of the solution itself (its truncation error), carried through the domain by the
+linearised equation. So the network iterates on the encoded correction d = h - h0 of the encoded coarse solution h0:
+
+    R(h) = h - project(h0 + s N(d / s, c)),        N sees d, (u.grad) d, lap d, grad d_p, div d
+
+with u the coarse velocity and c what is known of the coarse solution at each point: its derivatives as vectors and as
+invariants, the flow at the start, the distance to walls, the cells, the Reynolds number and the time. `project` is the
+Dirichlet layer; derivatives are those of operators that know each unknown's Neumann conditions, which are homogeneous
+for a difference of two solutions. Slices (`slices`) couple far points. Lengths are in cells, so that the same weights
+serve coarse and fine meshes. Before training N is zero, and the coarse solution comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from scipy.spatial import KDTree
+from torch import Tensor, nn
+
+from pennpde.case import Case
+from pennpde.flow.plane_physics import PlaneFlowPhysics
+from pennpde.flow.slices import Slices
+from pennpde.operators import Operators
+from pennpde.penn import PENN, EncodedCase, Equation
+from pennpde.penn.invariants import dot, scale_by
+from pennpde.penn.mixing import Linear
+from pennpde.penn.mlp import MLP
+from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
+
+_SIZE = 0.05
+"""s: of a correction, in reference speeds, so that the network sees numbers around one."""
+_LATEST = 8.0
+"""Times beyond, also that of the steady state, count as this: the last one that training sees."""
+_VECTORS, _INVARIANTS = 7, 27
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What stays the same during a solve.
+
+    Attributes:
+        velocity: Of the coarse solution.
+        length: Of the cells.
+        areas: Of the cells.
+        context: The encoded invariants of the coarse solution.
+        vectors: Its encoded vectors.
+    """
+
+    velocity: Float[Tensor, "points space 1"]
+    length: Float[Tensor, " points"]
+    areas: Float[Tensor, " points"]
+    context: Float[Tensor, "points hidden"]
+    vectors: Float[Tensor, "points space width"]
+
+
+class CoarseFlowCorrection(PlaneFlowPhysics, Equation):
+    """The equation of the correction in the encoded space.
+
+    Args:
+        width: Feature channels of the unknowns.
+        hidden: Channels of the scalars that decide about the correction.
+        slices: Number of slices that couple far points; 0: none.
+    """
+
+    def __init__(self, width: int, hidden: int = 48, slices: int = 16):
+        super().__init__()
+        self.known = MLP((_INVARIANTS, hidden, hidden))
+        self.known_vectors = Linear(_VECTORS, width, bias=False)
+        self.invariants = Linear(6 * width, hidden, bias=False)
+        self.inner = Linear(hidden, hidden)
+        self.mixed = Linear(5 * width, 2 * width, bias=False)
+        self.slices = Slices(hidden, 2 * width, slices) if slices else None
+        self.gates = Linear(hidden, 2 * width)
+        self.velocity = Linear(2 * width, width, bias=False)
+        self.pressure = Linear(hidden, width, bias=False)
+        for layer in (self.velocity, self.pressure):  # the coarse solution before training
+            nn.init.zeros_(layer.weight)
+
+    def prepare(self, case: EncodedCase) -> _Known:
+        if missing := sorted({"start", "wall_distance", "cell_size"} - case.features.keys()):
+            raise KeyError(f"The corrector needs the features {missing}; make its cases with `coarse_case`.")
+        velocity, length = case.case.initial["u"], case.features["cell_size"]
+        vectors, invariants = _of_coarse_solution(case.case)
+        context, encoded = self.known(invariants), self.known_vectors(vectors)
+        return _Known(velocity[..., None], length, length.square(), context, encoded)
+
+    def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
+        known: _Known = case.constants
+        velocity, pressure = ((state[name] - start[name]) / _SIZE for name in ("u", "p"))
+        length, slope_length = known.length[:, None], known.length[:, None, None]
+        jacobian, smoothed = _derivatives(velocity, case.operators["u"])
+        slope, pressure_smoothed = _derivatives(pressure, case.operators["p"])
+        jacobian, slope = slope_length[..., None] * jacobian, slope_length * slope
+        advected = dot(known.velocity.expand(-1, -1, velocity.shape[-1]), jacobian)
+        divergence = jacobian[:, 0, 0] + jacobian[:, 1, 1]
+        vectors = torch.cat([velocity, advected, slope_length.square() * smoothed, slope, known.vectors], dim=-1)
+        vectors = self.mixed(vectors)
+        scalars = [
+            pressure,
+            length.square() * pressure_smoothed,
+            divergence,
+            (known.velocity * velocity).sum(dim=1),
+            (known.vectors * velocity).sum(dim=1),
+            (known.velocity * slope).sum(dim=1),
+        ]
+        hidden = torch.tanh(self.invariants(torch.cat(scalars, dim=1)) + known.context)
+        if self.slices is not None:
+            far, far_vectors = self.slices(hidden, vectors, known.areas, case.case)
+            hidden, vectors = hidden + far, vectors + far_vectors
+        hidden = nn.functional.silu(self.inner(hidden))
+        change = self.velocity(scale_by(self.gates(hidden), vectors))
+        return {
+            "u": start["u"] + time_step * _SIZE * change,
+            "p": start["p"] + time_step * _SIZE * self.pressure(hidden),
+        }
+
+
+def _derivatives(values: Tensor, operators: Operators) -> tuple[Tensor, Tensor]:
+    """Gradient and Laplacian of what obeys the homogeneous form of the unknown's Neumann conditions."""
+    gradient = operators.grad(values)
+    return gradient, operators.plain.div(gradient)
+
+
+def _of_coarse_solution(
+    case: Case,
+) -> tuple[Float[Tensor, "points space vectors"], Float[Tensor, "points invariants"]]:
+    """What the network sees of the coarse solution: vectors, and invariants of them, lengths in cells."""
+    velocity, pressure, start = case.initial["u"], case.initial["p"], case.features["start"]
+    distance, length = case.features["wall_distance"], case.features["cell_size"]
+    viscosity, time = (case.parameter(name, pressure) for name in ("viscosity", "time"))
+    normals = [case.slope(name).normal_derivative for name in ("u", "p")]
+    jacobian = length[:, None, None] * case.operators["u"].grad(velocity, normals[0])
+    smoothed = length[:, None] * case.operators["u"].plain.div(jacobian)
+    slope = length[:, None] * case.operators["p"].grad(pressure, normals[1])
+    pressure_smoothed = length * case.operators["p"].plain.div(slope)
+    wall = case.operators["p"].plain.grad(distance)
+    advected = dot(velocity[..., None], jacobian[..., None])[..., 0]
+    vectors = torch.stack([velocity, start, advected, smoothed, slope, velocity - start, wall], dim=-1)
+    strain = jacobian + jacobian.transpose(1, 2)
+    spin = jacobian[:, 0, 1] - jacobian[:, 1, 0]
+    speed = (velocity.square().sum(dim=1) + 1e-12).sqrt()
+    products = [(vectors[..., first] * vectors[..., second]).sum(dim=1) for first, second in _PAIRS]
+    logarithms = [
+        torch.log(length) + 2.5,
+        torch.log(viscosity.expand_as(length)) + 5.0,
+        torch.log(time.clamp(max=_LATEST).expand_as(length)),
+        torch.log(speed * length / viscosity + 1e-2),
+        torch.log(distance + 0.1 * length) + 1.5,
+        torch.log(distance / (viscosity * time.clamp(max=_LATEST)).sqrt() + 1e-2),
+    ]
+    flags = [case.dirichlet[name].mask.to(pressure) for name in ("u", "p")]
+    others = [
+        pressure,
+        pressure_smoothed,
+        speed,
+        distance / length,
+        jacobian[:, 0, 0] + jacobian[:, 1, 1],
+        strain.square().sum(dim=(1, 2)),
+        spin.square(),
+    ]
+    # Derivatives at corners and in jets are a hundred times those elsewhere: only their order matters there.
+    invariants = torch.stack([*logarithms, *flags, *(torch.asinh(4.0 * each) for each in (*others, *products))], dim=1)
+    return vectors, invariants
+
+
+_PAIRS = ((0, 1), (0, 2), (0, 3), (0, 4), (0, 6), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (4, 6), (3, 6))
+"""Vectors whose scalar products the network sees."""
+
+
+def coarse_case(
+    case: Case,
+    velocity: Float[Tensor, "points space"],
+    pressure: Float[Tensor, " points"],
+    start: Float[Tensor, "points space"],
+    time: float,
+) -> Case:
+    """The case as the corrector sees it: its initial fields are the coarse solution at a time.
+
+    Args:
+        case: In the network's units.
+        velocity: Of the coarse solution.
+        pressure: Likewise.
+        start: The velocity at the start.
+        time: Since the start.
+    """
+    held = case.dirichlet["u"]
+    walls = held.mask & (held.values == 0).all(dim=1)
+    positions = case.mesh.points.detach().cpu()
+    distance = torch.full((len(positions),), float((positions.amax(dim=0) - positions.amin(dim=0)).max()))
+    if bool(walls.any()):
+        distance = torch.from_numpy(KDTree(positions[walls.cpu()].numpy()).query(positions.numpy())[0])
+    like = case.initial["p"]
+    features = {
+        "start": start.to(like),
+        "wall_distance": distance.to(like),
+        "cell_size": case.mesh.point_volumes.sqrt().to(like),
+    }
+    return replace(
+        case,
+        initial={"u": velocity.to(like), "p": pressure.to(like)},
+        features=features,
+        parameters={"viscosity": case.parameters["viscosity"], "time": like.new_tensor(time)},
+    )
+
+
+def corrector(
+    width: int = 16,
+    iterations: int = 5,
+    hidden: int = 48,
+    slices: int = 16,
+    solver: Literal["barzilai-borwein", "explicit"] = "barzilai-borwein",
+) -> PENN:
+    """The network that corrects coarse-grid solutions; its cases come from `coarse_case`.
+
+    Args:
+        width: Feature channels of velocity and pressure.
+        iterations: Of the neural nonlinear solver.
+        hidden: See `CoarseFlowCorrection`.
+        slices: Likewise.
+        solver: "explicit": steps of one size, for comparison.
+    """
+    how: Solver = BarzilaiBorwein(iterations) if solver == "barzilai-borwein" else ExplicitSteps(iterations)
+    return PENN(CoarseFlowCorrection(width, hidden, slices), width, how, moment="steady")

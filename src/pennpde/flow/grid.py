@@ -1,0 +1,215 @@
+"""A flow case as the stepping scheme sees it: cells, conditions and start in NumPy, split as often as wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+
+from pennpde.case import Case, Robin
+from pennpde.mesh.splitting import PlaneCells
+from pennpde.models.boundary_profile import BoundaryProfile
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Cells with what is prescribed at their points and boundary facets.
+
+    Attributes:
+        cells: triangles, quads and boundary facets.
+        held: where the velocity is prescribed.
+        velocity: the prescribed one where it is, else that of the start.
+        pressure_held: where the pressure is prescribed.
+        pressure: the prescribed one where it is, else that of the start.
+        slip: unit normals of slip walls, zero elsewhere.
+        representative: for each point the copy that stands for it.
+        pressure_jump: by how much the pressure is larger than at that copy.
+        facet_held: facets on which the velocity is prescribed.
+        facet_slips: facets of slip walls.
+        facet_open: facets on which the pressure is prescribed and the velocity is not.
+        facet_velocity: the velocity at start, middle and end of each facet on which it is prescribed, as its own patch
+            has it: a parabola along the facet.
+    """
+
+    cells: PlaneCells
+    held: Bool[np.ndarray, " points"]
+    velocity: Float[np.ndarray, "points 2"]
+    pressure_held: Bool[np.ndarray, " points"]
+    pressure: Float[np.ndarray, " points"]
+    slip: Float[np.ndarray, "points 2"]
+    representative: Int64[np.ndarray, " points"]
+    pressure_jump: Float[np.ndarray, " points"]
+    facet_held: Bool[np.ndarray, " facets"]
+    facet_slips: Bool[np.ndarray, " facets"]
+    facet_open: Bool[np.ndarray, " facets"]
+    facet_velocity: Float[np.ndarray, "facets 3 2"]
+
+    @staticmethod
+    def of(case: Case) -> Grid:
+        """The grid of a case, at the time for which its conditions hold."""
+        _refuse(case)
+        mesh = case.mesh
+        velocity, pressure = case.dirichlet["u"], case.dirichlet["p"]
+        held, pressure_held = velocity.mask.cpu().numpy(), pressure.mask.cpu().numpy()
+        start = case.dirichlet["u"].apply(case.initial["u"]).detach().cpu().numpy().astype(float)
+        level = case.dirichlet["p"].apply(case.initial["p"]).detach().cpu().numpy().astype(float)
+        slip = np.zeros_like(start)
+        if "u" in case.slip:
+            slip = case.slip["u"].normals.cpu().numpy().astype(float)
+        number = mesh.number_of_points
+        representative, jump = np.arange(number), np.zeros(number)
+        if "u" in case.periodic:
+            representative = case.periodic["u"].points.cpu().numpy()
+        if "p" in case.periodic:
+            jump = case.periodic["p"].shift.cpu().numpy().astype(float)
+        ends = mesh.facets.connectivity.reshape(-1, 2)
+        boundary = BoundaryProfile.of(case)
+        cells = PlaneCells.of(mesh)
+        centres = len(cells.points) - number
+        grid = Grid(
+            PlaneCells(cells.points[:number], cells.triangles[:0], cells.quads[:0], ends),
+            held,
+            start,
+            pressure_held,
+            level,
+            np.where(held[:, None], 0.0, slip),
+            representative,
+            jump,
+            boundary.held,
+            boundary.slips,
+            boundary.opened,
+            boundary.velocity,
+        )
+        return grid._with_centres(cells) if centres else replace(grid, cells=cells)
+
+    def _with_centres(self, cells: PlaneCells) -> Grid:
+        """With the centres of polygons, at which nothing is prescribed."""
+        number, total = len(self.cells.points), len(cells.points)
+
+        def longer(values: np.ndarray) -> np.ndarray:
+            return np.concatenate([values, np.zeros((total - number, *values.shape[1:]), values.dtype)])
+
+        velocity, pressure = self._start_on(cells)
+        return replace(
+            self,
+            cells=cells,
+            held=longer(self.held),
+            velocity=velocity,
+            pressure_held=longer(self.pressure_held),
+            pressure=pressure,
+            slip=longer(self.slip),
+            representative=np.concatenate([self.representative, np.arange(number, total)]),
+            pressure_jump=longer(self.pressure_jump),
+        )
+
+    def split(self) -> Grid:
+        """Each cell into four; conditions are continued along their facets."""
+        return self._onto(self.cells.split())
+
+    def _onto(self, finer: PlaneCells) -> Grid:
+        number, total = len(self.cells.points), len(finer.points)
+        ends = self.cells.facets
+        middle = finer.facets[0::2, 1]
+
+        def spread(values: np.ndarray) -> np.ndarray:
+            result = np.zeros((total, *values.shape[1:]), values.dtype)
+            result[:number] = values
+            return result
+
+        held, pressure_held = spread(self.held), spread(self.pressure_held)
+        held[middle] = self.facet_held
+        # A point pinned in a corner has no neighbour on an open facet.
+        pressure_held[middle] = self.facet_open
+        velocity, pressure = self._start_on(finer)
+        if not self.velocity[~self.held].any():
+            # At rest, so is what lies between a lid or an inlet and the first points inside.
+            velocity[number:] = 0.0
+        velocity[middle[self.facet_held]] = self.facet_velocity[self.facet_held, 1]
+        pressure[middle[self.facet_open]] = self.pressure[ends[self.facet_open]].mean(axis=1)
+        slip = spread(self.slip)
+        along = self.cells.points[ends[:, 1]] - self.cells.points[ends[:, 0]]
+        normals = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.linalg.norm(along, axis=1)[:, None]
+        slip[middle[self.facet_slips]] = normals[self.facet_slips]
+        start, half, end = self.facet_velocity.transpose(1, 0, 2)
+        quarters = (3 * start + 6 * half - end) / 8, (3 * end + 6 * half - start) / 8
+        profile = np.stack([start, quarters[0], half, half, quarters[1], end], axis=1)
+        representative, jump = self._periodic_on(total, middle)
+        return replace(
+            self,
+            cells=finer,
+            held=held,
+            velocity=velocity,
+            pressure_held=pressure_held,
+            pressure=pressure,
+            slip=slip,
+            representative=representative,
+            pressure_jump=jump,
+            facet_held=np.repeat(self.facet_held, 2),
+            facet_slips=np.repeat(self.facet_slips, 2),
+            facet_open=np.repeat(self.facet_open, 2),
+            facet_velocity=profile.reshape(-1, 3, 2),
+        )
+
+    def _start_on(self, finer: PlaneCells) -> tuple[np.ndarray, np.ndarray]:
+        """Start velocity and pressure with means at the new points, from the old points around them."""
+        number = len(self.cells.points)
+        both = np.concatenate([self.velocity, self.pressure[:, None]], axis=1)
+        sums, counts = np.zeros((len(finer.points), 3)), np.zeros(len(finer.points))
+        for cells in (finer.triangles, finer.quads):
+            for one in range(cells.shape[1]):
+                for other in range(cells.shape[1]):
+                    old = (cells[:, one] < number) & (cells[:, other] >= number)
+                    np.add.at(sums, cells[old, other], both[cells[old, one]])
+                    np.add.at(counts, cells[old, other], 1.0)
+        means = sums / np.maximum(counts, 1.0)[:, None]
+        # Middles inside a triangle touch its corners only through small triangles; each has its two ends there.
+        means[:number] = both
+        return means[:, :2].copy(), means[:, 2].copy()
+
+    def _periodic_on(self, total: int, middle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        number = len(self.representative)
+        representative, jump = np.arange(total), np.zeros(total)
+        representative[:number], jump[:number] = self.representative, self.pressure_jump
+        ends = self.cells.facets
+        partners = np.sort(self.representative[ends], axis=1)
+        copied = (self.representative[ends] != ends).any(axis=1)
+        keys = partners[:, 0] * np.int64(number) + partners[:, 1]
+        if copied.any():
+            first: dict[int, int] = {}
+            for place in np.argsort(copied, kind="stable"):
+                first.setdefault(int(keys[place]), int(middle[place]))
+            for place in np.flatnonzero(copied):
+                representative[middle[place]] = first[int(keys[place])]
+                jump[middle[place]] = self.pressure_jump[ends[place]].mean()
+        return representative, jump
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing but prescribed velocities crosses the boundary: then the pressure's level is free."""
+        return not self.facet_open.any()
+
+    def boundary_flux(self) -> Float[np.ndarray, " points"]:
+        """What leaves each point's cell through facets on which the velocity is prescribed."""
+        ends = self.cells.facets
+        along = self.cells.points[ends[:, 1]] - self.cells.points[ends[:, 0]]
+        outward = np.stack([along[:, 1], -along[:, 0]], axis=1) * self.facet_held[:, None]
+        through = np.einsum("fea,fa->fe", self.facet_velocity, outward)
+        # Of the whole parabola: inside, too, fluxes know that velocities are bent between the points.
+        start, end = through[:, 0] / 6.0 + through[:, 1] / 3.0, through[:, 2] / 6.0 + through[:, 1] / 3.0
+        return np.bincount(ends.ravel(), np.stack([start, end], axis=1).ravel(), len(self.cells.points))
+
+
+def _refuse(case: Case) -> None:
+    if case.space != 2:
+        raise ValueError(
+            "This network solves plane flows; the case has three dimensions. Mesh.plane_of makes a plane one."
+        )
+    for name in ("u", "p"):
+        if name in case.conditions.get(Robin.kind, {}) and bool(case.conditions[Robin.kind][name].mask.any()):
+            raise ValueError(f"{name} has a Robin condition (mixed in OpenFOAM), which this network does not know.")
+        slope = case.neumann.get(name)
+        if slope is not None and not slope.is_homogeneous and bool(slope.normal_derivative.any()):
+            raise ValueError(
+                f"A normal derivative of {name} other than zero is prescribed; this network takes only zero."
+            )

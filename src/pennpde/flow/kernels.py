@@ -1,0 +1,398 @@
+"""The plain step in compiled loops, for one flow on a CPU: the formulas of `scheme` and `krylov`, without a tensor.
+
+At a few thousand points a step of PyTorch is hundreds of calls around little arithmetic; here it is three. Numba
+compiles the loops on their first use and keeps the machine code on disk. Import this module only where a step is taken:
+Numba takes a while to load.
+
+Points come first here, and both components of a value lie next to each other: they are read together.
+"""
+
+# pyright: reportGeneralTypeIssues=false
+
+from __future__ import annotations
+
+from typing import NamedTuple, no_type_check
+
+import numpy as np
+from jaxtyping import Float, Int
+from numba import njit
+
+from pennpde.flow.curvature_flux import MEAN
+from pennpde.flow.step import CROSSED, DIFFUSED, PASSED, UPWIND
+
+# Numba knows the types, so a checker of shapes must not wrap these functions (`no_type_check`).
+# Sums may be taken in any order, so that a processor adds several numbers at a time; NaN and infinity stay themselves.
+_compiled = njit(cache=True, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
+
+
+class Cells(NamedTuple):
+    """What `DualCells` has, and the places in a sparse matrix of each edge, forth and back."""
+
+    areas: Float[np.ndarray, " points"]
+    first: Int[np.ndarray, " edges"]
+    second: Int[np.ndarray, " edges"]
+    faces: Float[np.ndarray, "edges 2"]
+    conductances: Float[np.ndarray, " edges"]
+    conducting: Float[np.ndarray, " points"]
+    offsets: Float[np.ndarray, "edges 2"]
+    rows: Int[np.ndarray, " starts"]
+    columns: Int[np.ndarray, " entries"]
+    gradient: Float[np.ndarray, "entries 2"]
+    diagonal: Int[np.ndarray, " points"]
+    forth: Int[np.ndarray, " edges"]
+    back: Int[np.ndarray, " edges"]
+    mirrored: Int[np.ndarray, " entries"]
+    heights: Float[np.ndarray, " edges"]
+    side_cell: Int[np.ndarray, " sides"]
+    side_edge: Int[np.ndarray, " sides"]
+    face_cell: Int[np.ndarray, " shares"]
+    face_edge: Int[np.ndarray, " shares"]
+    face_shares: Float[np.ndarray, "shares 2"]
+    number_of_cells: int
+
+
+class Flow(NamedTuple):
+    """What `Problem` has; arrays of nothing where it has None."""
+
+    viscosity: float
+    free: Float[np.ndarray, " points"]
+    velocity: Float[np.ndarray, "2 points"]
+    slip: Float[np.ndarray, "2 points_or_none"]
+    pressure: Float[np.ndarray, " points"]
+    pressure_free: Float[np.ndarray, " points"]
+    inflow: Float[np.ndarray, " points"]
+    facet_shift: Float[np.ndarray, "2 edges"]
+    open: Float[np.ndarray, " points"]
+    closed: bool
+    rise: Float[np.ndarray, " edges_or_none"]
+    jump_slope: Float[np.ndarray, "2 points_or_none"]
+
+
+class Expected(NamedTuple):
+    """Velocity and fluxes continued to the end of a step, and what the difference formula (BDF2) takes of the past."""
+
+    velocity: Float[np.ndarray, "points 2"]
+    past: Float[np.ndarray, "points 2"]
+    fluxes: Float[np.ndarray, " edges"]
+    past_fluxes: Float[np.ndarray, " edges_or_none"]
+
+
+@_compiled
+@no_type_check
+def continued(velocity, before, fluxes, fluxes_before, ratio):
+    """A state and the one before, continued by a step that is so many times as long as the last."""
+    share, points = ratio * ratio / (1.0 + ratio), velocity.shape[1]
+    expected, past = np.empty((points, 2)), np.empty((points, 2))
+    for i in range(points):
+        for c in range(2):
+            grown = (1.0 + ratio) * velocity[c, i]
+            expected[i, c] = grown - ratio * before[c, i]
+            past[i, c] = grown - share * before[c, i]
+    grown_fluxes = (1.0 + ratio) * fluxes
+    return Expected(expected, past, grown_fluxes - ratio * fluxes_before, grown_fluxes - share * fluxes_before)
+
+
+@_compiled
+@no_type_check
+def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
+    """Solve the momentum equation, and make the right side of the pressure's equation.
+
+    Gives the velocity, the fluxes before the pressure changes, that right side, what is left of the momentum's residual
+    as `krylov.solve` says it, and the number of iterations.
+    """
+    velocity_slope, pressure_slope = _slopes(cells, flow, expected.velocity, pressure)
+    matrix, right, bent = _momentum(cells, flow, expected, velocity_slope, pressure_slope, step, leading)
+    velocity = np.empty_like(expected.velocity)
+    for i in range(len(velocity)):
+        for c in range(2):
+            velocity[i, c] = expected.velocity[i, c] if flow.free[i] > 0 else flow.velocity[c, i]
+        if flow.free[i] > 0:
+            _along_slip_walls(flow, velocity, i)
+    left, iterations = _solve(cells, flow, matrix, right, velocity, tolerance, most)
+    fluxes = _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, bent, step / leading, leading)
+    wanted = _missing(cells, flow, fluxes, pressure, step / leading)
+    return velocity, fluxes, wanted, left, iterations
+
+
+@_compiled
+@no_type_check
+def projected(cells, flow, velocity, fluxes, pressure, change, shorter):
+    """Velocity, pressure and fluxes that conserve mass, by the solution of the pressure's equation."""
+    points = len(change)
+    for i in range(points):
+        change[i] += (flow.pressure[i] - pressure[i]) * (1.0 - flow.pressure_free[i])
+    found, risen, through = np.empty((2, points)), np.empty(points), np.empty(len(fluxes))
+    slope = np.empty((points, 2))
+    for i in range(points):
+        x = y = 0.0
+        for k in range(cells.rows[i], cells.rows[i + 1]):
+            value = change[cells.columns[k]]
+            x += cells.gradient[k, 0] * value
+            y += cells.gradient[k, 1] * value
+        slope[i, 0], slope[i, 1] = flow.free[i] * x, flow.free[i] * y
+        _along_slip_walls(flow, slope, i)
+        for c in range(2):
+            found[c, i] = velocity[i, c] - shorter * slope[i, c]
+        risen[i] = pressure[i] + change[i]
+    for e in range(len(fluxes)):
+        difference = change[cells.second[e]] - change[cells.first[e]]
+        through[e] = fluxes[e] - shorter * cells.conductances[e] * difference
+    return found, risen, through
+
+
+@_compiled
+@no_type_check
+def _along_slip_walls(flow, values, i):
+    if flow.slip.shape[1]:
+        x, y = flow.slip[0, i], flow.slip[1, i]
+        outward = x * values[i, 0] + y * values[i, 1]
+        values[i, 0] -= x * outward
+        values[i, 1] -= y * outward
+
+
+@_compiled
+@no_type_check
+def _slopes(cells, flow, velocity, pressure):
+    """The gradients of both components and of the pressure, with its periodic jumps."""
+    points = len(pressure)
+    of_velocity, of_pressure = np.empty((points, 4)), np.empty((points, 2))
+    for i in range(points):
+        ux = uy = vx = vy = px = py = 0.0
+        for k in range(cells.rows[i], cells.rows[i + 1]):
+            j = cells.columns[k]
+            x, y, u, v, p = cells.gradient[k, 0], cells.gradient[k, 1], velocity[j, 0], velocity[j, 1], pressure[j]
+            ux, uy, vx, vy, px, py = ux + x * u, uy + y * u, vx + x * v, vy + y * v, px + x * p, py + y * p
+        of_velocity[i, 0], of_velocity[i, 1], of_velocity[i, 2], of_velocity[i, 3] = ux, uy, vx, vy
+        of_pressure[i, 0], of_pressure[i, 1] = px, py
+        if flow.jump_slope.shape[1]:
+            for c in range(2):
+                of_pressure[i, c] += flow.jump_slope[c, i]
+    return of_velocity, of_pressure
+
+
+@_compiled
+@no_type_check
+def _momentum(cells, flow, expected, slopes, pressure_slope, step, leading):
+    """Matrix and right side of the momentum equation, and what flows because the velocity is bent between points."""
+    points, edges = len(cells.areas), len(cells.first)
+    matrix, right, leaving = np.empty(len(cells.columns)), np.empty((points, 2)), np.zeros(points)
+    for i in range(points):
+        matrix[cells.diagonal[i]] = leading * cells.areas[i] / step
+        for c in range(2):
+            right[i, c] = cells.areas[i] * (expected.past[i, c] / step - pressure_slope[i, c])
+    above = np.empty((edges, 2))
+    for e in range(edges):
+        i, j, flux = cells.first[e], cells.second[e], expected.fluxes[e]
+        symmetric, skew = flow.viscosity * cells.conductances[e], 0.5 * flux
+        matrix[cells.forth[e]], matrix[cells.back[e]] = skew - symmetric, -skew - symmetric
+        matrix[cells.diagonal[i]] -= skew - symmetric
+        matrix[cells.diagonal[j]] += skew + symmetric
+        leaving[i] += flux
+        leaving[j] -= flux
+        x, y = cells.offsets[e, 0], cells.offsets[e, 1]
+        for c in range(2):
+            here = x * slopes[i, 2 * c] + y * slopes[i, 2 * c + 1]
+            there = x * slopes[j, 2 * c] + y * slopes[j, 2 * c + 1]
+            above[e, c] = MEAN * cells.heights[e] * (here - there)
+            rough = expected.velocity[j, c] - expected.velocity[i, c] - (here if flux > 0 else there)
+            gained = 0.5 * UPWIND * abs(flux) * rough
+            right[i, c] += gained
+            right[j, c] -= gained
+    for i in range(points):
+        # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
+        matrix[cells.diagonal[i]] += 0.5 * flow.open[i] * max(leaving[i], 0.0)
+    means, bent = np.zeros((cells.number_of_cells, 2)), np.zeros(edges)
+    for k in range(len(cells.side_cell)):
+        for c in range(2):
+            means[cells.side_cell[k], c] += above[cells.side_edge[k], c]
+    for k in range(len(cells.face_cell)):
+        for c in range(2):
+            bent[cells.face_edge[k]] += cells.face_shares[k, c] * means[cells.face_cell[k], c]
+    return matrix, right, bent
+
+
+@_compiled
+@no_type_check
+def _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, bent, shorter, leading):
+    """The fluxes under the earlier pressure; they have a momentum of their own, see `scheme._projected`."""
+    points, edges = len(cells.areas), len(cells.first)
+    fluxes, own = np.empty(edges), np.zeros(points)
+    for e in range(edges):
+        i, j = cells.first[e], cells.second[e]
+        flux = bent[e]
+        for c in range(2):
+            flux += cells.faces[e, c] * (0.5 * (velocity[i, c] + velocity[j, c]) + flow.facet_shift[c, e])
+        fluxes[e] = flux
+        own[i] += abs(flux)
+        own[j] += abs(flux)
+    for i in range(points):
+        area = cells.areas[i]
+        viscous = flow.viscosity * cells.conducting[i] / DIFFUSED
+        own[i] = area / (0.5 * own[i] / CROSSED + viscous + np.sqrt(area) / PASSED)
+        for c in range(2):
+            pressure_slope[i, c] *= flow.free[i]
+        _along_slip_walls(flow, pressure_slope, i)
+    for e in range(edges):
+        i, j = cells.first[e], cells.second[e]
+        rise = flow.rise[e] if len(flow.rise) else 0.0
+        gained = -cells.conductances[e] * (pressure[j] - pressure[i] + rise)
+        for c in range(2):
+            gained += 0.5 * cells.faces[e, c] * (pressure_slope[i, c] + pressure_slope[j, c])
+        gained *= shorter
+        if len(expected.past_fluxes):
+            # What the fluxes had beyond the velocities at the points, before the step; nothing where it starts.
+            beyond = expected.past_fluxes[e]
+            for c in range(2):
+                middle = 0.5 * (expected.past[i, c] + expected.past[j, c])
+                beyond -= cells.faces[e, c] * (middle + leading * flow.facet_shift[c, e])
+            gained += beyond / leading - bent[e]
+        time = 0.5 * (own[i] + own[j])
+        fluxes[e] += time / (time + shorter) * gained
+    return fluxes
+
+
+@_compiled
+@no_type_check
+def _missing(cells, flow, fluxes, pressure, shorter):
+    """The right side of the pressure's equation: what the fluxes lack, and what prescribed pressures conduct."""
+    points = len(pressure)
+    wanted, given = np.empty(points), np.empty(points)
+    for i in range(points):
+        wanted[i] = -flow.inflow[i] / shorter
+        given[i] = (flow.pressure[i] - pressure[i]) * (1.0 - flow.pressure_free[i])
+    for e in range(len(fluxes)):
+        i, j = cells.first[e], cells.second[e]
+        leaving = cells.conductances[e] * (given[j] - given[i]) - fluxes[e] / shorter
+        wanted[i] += leaving
+        wanted[j] -= leaving
+    if flow.closed:
+        # All that flows in must flow out: rounding and discretisation are spread evenly.
+        whole = wanted.sum() / cells.areas.sum()
+        for i in range(points):
+            wanted[i] -= cells.areas[i] * whole
+    return wanted
+
+
+@_compiled
+@no_type_check
+def _solve(cells, flow, matrix, right, found, tolerance, most):
+    """Stabilised biconjugate gradients from a guess, which becomes the solution; see `krylov`.
+
+    The preconditioner is the incomplete factorisation that changes the diagonal only (Pommerell & Fichtner 1994): its
+    sweeps cost as much as a product, and it takes a third of the iterations that the diagonal alone takes.
+    """
+    points = len(right)
+    residual, scale = np.empty((points, 2)), np.finfo(np.float64).tiny
+    _product(cells, matrix, found, residual)
+    for i in range(points):
+        for c in range(2):
+            residual[i, c] = flow.free[i] * (right[i, c] - residual[i, c])
+            right[i, c] *= flow.free[i]
+        _along_slip_walls(flow, residual, i)
+        _along_slip_walls(flow, right, i)
+        scale += right[i, 0] ** 2 + right[i, 1] ** 2
+    for i in range(points):  # prescribed values have done their part
+        for k in range(cells.rows[i], cells.rows[i + 1]):
+            j = cells.columns[k]
+            if i != j and (flow.free[i] == 0 or flow.free[j] == 0):
+                matrix[k] = 0.0
+    inverse = _incomplete(cells, matrix)
+    limit = tolerance * tolerance * scale
+    tiny = np.finfo(np.float64).tiny
+    shadow, direction = residual.copy(), residual.copy()
+    through, image = np.empty((points, 2)), np.empty((points, 2))
+    going, smoothed = np.empty((points, 2)), np.empty((points, 2))
+    rho = square = _inner(residual, residual)
+    iterations = 0
+    while square > limit and iterations < most:
+        iterations += 1
+        _precondition(cells, flow, matrix, inverse, direction, going)
+        _image(cells, flow, matrix, going, through)
+        alpha = rho / (_inner(shadow, through) + tiny)
+        for i in range(points):
+            for c in range(2):
+                residual[i, c] -= alpha * through[i, c]
+        _precondition(cells, flow, matrix, inverse, residual, smoothed)
+        _image(cells, flow, matrix, smoothed, image)
+        omega = _inner(image, residual) / (_inner(image, image) + tiny)
+        following = square = 0.0
+        for i in range(points):
+            for c in range(2):
+                found[i, c] += alpha * going[i, c] + omega * smoothed[i, c]
+                rest = residual[i, c] - omega * image[i, c]
+                residual[i, c] = rest
+                following += shadow[i, c] * rest
+                square += rest * rest
+        beta = following / (rho + tiny) * (alpha / (omega + tiny))
+        rho = following
+        for i in range(points):
+            for c in range(2):
+                direction[i, c] = residual[i, c] + beta * (direction[i, c] - omega * through[i, c])
+    return square / limit, iterations
+
+
+@_compiled
+@no_type_check
+def _inner(one, other):
+    total = 0.0
+    for i in range(len(one)):
+        total += one[i, 0] * other[i, 0] + one[i, 1] * other[i, 1]
+    return total
+
+
+@_compiled
+@no_type_check
+def _product(cells, matrix, values, result):
+    for i in range(len(values)):
+        x = y = 0.0
+        for k in range(cells.rows[i], cells.rows[i + 1]):
+            j = cells.columns[k]
+            x += matrix[k] * values[j, 0]
+            y += matrix[k] * values[j, 1]
+        result[i, 0], result[i, 1] = x, y
+
+
+@_compiled
+@no_type_check
+def _image(cells, flow, matrix, values, result):
+    _product(cells, matrix, values, result)
+    if flow.slip.shape[1]:
+        for i in range(len(result)):
+            _along_slip_walls(flow, result, i)
+
+
+@_compiled
+@no_type_check
+def _incomplete(cells, matrix):
+    """One over the diagonal d of (d + lower) d⁻¹ (d + upper), which has the diagonal of the matrix."""
+    inverse = np.empty(len(cells.diagonal))
+    for i in range(len(inverse)):
+        own = matrix[cells.diagonal[i]]
+        for k in range(cells.rows[i], cells.diagonal[i]):
+            own -= matrix[k] * matrix[cells.mirrored[k]] * inverse[cells.columns[k]]
+        inverse[i] = 1.0 / own
+    return inverse
+
+
+@_compiled
+@no_type_check
+def _precondition(cells, flow, matrix, inverse, values, result):
+    points = len(inverse)
+    for i in range(points):
+        x, y = values[i, 0], values[i, 1]
+        for k in range(cells.rows[i], cells.diagonal[i]):
+            j = cells.columns[k]
+            x -= matrix[k] * result[j, 0]
+            y -= matrix[k] * result[j, 1]
+        result[i, 0], result[i, 1] = x * inverse[i], y * inverse[i]
+    for i in range(points - 1, -1, -1):
+        x = y = 0.0
+        for k in range(cells.diagonal[i] + 1, cells.rows[i + 1]):
+            j = cells.columns[k]
+            x += matrix[k] * result[j, 0]
+            y += matrix[k] * result[j, 1]
+        result[i, 0] -= x * inverse[i]
+        result[i, 1] -= y * inverse[i]
+    if flow.slip.shape[1]:
+        for i in range(points):
+            _along_slip_walls(flow, result, i)

@@ -1,0 +1,182 @@
+"""Steps in a row: to given times, or until nothing changes any more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pennpde.flow.krylov import Effort
+from pennpde.flow.problem import Problem
+from pennpde.flow.step import Correction, State, advance
+
+_NEARLY_FASTEST = 0.99
+"""A step is as long as this share of the cells allows: a few thin ones must not decide."""
+_FASTER = 4.0
+"""Nor many tiny ones, in layers that meet in a corner: a step is not shorter than such a share of what cells allow that
+fill this share of the area."""
+
+_JUMP = 3.0
+"""No step makes the fastest fluid, or the reference speed, so many times faster."""
+_SHORTEST = 0.02
+"""Of the first step: shorter steps than this do not save a flow."""
+_LARGEST = 1e3
+"""Velocities beyond so many reference speeds are a divergence."""
+
+
+class FlowDivergedError(ArithmeticError):
+    """Velocities grew without bound, whatever the step.
+
+    Attributes:
+        velocity: the last one, which shows where.
+    """
+
+    def __init__(self, message: str, velocity: Float[Tensor, "2 points"]) -> None:
+        super().__init__(message)
+        self.velocity = velocity
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long steps are.
+
+    Attributes:
+        courant: cells that fluid may cross in a step.
+        first: length of the first step, in the time that fluid takes for the reference length. Layers at walls are thin
+            at the start.
+        growth: by how much a step may be longer than the one before.
+        longest: of all steps.
+        calm: a flow is calm if the velocity after a step differs from the continued one by less than this share.
+        stretch: by how much steps of a calm flow may be longer than the Courant number says.
+        tolerance: of the momentum equation. In a unit of time a velocity gains as much noise as this over a step.
+    """
+
+    courant: float = 1.4
+    first: float = 0.005
+    growth: float = 1.3
+    longest: float = 0.25
+    calm: float = 1e-3
+    stretch: float = 3.0
+    tolerance: float = 3e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A state on the way.
+
+    Attributes:
+        time: since the start.
+        state: then.
+        step: length of the last step.
+        change: of the velocity in a unit of time, root mean square over that of the velocity.
+    """
+
+    time: float
+    state: State
+    step: float
+    change: float
+
+
+def rate(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:
+    """How often per time the content of each cell is exchanged."""
+    cells = problem.cells
+    leaving = torch.zeros_like(cells.areas).index_add(0, cells.first, fluxes.clamp_min(0.0))
+    return leaving.index_add(0, cells.second, (-fluxes).clamp_min(0.0)) / cells.areas
+
+
+def step_limit(problem: Problem, fluxes: Float[Tensor, " edges"], courant: float) -> float:
+    """The step of a Courant number."""
+    rates = rate(problem, fluxes.detach())
+    fastest = float(rates.kthvalue(max(1, int(_NEARLY_FASTEST * len(rates)))).values)
+    areas = problem.cells.areas
+    slower = float((areas * (rates <= fastest / _FASTER)).sum())
+    if slower > _NEARLY_FASTEST * float(areas.sum()):
+        ordered = rates.argsort()
+        filled = areas[ordered].cumsum(dim=0)
+        fastest = _FASTER * float(rates[ordered[int((filled < _NEARLY_FASTEST * filled[-1]).sum())]])
+    return courant / max(fastest, 1e-12)
+
+
+def march(
+    problem: Problem,
+    state: State,
+    times: Sequence[float],
+    correction: Correction | None = None,
+    *,
+    pace: Pace | None = None,
+    start: float = 0.0,
+    conditions: Callable[[Problem, float], Problem] | None = None,
+    take: Callable[..., State] = advance,
+) -> Iterator[Moment]:
+    """Step to each of the times, in order; every one is met exactly. A flow that is lost is a `FlowDivergedError`.
+
+    Args:
+        problem: One flow.
+        state: At `start`.
+        times: Increasing.
+        correction: The learned part.
+        pace: How long steps are.
+        start: The time of the state.
+        conditions: What makes the problem at a time, where conditions change with it.
+        take: What takes a step: `advance`, or one that does the same faster.
+    """
+    pace = pace or Pace()
+    effort = Effort(pace.tolerance)
+    now, allowed = start, pace.first
+    first, step, change = state.before is None, 0.0, math.inf
+    stretch = 1.0
+    for time in times:
+        while now < time - 1e-9 * max(1.0, time):
+            by_courant = step_limit(problem, state.fluxes, pace.courant)
+            limit = min(stretch * by_courant, pace.longest, allowed)
+            step = (time - now) / math.ceil((time - now) / limit - 1e-9)
+            at_end = problem if conditions is None else conditions(problem, now + step)
+            length = torch.full_like(problem.viscosity, step)
+            passes = 2 if first else 1
+            following = take(at_end, state, length, correction, passes=passes, effort=effort)
+            if not _is_sound(following, state) and step > _SHORTEST * pace.first:
+                allowed = 0.5 * step
+                continue
+            if not _fastest(following) <= _LARGEST:  # NaN is not
+                raise FlowDivergedError(f"The flow diverged at t = {now:.3g}.", following.velocity)
+            change = _change(problem, following.velocity, state.velocity, step)
+            # What is left of a continued velocity grows with the square of the step.
+            longer = step * math.sqrt(pace.calm / max(_surprise(problem, following, state, step), 1e-12))
+            stretch = min(max(longer / by_courant, 1.0), pace.stretch)
+            state, first = following, False
+            now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
+        yield Moment(time, state, step, change)
+
+
+def _is_sound(following: State, before: State) -> bool:
+    """Whether a step did not blow up; one that did is taken again, half as long."""
+    return _fastest(following) <= _JUMP * (1.0 + _fastest(before))  # NaN is not
+
+
+def _fastest(state: State) -> float:
+    return float(state.velocity.detach().abs().amax())
+
+
+def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
+    return _distance(problem, velocity.detach(), before.detach()) / step
+
+
+def _surprise(problem: Problem, following: State, state: State, step: float) -> float:
+    """How far the velocity after a step is from the one before, continued."""
+    if state.before is None:
+        return math.inf
+    earlier, _, last = state.before
+    ratio = step / float(last)
+    continued = (1.0 + ratio) * state.velocity.detach() - ratio * earlier.detach()
+    return _distance(problem, following.velocity.detach(), continued)
+
+
+def _distance(problem: Problem, velocity: Tensor, other: Tensor) -> float:
+    """Root mean square of a difference over that of the velocity."""
+    weights = problem.cells.areas
+    square = (weights * (velocity - other).square()).sum() / (weights * velocity.square()).sum().clamp_min(1e-30)
+    return math.sqrt(float(square))

@@ -1,0 +1,382 @@
+"""The general flow network: steps from any state, at any time, on the user's own mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.flow.captured_steps import CapturedSteps
+from pennpde.flow.compiled import CompiledSteps, can_compile
+from pennpde.flow.corner_pressure import corner_pressures
+from pennpde.flow.grid import Grid
+from pennpde.flow.kept_problems import KeptProblems
+from pennpde.flow.learned_flux import ExchangeNetwork
+from pennpde.flow.march import FlowDivergedError, Moment, Pace, march
+from pennpde.flow.plane_physics import PlaneFlowPhysics
+from pennpde.flow.problem import Problem, facet_shift
+from pennpde.flow.steady import SteadyState, steady_state
+from pennpde.flow.step import State, advance, begin
+from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.operators.capture import can_capture
+from pennpde.operators.memory import keep_freed_memory
+from pennpde.operators.sparse import SparseMatrix
+from pennpde.penn.hooks import Clue
+from pennpde.penn.predictor import STEADY, Prediction, Predictor
+from pennpde.penn.solver import Solution
+
+_COARSE = 0.045
+"""Cells larger than this share of the reference length are split: 22 points per inlet width."""
+_MOST_SPLITS = 3
+_FEW = {1: 3_000, 2: 1_000}
+"""Meshes of up to so many points are split at least so often: it costs a second, and takes most of the error away."""
+_MOST_POINTS_SPLIT = 60_000
+_POTENTIAL = 0.12
+"""A start this close to the potential flow, relative to it, is taken to be that. On coarse meshes two ways to compute
+it differ by up to 7 %."""
+_CAREFUL = 0.25
+"""Steps of a second attempt, as a share of those of the first, which diverged."""
+_NO_JUMPS = "an inlet or a moving wall whose velocity goes to that of the walls beside it"
+_STEADY_CHANGE = 2e-4
+_STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, tolerance=2e-6)
+_MOST_STEADY_TIME = 120.0
+_MOST_POINTS_OF_NEWTON = 200_000
+"""Beyond, the factors of a direct solver take more memory than a workstation has."""
+
+
+class SteppingFlow(Predictor):
+    """Plane laminar flow by implicit steps with a learned exchange of momentum between neighbours.
+
+    Before training it is a finite volume scheme of second order; training lowers its error on coarse meshes.
+
+    Args:
+        width: Of the network that gives the learned exchange between neighbours.
+        courant: Cells that fluid may cross in a step, of those that are solved, split or not.
+        splits: How often cells are split before solving; "auto" splits coarse meshes.
+        corrected: Whether the learned exchange acts at all.
+    """
+
+    takes_times: ClassVar = True
+    takes_any_precision: ClassVar = True
+    called_each_step: ClassVar = "exchange"
+    """The part by which training knows steps, their length being its last argument: gradients go through the last."""
+
+    def __init__(
+        self, width: int = 16, *, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
+    ) -> None:
+        super().__init__()
+        if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
+            raise ValueError(f'splits is {splits!r}; it may be "auto" or a number from 0 to 4.')
+        if not 0 < courant <= 20:
+            raise ValueError(f"courant is {courant!r}; it must be positive, and at most 20.")
+        self.equation = PlaneFlowPhysics()
+        self.exchange = ExchangeNetwork(width)
+        self.courant, self.splits, self.corrected = float(courant), splits, corrected
+        self._kept = KeptProblems()
+
+    @property
+    def output_times(self) -> tuple[float, ...]:
+        return (4.0,)
+
+    @property
+    def fulfils_dirichlet(self) -> bool:
+        return True
+
+    def number_of_splits(self, case: Case) -> int:
+        """How often the cells of a case, in the network's units, are split."""
+        if isinstance(self.splits, int):
+            return self.splits
+        area, points = float(case.mesh.cell_volumes.sum()), case.number_of_points
+        # Layers grow thinner with the Reynolds number, which is one over the viscosity here.
+        fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.75)
+        wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
+        affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
+        least = max((splits for splits, few in _FEW.items() if points <= few), default=0)
+        if not least and bool(BoundaryProfile.of(case).lost.any()):
+            if points > _MOST_POINTS_SPLIT:
+                raise ValueError(
+                    f"A condition of the boundary holds on one facet, or changes from facet to facet, and the mesh has "
+                    f"{points:,} points: too many to split its cells until they resolve that. Refine the mesh there, "
+                    "so that each such part of the boundary has at least two facets."
+                )
+            least = 1
+        return max(least, min(wanted, _MOST_SPLITS, affordable))
+
+    def clues(self, case: Case) -> list[Clue]:
+        size = math.sqrt(float(case.mesh.cell_volumes.sum()) / case.number_of_points) / 2 ** self.number_of_splits(case)
+        return [
+            Clue.of_size("size of the cells that are computed with", size, remedy="a finer mesh"),
+            Clue.of_size(
+                "Reynolds number of the cells that are computed with",
+                size / float(case.parameters["viscosity"]),
+                remedy="a finer mesh",
+            ),
+            Clue.of_size("pressure in corners where the velocity jumps", self._corner_pressure(case), remedy=_NO_JUMPS),
+        ]
+
+    def _corner_pressure(self, case: Case) -> float:
+        """Root mean square over the mesh of what Taylor's flow adds to the pressure in corners."""
+        poles, volumes = self.problem(case).poles, case.mesh.point_volumes
+        if poles is None:
+            return 0.0
+        corners, _, added = poles
+        squares = volumes[corners.cpu()] * added.cpu().square()
+        return math.sqrt(float(squares.sum() / volumes.sum()))
+
+    def prepare(self, case: Case) -> None:
+        self.problem(case)
+
+    def can_keep(self, cases: Sequence[Case]) -> bool:
+        return self._kept.has_room_for((case, self.points_solved(case)) for case in cases)
+
+    def points_solved(self, case: Case) -> int:
+        return case.number_of_points * 4 ** self.number_of_splits(case)
+
+    # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
+    @torch.inference_mode(mode=False)
+    def problem(self, case: Case) -> Problem:
+        """The flow on dual cells, as it is at the start; kept as long as there is room (see `KeptProblems`)."""
+        return self._kept.of(case, lambda: self._assembled(case, self.number_of_splits(case)))
+
+    @torch.inference_mode(mode=False)
+    def _assembled(self, case: Case, splits: int) -> Problem:
+        parameter = next(self.parameters())
+        # Compiled steps are in double precision, whatever the parameters that they do without.
+        compiled = not self.corrected and parameter.device.type == "cpu"
+        dtype = torch.float64 if compiled else parameter.dtype
+        return _problem(_started(case), splits, parameter.device).to(dtype, parameter.device)
+
+    def forward(self, case: Case) -> dict[str, Tensor]:
+        times = case.parameters.get("time")
+        try:
+            return self.solve(case, None if times is None else [float(times)]).fields
+        except FlowDivergedError:
+            # Training skips a case whose loss is not finite; an error would end it.
+            return {name: torch.full_like(case.initial[name], math.nan) for name in ("u", "p")}
+
+    def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
+        """Predict at times, in order; the steady state comes last."""
+        wanted = self.output_times if times is None else tuple(times)
+        return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
+
+    def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
+        """The fields on cells twice as large, for a quarter of the time; None where cells are not split, or diverge."""
+        splits = self.number_of_splits(case)
+        if not splits:
+            return None
+        try:
+            found = self._solved(case, tuple(times), self._assembled(case, splits - 1), splits - 1)
+        except FlowDivergedError:
+            return None
+        # A coarse solution that is on its way to somewhere else is no evidence.
+        return found.fields if all(bool(each.converged.all()) for each in found.solutions) else None
+
+    def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
+        keep_freed_memory()
+        try:
+            return self._marched(case, wanted, problem, splits, 1.0)
+        except FlowDivergedError:
+            pass
+        try:
+            return self._marched(case, wanted, problem, splits, _CAREFUL)
+        except FlowDivergedError as error:
+            raise FlowDivergedError(f"{error} {_where(case, problem, error.velocity)}", error.velocity) from None
+
+    def _marched(
+        self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int, length: float
+    ) -> Prediction:
+        """With steps of a length, as a share of the usual one."""
+        correction = self.exchange if self.corrected else None
+        pace = Pace(courant=length * self.courant, first=length * Pace.first)
+        conditions = _Conditions(case, splits) if case.changes_with_time else None
+        captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
+        take = CapturedSteps() if captured else advance
+        if correction is None and can_compile(problem) and not torch.is_grad_enabled():
+            take = CompiledSteps()
+        state, now = begin(problem), 0.0
+        moments: list[Moment] = []
+        finite = [time for time in wanted if time != STEADY]
+        for moment in march(problem, state, finite, correction, pace=pace, conditions=conditions, take=take):
+            moments.append(moment)
+            state, now = moment.state, moment.time
+        solutions: tuple[Solution, ...] = ()
+        if STEADY in wanted:
+            found = None if case.changes_with_time or torch.is_grad_enabled() else _by_newton(problem)
+            if found is not None and correction is None:
+                moment, history, done = Moment(STEADY, found.state, 0.0, 0.0), found.residuals, True
+            else:
+                # With the learned flux the steady state is another one, not far from the plain scheme's.
+                start = state if found is None else found.state
+                moment, history = _until_steady(problem, start, now, correction, pace, conditions, take, length)
+                done = history[-1] < _STEADY_CHANGE
+            moments.append(moment)
+            residuals = torch.tensor(history)[:, None]
+            solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
+        fields = [
+            self._fields(case, conditions.at_output(problem, moment.time) if conditions else problem, moment.state)
+            for moment in moments
+        ]
+        settled = case.over(wanted) if case.changes_with_time else case
+        stacked = {
+            name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
+            for name in ("u", "p")
+        }
+        return Prediction(settled.fulfilled(stacked), solutions, {})
+
+    def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
+        velocity = state.velocity.index_select(1, problem.places).T
+        pressure = state.pressure[problem.places] + problem.jumps
+        if problem.poles is not None:
+            corners, weights, added = problem.poles
+            pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
+        held = case.dirichlet["p"]
+        if bool(problem.closed.all()) and bool(held.mask.any()):
+            # In a closed domain the level is that of the prescribed point.
+            pressure = pressure + (held.values - pressure)[held.mask].mean()
+        return {"u": velocity.to(case.initial["u"]), "p": pressure.to(case.initial["p"])}
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditions:
+    """Makes the problem at a time, where conditions change: cells and factors stay."""
+
+    case: Case
+    splits: int
+
+    def __call__(self, problem: Problem, time: float) -> Problem:
+        return self._changed(problem, _split(Grid.of(self.case.at(time)), self.splits))
+
+    def at_output(self, problem: Problem, time: float) -> Problem:
+        """With the pressures in corners, which no step needs."""
+        coarse = Grid.of(self.case.at(time))
+        grid = _split(coarse, self.splits)
+        changed = self._changed(problem, grid)
+        poles = _poles(problem, coarse, grid, float(self.case.parameters["viscosity"]))
+        return replace(changed, poles=poles).to(changed.velocity.dtype, changed.velocity.device)
+
+    def _changed(self, problem: Problem, grid: Grid) -> Problem:
+        stands, places = np.unique(grid.representative, return_inverse=True)
+        flux = np.bincount(places, grid.boundary_flux(), len(stands))
+        changed = replace(
+            problem,
+            velocity=torch.from_numpy(grid.velocity[stands].T.copy()),
+            pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
+            inflow=torch.from_numpy(flux),
+            facet_shift=facet_shift(grid, problem.cells, places),
+        )
+        return changed.to(problem.velocity.dtype, problem.velocity.device)
+
+
+def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:
+    coarse = Grid.of(case)
+    grid = _split(coarse, splits)
+    problem = Problem.of(grid, float(case.parameters["viscosity"]), case.number_of_points, device=device)
+    return replace(problem, poles=_poles(problem, coarse, grid, float(case.parameters["viscosity"])))
+
+
+def _poles(problem: Problem, coarse: Grid, grid: Grid, viscosity: float) -> tuple[Tensor, SparseMatrix, Tensor] | None:
+    if problem.cells.number_of_points < len(grid.cells.points):
+        return None  # periodic: the numbers of points are others
+    corners, weights, added = corner_pressures(coarse, grid, viscosity)
+    if not len(corners):
+        return None
+    return torch.from_numpy(corners), SparseMatrix.from_scipy(weights), torch.from_numpy(added)
+
+
+def _split(grid: Grid, splits: int) -> Grid:
+    for _ in range(splits):
+        grid = grid.split()
+    return grid
+
+
+def _started(case: Case) -> Case:
+    """The case, at rest at the start if its start is the potential flow: the scheme finds that on its own cells."""
+    velocity = case.initial["u"].detach().to("cpu", torch.float64)
+    free = ~case.dirichlet["u"].mask.cpu()
+    if not bool((velocity[free] != velocity[free][:1]).any()):
+        return _at_rest(case)  # a uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from
+    resting = _at_rest(case)
+    problem = Problem.of(Grid.of(resting), float(case.parameters["viscosity"]), case.number_of_points)
+    if len(problem.places) != problem.cells.number_of_points:
+        return case
+    potential = begin(problem).velocity
+    weights = problem.cells.areas
+    difference = (weights * (potential - velocity.T).square()).sum() / (weights * potential.square()).sum()
+    return resting if float(difference) < _POTENTIAL**2 else case
+
+
+def _at_rest(case: Case) -> Case:
+    """The case with nothing in motion; the pressure of a flow that is not known is not known either."""
+    nothing = {name: torch.zeros_like(values) for name, values in case.initial.items()}
+    return replace(case, initial={name: case.dirichlet[name].apply(values) for name, values in nothing.items()})
+
+
+def _by_newton(problem: Problem) -> SteadyState | None:
+    """The steady state of the plain scheme; None where Newton's method does not converge."""
+    if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
+        return None
+    found = steady_state(problem.to(torch.float64, "cpu"))
+    if not found.converged:
+        return None
+    return replace(found, state=found.state.to(problem.velocity))
+
+
+def _until_steady(
+    problem: Problem,
+    state: State,
+    now: float,
+    correction: ExchangeNetwork | None,
+    pace: Pace,
+    conditions: Callable[[Problem, float], Problem] | None,
+    take: Callable[..., State],
+    length: float,
+) -> tuple[Moment, list[float]]:
+    """Steps that grow longer until the velocity no longer changes."""
+    changes: list[float] = []
+    end = now + _MOST_STEADY_TIME
+    settle = replace(
+        _STEADY_PACE,
+        first=0.1 * length if now > 0 else pace.first,
+        courant=max(_STEADY_PACE.courant * length, pace.courant),
+        longest=_STEADY_PACE.longest * length,
+    )
+    time = now
+    moment = Moment(now, state, 0.0, math.inf)
+    while time < end:
+        time += 2.0
+        for moment in march(
+            problem, state, [time], correction, pace=settle, start=time - 2.0, conditions=conditions, take=take
+        ):
+            state = moment.state
+            changes.append(moment.change)
+        settle = replace(settle, first=max(moment.step, settle.first))
+        if changes[-1] < _STEADY_CHANGE:
+            break
+    return replace(moment, time=STEADY), changes
+
+
+def _where(case: Case, problem: Problem, velocity: Tensor) -> str:
+    """Which cell of the user's mesh has lost a flow, and what to do about it."""
+    speeds = velocity.detach().abs().amax(dim=0).nan_to_num(math.inf, math.inf).index_select(0, problem.places)
+    # Where everything is lost, the most stretched cell is the first suspect.
+    stretched = problem.cells.aspect_ratios().index_select(0, problem.places)
+    point = int(torch.where(speeds == speeds.max(), stretched, 0.0).argmax())
+    position = ", ".join(f"{float(each):.4g}" for each in case.mesh.points[point])
+    return (
+        f"The fastest cell is that of point {point} of the mesh, at ({position}) in reference lengths, with an aspect "
+        f"ratio of {float(stretched[point]):.0f}. Steps a quarter as long diverged, too. Smooth the cells around "
+        "it, or check the conditions of the nearest patch and the viscosity."
+    )
+
+
+def stepping_flow(
+    width: int = 16, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
+) -> SteppingFlow:
+    """The general flow network; see `SteppingFlow`."""
+    return SteppingFlow(width, courant=courant, splits=splits, corrected=corrected)

@@ -1,0 +1,236 @@
+"""A flow on dual cells: what the scheme needs of a case, as tensors, computed once per mesh.
+
+As in `DualCells`, points and edges are the last axis of all tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.spatial import KDTree
+from torch import Tensor
+
+from pennpde.flow import pressure as poisson
+from pennpde.flow.dual_cells import DualCells
+from pennpde.flow.grid import Grid
+from pennpde.operators.sparse import SparseMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One flow, or those of a batch side by side.
+
+    Attributes:
+        cells: dual cells around the points; copies of periodic points are one.
+        pressure_solver: of the pressure's equation.
+        viscosity: one per flow.
+        free: 1 where the velocity is looked for, 0 where it is prescribed.
+        velocity: the prescribed one; elsewhere that of the start.
+        slip: unit normals of slip walls, zero elsewhere; None where there are none.
+        pressure: the prescribed one; elsewhere that of the start.
+        pressure_free: 1 where the pressure is looked for.
+        inflow: what leaves each cell through facets on which the velocity is prescribed, negative at inlets.
+        facet_shift: by how much the velocity in the middle of an edge along the boundary differs from the mean of its
+            ends, next to corners in which patches with different velocities meet.
+        open: 1 at points of outlets.
+        wall_distance: from walls at rest.
+        jump: what the jumps of a periodic pressure add to its differences along edges and to its gradient; None where
+            there are none.
+        closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
+        places: for each point of the user's mesh its cell.
+        jumps: by how much the pressure there is larger than in that cell.
+        poles: points of the user's mesh whose pressure is a mean over points and something added: these points, the
+            weights and what is added; None where there are none. Batches, which are for training, have none.
+    """
+
+    cells: DualCells
+    pressure_solver: poisson.Solver
+    viscosity: Float[Tensor, " flows"]
+    free: Float[Tensor, " points"]
+    velocity: Float[Tensor, "2 points"]
+    slip: Float[Tensor, "2 points"] | None
+    pressure: Float[Tensor, " points"]
+    pressure_free: Float[Tensor, " points"]
+    inflow: Float[Tensor, " points"]
+    facet_shift: Float[Tensor, "2 edges"]
+    open: Float[Tensor, " points"]
+    wall_distance: Float[Tensor, " points"]
+    closed: Float[Tensor, " flows"]
+    places: Int[Tensor, " user_points"]
+    jumps: Float[Tensor, " user_points"]
+    jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
+    poles: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
+
+    @staticmethod
+    def of(
+        grid: Grid,
+        viscosity: float,
+        number_of_points: int,
+        *,
+        way: poisson.Way | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Problem:
+        """Assemble a flow, in double precision, on the CPU.
+
+        Args:
+            grid: cells and conditions.
+            viscosity: in the network's units.
+            number_of_points: of the user's mesh.
+            way: how the pressure's equation is solved; by default the fastest on the device.
+            device: on which the flow will be.
+        """
+        stands, places = np.unique(grid.representative, return_inverse=True)
+        periodic = len(stands) < len(places)
+        groups = (grid.cells.triangles, grid.cells.quads)
+        cells = DualCells.of(grid.cells.points, groups, places if periodic else None)
+        number = cells.number_of_points
+
+        def merged(values: np.ndarray) -> np.ndarray:
+            """Of copies the largest in modulus: a condition at one of them holds at all."""
+            if not periodic:
+                return values
+            result = np.zeros((number, *values.shape[1:]), values.dtype)
+            for place in np.argsort(np.abs(values.reshape(len(values), -1)).max(axis=1), kind="stable"):
+                result[places[place]] = values[place]
+            return result
+
+        held = np.zeros(number, bool)
+        held[places[grid.held]] = True
+        pressure_held = np.zeros(number, bool)
+        pressure_held[places[grid.pressure_held]] = True
+        velocity = merged(np.where(grid.held[:, None], grid.velocity, 0.0))
+        start = grid.velocity[stands] if periodic else grid.velocity
+        velocity = np.where(held[:, None], velocity, start)
+        opened = np.zeros(number, bool)
+        opened[places[grid.cells.facets[grid.facet_open].ravel()]] = True
+        if not pressure_held.any():
+            pressure_held[0] = True  # the level is nobody's wish: any point may be zero
+        inflow = np.bincount(places, grid.boundary_flux(), number)
+        walls = held & (velocity == 0).all(axis=1)
+        jump = None
+        if grid.pressure_jump.any():
+            jump = _jump(grid, cells, groups, places)
+        pressure = grid.pressure - grid.pressure_jump
+        slip = merged(grid.slip) * (1.0 - held)[:, None]
+        return Problem(
+            cells,
+            poisson.poisson(cells, pressure_held, way=way, device=device),
+            torch.tensor([viscosity], dtype=torch.float64),
+            torch.from_numpy(1.0 - held),
+            _components_first(velocity),
+            _components_first(slip) if slip.any() else None,
+            torch.from_numpy(pressure[stands]),
+            torch.from_numpy(1.0 - pressure_held),
+            torch.from_numpy(inflow),
+            facet_shift(grid, cells, places),
+            torch.from_numpy((opened & ~held).astype(float)),
+            _distance(grid.cells.points[stands], walls),
+            torch.tensor([float(grid.is_closed)], dtype=torch.float64),
+            torch.from_numpy(places[:number_of_points]),
+            torch.from_numpy(grid.pressure_jump[:number_of_points]),
+            jump,
+        )
+
+    @staticmethod
+    def side_by_side(parts: Sequence[Problem]) -> Problem:
+        """The flows of a batch. They have no periodic pressure jumps."""
+        if len(parts) == 1:
+            return parts[0]
+        if any(part.jump is not None for part in parts):
+            raise ValueError("Flows with a periodic pressure jump go one by one, not in a batch.")
+        starts = np.concatenate([[0], np.cumsum([part.cells.number_of_points for part in parts])])
+        joined: dict[str, Any] = {
+            each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
+            for each in fields(Problem)
+            if each.name not in ("cells", "pressure_solver", "slip", "jump", "poles", "places")
+        }
+        slips = any(part.slip is not None for part in parts)
+        normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
+        places = torch.cat([part.places + int(start) for part, start in zip(parts, starts, strict=False)])
+        return Problem(
+            DualCells.side_by_side([part.cells for part in parts]),
+            poisson.side_by_side([part.pressure_solver for part in parts]),
+            slip=torch.cat(normals, dim=-1) if slips else None,
+            places=places,
+            **joined,
+        )
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Problem:
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+        changes: dict[str, object] = {"cells": self.cells.map(move)}
+        if not isinstance(self.pressure_solver, poisson.Factorised):  # factors stay on the CPU, in double precision
+            changes["pressure_solver"] = self.pressure_solver.map(move)
+        if self.jump is not None:
+            changes["jump"] = tuple(move(each) for each in self.jump)
+        if self.poles is not None:
+            corners, weights, added = self.poles
+            changes["poles"] = (move(corners), weights.map(move), move(added))
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Tensor):
+                changes[each.name] = move(value)
+        return replace(self, **changes)
+
+    def restrict(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
+        """Without what is not free: nothing where the velocity is prescribed, tangential at slip walls."""
+        return self.along_slip_walls(values * self.free)
+
+    def along_slip_walls(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
+        return values if self.slip is None else values - self.slip * (self.slip * values).sum(dim=0)
+
+    def gradient(self, pressure: Float[Tensor, " points"]) -> Float[Tensor, "2 points"]:
+        """The gradient of a pressure, with its periodic jumps."""
+        slope = self.cells.slope(pressure)
+        return slope if self.jump is None else slope + self.jump[1]
+
+
+def _jump(
+    grid: Grid, cells: DualCells, groups: Sequence[np.ndarray], places: np.ndarray
+) -> tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]]:
+    whole = DualCells.of(grid.cells.points, groups)
+    rise = torch.from_numpy(grid.pressure_jump)
+    number = cells.number_of_points
+    slope = torch.zeros(2, number, dtype=torch.float64).index_add(
+        1, torch.from_numpy(places), whole.areas * whole.slope(rise)
+    )
+    ends = np.stack([places[whole.first.numpy()], places[whole.second.numpy()]])
+    keys = cells.first.numpy() * np.int64(number) + cells.second.numpy()
+    where = np.searchsorted(keys, ends.min(axis=0) * np.int64(number) + ends.max(axis=0))
+    along = np.zeros(len(keys))
+    along[where] = np.where(ends[0] < ends[1], 1.0, -1.0) * whole.difference(rise).numpy()
+    return torch.from_numpy(along), slope / cells.areas
+
+
+def facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "2 edges"]:
+    """`Problem.facet_shift` of a grid, whose points have places among the cells."""
+    ends = places[grid.cells.facets]
+    middle = grid.facet_velocity[:, [0, 2]].mean(axis=1)
+    mean = grid.velocity[grid.cells.facets].mean(axis=1)
+    shift = np.where(grid.facet_held[:, None], middle - mean, 0.0)
+    number = np.int64(cells.number_of_points)
+    keys = cells.first.cpu().numpy() * number + cells.second.cpu().numpy()
+    wanted = ends.min(axis=1) * number + ends.max(axis=1)
+    result = np.zeros((2, len(keys)))
+    places_of = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    known = keys[places_of] == wanted
+    result[:, places_of[known]] = shift[known].T
+    return torch.from_numpy(result)
+
+
+def _components_first(values: Float[np.ndarray, "points 2"]) -> Float[Tensor, "2 points"]:
+    return torch.from_numpy(np.ascontiguousarray(values.T))
+
+
+def _distance(positions: Float[np.ndarray, "points 2"], walls: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"]:
+    """The distance to the nearest point of a wall: near enough to tell layers from the rest."""
+    if not walls.any():
+        return torch.full((len(positions),), float(np.ptp(positions, axis=0).max()), dtype=torch.float64)
+    tree = KDTree(positions[walls])
+    return torch.from_numpy(np.asarray(tree.query(positions, workers=torch.get_num_threads())[0]))

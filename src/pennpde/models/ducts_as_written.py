@@ -1,0 +1,162 @@
+"""Incompressible flow as the paper writes it: its equations 55 to 62, nothing added that helps training.
+
+    u~ = u - dt [u . N12(u) - nu N21(N12(u))]                                        intermediate velocity, 56
+    R_p(p) = N10(N01(p)) - N10(u~) / dt = 0        five Barzilai–Borwein iterations, 60 and 61
+    u = u0 - dt [u . N12(u) - nu N21(N12(u)) + N01(p)]     eight of them, 57 to 59, with the minus sign that 59 lacks
+
+N are NIsoGCN layers: a derivative, a mixing of channels, a coefficient network on the invariants of the input. Velocity
+has a linear encoder, pressure an MLP with LeakyReLU, both are decoded by their pseudoinverses. Places are known by the
+encoded wall distance, which enters as in the authors' code: through an equivariant MLP of velocity and geometry.
+Graph convolutions smooth the source of the pressure and the change of the velocity ("Implementation details").
+
+`models.flow` is the network of this package. It differs: docs/training.md says where, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde.models.ducts import DURATION
+from pennpde.operators import Operators
+from pennpde.operators.sparse import SparseMatrix, UniformMatrix
+from pennpde.penn import PENN, SCALAR, VECTOR, EncodedCase, Equation
+from pennpde.penn.graph_convolution import smoothing_of
+from pennpde.penn.invariants import dot, scale_by, squared_norm
+from pennpde.penn.mixing import Linear
+from pennpde.penn.mlp import MLP, Activation, activated
+from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian
+from pennpde.penn.solver import BarzilaiBorwein, State
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What stays the same during a solve."""
+
+    code: Float[Tensor, "points width"]
+    """The encoded wall distance."""
+    slope: Float[Tensor, "points space width"]
+    """Its gradient."""
+    operators: Mapping[str, Operators]
+    """With the Laplacian multiplied out, div of grad without damping."""
+    adjacency: SparseMatrix | UniformMatrix
+    """Of the graph convolutions, normalised."""
+
+
+class EquivariantMLP(nn.Module):
+    """y = L(x) MLP(|x|^2): nonlinear in the invariants, linear in the tensor itself (equation 62 of the paper)."""
+
+    def __init__(self, sizes: Sequence[int]):
+        super().__init__()
+        self.gate = MLP(sizes)
+        self.linear = Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
+
+    def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
+        return scale_by(self.gate(squared_norm(values)), self.linear(values))
+
+
+class Smoothing(nn.Module):
+    """Graph convolutions: y = s((A x) W + b), layer by layer. On vectors without bias and activation."""
+
+    def __init__(self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = True):
+        super().__init__()
+        self.network = MLP(sizes, activations, bias=bias)
+
+    def forward(
+        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix | UniformMatrix
+    ) -> Float[Tensor, "points *axes out"]:
+        for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
+            smoothed = (adjacency @ values.reshape(len(values), -1)).reshape(values.shape)
+            values = activated(activation, linear(smoothed))
+        return values
+
+
+class FlowAsWritten(Equation):
+    """Momentum and pressure, equations 55 to 61.
+
+    Args:
+        width: Feature channels.
+        pressure_iterations: Of the loop for the pressure.
+        relaxation: Share of the time step dt = 4 that the untrained network takes. The authors' code leaves the time
+            step to the weights.
+        first_pressure_step: The step size of the pressure's first iteration, which has no history. The Laplacian is
+            negative, so a step that goes down is negative as well; later ones come out of equation 16.
+    """
+
+    unknowns: ClassVar = {"u": VECTOR, "p": SCALAR}
+
+    def __init__(
+        self,
+        width: int,
+        pressure_iterations: int = 5,
+        *,
+        relaxation: float = 1.0,
+        first_pressure_step: float = -1e-3,
+    ):
+        super().__init__()
+        self.relaxation = relaxation
+        self.pressure_solver = BarzilaiBorwein(
+            pressure_iterations, first_step=first_pressure_step, allow_negative_steps=True, project_state=True
+        )
+        self.geometry = MLP((3, max(width // 2, 4), width), bias=False)
+        self.geometry_gradient = Gradient(width)
+        self.velocity = EquivariantMLP((2 * width, width, width))
+        self.jacobian, self.diffusion = Gradient(width), Laplacian(width)
+        self.divergence, self.poisson, self.pressure_gradient = Divergence(width), Laplacian(width), Gradient(width)
+        self.source_smoothing = Smoothing((width, width, width))
+        self.smoothing = Smoothing((width, width), ("identity",), bias=False)
+
+    def prepare(self, case: EncodedCase) -> Geometry:
+        if "wall_distance" not in case.features:
+            raise KeyError(
+                'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
+                'Case(..., features={"wall_distance": mesh.distance_to(["wall"])}).'
+            )
+        distance = case.features["wall_distance"][:, None]
+        code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
+        operators = {name: case.operators[name].composed() for name in self.unknowns}
+        adjacency = smoothing_of(case.case, code.dtype, code.device)
+        return Geometry(code, self.geometry_gradient(code, operators["p"]), operators, adjacency)
+
+    def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
+        place: Geometry = case.constants
+        of_velocity, of_pressure = place.operators["u"], place.operators["p"]
+        duration = self.relaxation * time_step
+        seen = torch.cat([scale_by(place.code, state["u"]), place.slope], dim=-1)
+        velocity = case.project({"u": self.velocity(seen)})["u"]
+        advection = dot(velocity, self.jacobian(velocity, of_velocity, case.normal_derivative("u")))
+        diffusion = self.diffusion(velocity, of_velocity, case.normal_derivative("u"))
+        rate = case.parameter("viscosity", velocity) * diffusion - advection
+        intermediate = velocity + duration * rate
+        source = self.source_smoothing(self.divergence(intermediate, of_velocity) / duration, place.adjacency)
+
+        def descend(pressure: State, begin: State, fraction: float) -> State:  # noqa: ARG001
+            curvature = self.poisson(pressure["p"], of_pressure, case.normal_derivative("p"))
+            return {"p": pressure["p"] - (curvature - source)}
+
+        inner = self.pressure_solver(descend, {"p": state["p"]}, case.case, case.project, record=False)
+        push = self.pressure_gradient(inner.state["p"], of_pressure, case.normal_derivative("p"))
+        change = self.smoothing(rate - push, place.adjacency)
+        return {"u": start["u"] + duration * change, "p": inner.state["p"]}
+
+
+def flow_as_written(
+    width: int = 16,
+    iterations: int = 8,
+    pressure_iterations: int = 5,
+    *,
+    relaxation: float = 1.0,
+    first_pressure_step: float = -1e-3,
+    allow_negative_steps: bool = True,
+    **switches,
+) -> PENN:
+    """The paper's flow network; `switches` are PENN's."""
+    equation = FlowAsWritten(width, pressure_iterations, relaxation=relaxation, first_pressure_step=first_pressure_step)
+    solver = BarzilaiBorwein(iterations, allow_negative_steps=allow_negative_steps, project_state=True, taken=("p",))
+    switches.setdefault("encoders", {"p": "mlp"})
+    return PENN(equation, width, solver, time_step=DURATION, **switches)

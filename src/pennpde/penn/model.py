@@ -1,0 +1,261 @@
+"""PENN: encode, solve under the encoded boundary conditions, decode with the pseudoinverse.
+
+`Equation` is the part that a user writes. Everything else (encoders, Dirichlet layers, solver, decoders, time series,
+the ablations of the paper) is `PENN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pennpde.case import Case, Condition, Dirichlet
+from pennpde.operators import NEUMANN_WEIGHT
+from pennpde.operators.damping import Damping
+from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
+from pennpde.penn.encoder import Encoder
+from pennpde.penn.equation import EncodedCase, Equation
+from pennpde.penn.predictor import STEADY, Prediction, Predictor
+from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
+
+_WIDEST = 65_536
+"""Feature channels; matrices have the square of it."""
+
+
+class PENN(Predictor):
+    """A physics-embedded neural network for one equation.
+
+    Args:
+        equation: The equation in the encoded space.
+        width: Feature channels of every unknown.
+        solver: How a step is solved.
+        steps: Output times, each solved from the encoded state of the one before.
+        time_step: Time between outputs.
+        encoders: By unknown, an encoder other than the linear one; "mlp" is the paper's for pressure, with one hidden
+            layer and LeakyReLU.
+        decoder: "pseudoinverse"; "corrected", which adds to it what is learned from the other channels, but where a
+            value is prescribed; or "mlp" for the ablations.
+        dirichlet_in_solver: Whether iterations see the conditions in "encoded" space, in "physical" space, or not.
+        dirichlet_after_decoding: Set the physical values once more at the end.
+        boundary_features: Feed value and flag to the encoders instead (ablation E). Only of use with decoder="mlp".
+        neumann_weight: Strength of Neumann conditions in the operators; 0 leaves them out.
+        moment: When the output of a network with one step holds, where it learned another moment than `time_step`
+            after the start; "steady": the steady state.
+    """
+
+    compiled_methods: ClassVar = ("iterate",)
+    """What training compiles on a GPU: one iteration, because the unrolled loop takes minutes to compile."""
+
+    def __init__(
+        self,
+        equation: Equation,
+        width: int,
+        solver: Solver | None = None,
+        *,
+        steps: int = 1,
+        time_step: float = 1.0,
+        encoders: Mapping[str, Encoder | Literal["linear", "mlp"]] | None = None,
+        decoder: Literal["pseudoinverse", "corrected", "mlp"] = "pseudoinverse",
+        dirichlet_in_solver: Literal["encoded", "physical", "none"] = "encoded",
+        dirichlet_after_decoding: bool = False,
+        boundary_features: bool = False,
+        neumann_weight: float = NEUMANN_WEIGHT,
+        moment: float | Literal["steady"] | None = None,
+    ):
+        super().__init__()
+        if moment is not None and steps != 1:
+            raise ValueError(f"moment is {moment!r}, but the network has {steps} steps; it is for networks with one.")
+        if isinstance(moment, str) and moment != "steady":
+            raise ValueError(f'moment is {moment!r}; it may be a time or "steady".')
+        if boundary_features and decoder != "mlp":
+            raise ValueError(
+                "boundary_features widens the encoders' input, so their pseudoinverse no longer gives the field back; "
+                'use decoder="mlp" with it.'
+            )
+        for what, number, most in (("width", width, _WIDEST), ("steps", steps, MOST_ITERATIONS)):
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise ValueError(f"{what} is {number!r}; it must be a whole number from 1 to {most}.")
+        self.equation = equation
+        self.width = width
+        self.solver = solver or BarzilaiBorwein(iterations=8)
+        self.steps = steps
+        self.time_step = time_step
+        self.moment = STEADY if moment == "steady" else moment
+        self.decoder = decoder
+        self.dirichlet_in_solver = dirichlet_in_solver
+        self.dirichlet_after_decoding = dirichlet_after_decoding
+        self.boundary_features = boundary_features
+        self.neumann_weight = float(neumann_weight)
+        if unknown := sorted((encoders or {}).keys() - equation.unknowns.keys()):
+            raise ValueError(f"encoders names {unknown}; the unknowns of the equation are {sorted(equation.unknowns)}.")
+        self.encoders = nn.ModuleDict(
+            {name: _encoder_of((encoders or {}).get(name, "linear"), name, width) for name in equation.unknowns}
+        )
+        if boundary_features:
+            self.boundary_encoders = nn.ModuleDict(
+                {name: BoundaryFeatures(width, rank) for name, rank in equation.unknowns.items()}
+            )
+        if decoder != "pseudoinverse":
+            kind = PlainDecoder if decoder == "mlp" else Correction
+            self.decoders = nn.ModuleDict({name: kind(width, rank) for name, rank in equation.unknowns.items()})
+
+    @property
+    def fulfils_dirichlet(self) -> bool:
+        """Whether the structure guarantees the conditions, so that the last round-off may be removed."""
+        encoded = self.decoder != "mlp" and self.dirichlet_in_solver != "none"
+        return encoded or self.dirichlet_after_decoding
+
+    @property
+    def laplacian_damping(self) -> float | Damping:
+        """What the equation wants added to Laplacians; whoever composes operators for the network adds it."""
+        return self.equation.laplacian_damping
+
+    @property
+    def output_times(self) -> tuple[float, ...]:
+        """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
+        if self.moment is not None:
+            return (float(self.moment),)
+        return tuple((step + 1) * self.time_step for step in range(self.steps))
+
+    def adapted(self, case: Case) -> Case:
+        """The case with operators as this network was trained with; the case itself where it has them already."""
+        return case.with_neumann_weight(self.neumann_weight)
+
+    def prepare(self, case: Case) -> None:
+        """Compute what depends only on the mesh; it is kept with the case's operators."""
+        for name in self.equation.unknowns:
+            case.operators[name].composed(self.laplacian_damping)
+
+    def forward(self, case: Case) -> dict[str, Tensor]:
+        return self._predict(case, record=False).fields
+
+    def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
+        """Predict, with solver histories and the round-off of the decoder."""
+        self.only_own_times(times)
+        return self._predict(case, record=True)
+
+    def _predict(self, case: Case, *, record: bool) -> Prediction:
+        parameter = next(self.parameters())
+        case = self.adapted(case).to(parameter.dtype, parameter.device)
+        changes = case.changes_with_time
+        encoded = self._encode(case.over(self.output_times[:1]))
+        state = {name: self._encode_initial(name, case) for name in self.equation.unknowns}
+        solutions, frames = [], []
+
+        for step, time in enumerate(self.output_times):
+            if changes and step > 0:  # implicit steps: what holds at their end
+                encoded = self._encode(case.over([time]))
+            iterate = partial(self.iterate, encoded, state)
+            solution = self.solver.repeat(iterate, encoded.project(state), case, record=record)
+            state = solution.state
+            solutions.append(solution)
+            frames.append({name: self._decode(name, values, case) for name, values in state.items()})
+        fields = {
+            name: frames[0][name] if self.steps == 1 else torch.stack([frame[name] for frame in frames], dim=-1)
+            for name in frames[0]
+        }
+        # Under autocast the decoder's output is coarser than the prescribed values; those must come out as they are.
+        fields = {name: values.to(parameter.dtype) for name, values in fields.items()}
+        if not self.training:
+            _refuse_overflow_of_half_precision(fields)
+        if changes:
+            case = case.over(self.output_times)
+        round_off = {name: _largest_error(case, name, values) for name, values in fields.items()} if record else {}
+        if self.fulfils_dirichlet:
+            # Where the structure holds the condition, what is left is the decoder's round-off: remove it bit for bit.
+            fields = case.fulfilled(fields)
+        return Prediction(fields, tuple(solutions), round_off)
+
+    def iterate(self, encoded: EncodedCase, start: State, state: State, memory: Memory) -> tuple[State, Memory, State]:
+        """One iteration of the solver."""
+        step = partial(self._step, encoded)
+        return self.solver.iterate(step, start, encoded.case, encoded.project, state, memory)
+
+    def _step(self, encoded: EncodedCase, state: State, start: State, fraction: float) -> State:
+        return self.equation.step(state, start, encoded, fraction * self.time_step)
+
+    def _encode(self, case: Case) -> EncodedCase:
+        boundary, physical = {}, {}
+        if self.dirichlet_in_solver == "encoded":
+            boundary = {name: self.encoders[name](case.dirichlet[name].values) for name in self.equation.unknowns}
+        elif self.dirichlet_in_solver == "physical":
+            physical = {name: self._encoder(name) for name in self.equation.unknowns}
+        held = {name: self._encode_held(name, case) for name in self.equation.unknowns}
+        encoded = EncodedCase(case, boundary, physical, self._encode_neumann(case), held)
+        return replace(encoded, constants=self.equation.prepare(encoded))
+
+    def _encode_held(self, name: str, case: Case) -> tuple[Condition, ...]:
+        encoder = self._encoder(name)
+        acting = [each for each in case.conditions_of(name) if each.acts and not isinstance(each, Dirichlet)]
+        return tuple(each.encoded(encoder, encoder.is_linear, name) for each in acting)
+
+    def _encode_neumann(self, case: Case) -> dict[str, Tensor]:
+        encoded = {}
+        for name in self.equation.unknowns:
+            condition, encoder = case.slope(name), self._encoder(name)
+            if condition.is_homogeneous:
+                continue
+            values = condition.normal_derivative
+            # To ask whether all are zero would wait for a GPU and cut a compiled graph: encoding zeros costs less.
+            unasked = encoder.is_linear and (values.is_cuda or torch.compiler.is_compiling())
+            if not unasked and not bool(values.any()):
+                continue
+            if not encoder.is_linear:
+                raise ValueError(
+                    f"The normal derivative of {name!r} is prescribed and not zero, but the encoder is not linear: a "
+                    "derivative does not pass through it. Use the default, Encoder.linear."
+                )
+            encoded[name] = encoder(values)
+        return encoded
+
+    def _encoder(self, name: str) -> Encoder:
+        encoder = self.encoders[name]
+        assert isinstance(encoder, Encoder)
+        return encoder
+
+    def _encode_initial(self, name: str, case: Case) -> Tensor:
+        encoded = self._encoder(name)(case.initial[name])
+        if self.boundary_features:
+            encoded = encoded + self.boundary_encoders[name](case.dirichlet[name])
+        return encoded
+
+    def _decode(self, name: str, values: Tensor, case: Case) -> Tensor:
+        if self.decoder == "mlp":
+            return self.decoders[name](values)
+        decoded = self._encoder(name).decode(values)
+        if self.decoder == "pseudoinverse":
+            return decoded
+        prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
+        return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
+
+
+def _encoder_of(given: Encoder | Literal["linear", "mlp"], name: str, width: int) -> Encoder:
+    if isinstance(given, Encoder):
+        return given
+    if given == "linear":
+        return Encoder.linear(width)
+    if given == "mlp":
+        return Encoder((1, max(width // 2, 4), width))
+    raise ValueError(f'encoders[{name!r}] is {given!r}; it may be "linear", "mlp" or an Encoder.')
+
+
+def _refuse_overflow_of_half_precision(fields: Mapping[str, Tensor]) -> None:
+    """Numbers beyond 65,504 are infinite in float16, and second derivatives on fine meshes are larger than that."""
+    device = next(iter(fields.values())).device.type
+    if not torch.is_autocast_enabled(device) or torch.get_autocast_dtype(device) != torch.float16:
+        return
+    if not all(bool(torch.isfinite(values).all()) for values in fields.values()):
+        raise FloatingPointError(
+            "Under autocast to float16 the network's numbers overflowed: the fields are not finite. Use bfloat16, "
+            "torch.autocast(..., dtype=torch.bfloat16), or no autocast."
+        )
+
+
+def _largest_error(case: Case, name: str, values: Tensor) -> Tensor:
+    condition = case.dirichlet[name]
+    return (values - condition.apply(values)).detach().abs().amax()

@@ -1,0 +1,69 @@
+"""NIsoGCN: differential operators in the encoded space that know Neumann conditions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde.operators import Operators
+from pennpde.penn.invariants import invariant, scale_by
+from pennpde.penn.mixing import mix
+from pennpde.penn.mlp import MLP
+
+
+class NIsoGCN(nn.Module):
+    """A differential operator in the encoded space: y = c(x) * (D(x) W).
+
+    D is grad, div or laplacian of the unknown's operators, Neumann conditions included; W mixes channels after it; c is
+    a coefficient network on the invariants of the input. It starts as `scale` times the operator itself, so that an
+    untrained network already solves a crude form of the real equation.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        operator: Literal["grad", "div", "laplacian"],
+        *,
+        scale: float = 1.0,
+        coefficient: bool = True,
+    ):
+        super().__init__()
+        self.operator = operator
+        self.mixing = nn.Parameter(scale * (torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)))
+        self.coefficient = MLP((width, width, width), start=1.0) if coefficient else None
+
+    def forward(
+        self,
+        values: Float[Tensor, "points *axes width"],
+        operators: Operators,
+        normal_derivative: Float[Tensor, "points *axes width"] | None = None,
+    ) -> Tensor:
+        if self.operator == "div":
+            derivative = operators.div(values)
+        elif self.operator == "laplacian":
+            derivative = operators.laplacian(values, normal_derivative)
+        else:
+            derivative = operators.grad(values, normal_derivative)
+        mixed = mix(derivative, self.mixing.T)
+        return mixed if self.coefficient is None else scale_by(self.coefficient(invariant(values)), mixed)
+
+    def extra_repr(self) -> str:
+        return f"{self.operator}, width={self.mixing.shape[0]}"
+
+
+def Gradient(width: int, **options) -> NIsoGCN:  # noqa: N802  (reads as the layer that it makes)
+    """NIsoGCN 0 -> 1, or 1 -> 2 on vectors."""
+    return NIsoGCN(width, "grad", **options)
+
+
+def Divergence(width: int, **options) -> NIsoGCN:  # noqa: N802
+    """NIsoGCN 1 -> 0, or 2 -> 1 on tensors."""
+    return NIsoGCN(width, "div", **options)
+
+
+def Laplacian(width: int, **options) -> NIsoGCN:  # noqa: N802
+    """NIsoGCN 0 -> 1 -> 0, component by component on vectors."""
+    return NIsoGCN(width, "laplacian", **options)

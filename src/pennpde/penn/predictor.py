@@ -1,0 +1,97 @@
+"""`Predictor`: what a network must offer so that `predict` can use it: fields at times, with how they came about."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from pennpde.case import Case
+from pennpde.penn.hooks import Clue
+from pennpde.penn.solver import Solution
+
+STEADY = float("inf")
+"""The time of a steady state: where a flow goes if one waits for ever."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Fields at the output, and how they came about."""
+
+    fields: dict[str, Tensor]
+    solutions: tuple[Solution, ...]
+    """One per time step; empty where the network keeps no history."""
+    round_off: dict[str, Tensor]
+    """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
+
+
+class Predictor(nn.Module, ABC):
+    """A network that solves boundary value problems.
+
+    Subclasses are final. They set `equation`, a `Physics`: what is known about the equation that they solve.
+    """
+
+    equation: Any
+    takes_times: ClassVar[bool] = False
+    """Whether `solve` takes any times, also `STEADY`; otherwise it gives its own `output_times` only."""
+    takes_any_precision: ClassVar[bool] = False
+    """Whether it computes in its own precision and gives fields in that of the case, without the case's operators."""
+
+    @property
+    @abstractmethod
+    def output_times(self) -> tuple[float, ...]:
+        """When the fields hold that come out where no times are given, in the network's units."""
+
+    @property
+    @abstractmethod
+    def fulfils_dirichlet(self) -> bool:
+        """Whether the structure guarantees prescribed values, so that the last round-off may be removed."""
+
+    @abstractmethod
+    def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
+        """Predict, with what the certificate needs.
+
+        Args:
+            case: In the network's units.
+            times: Increasing, in the network's units; `STEADY` may be the last. None: `output_times`. Several times
+                are a trailing axis of the fields.
+        """
+
+    def adapted(self, case: Case) -> Case:
+        """The case with operators as this network wants them; the case itself where it has them already."""
+        return case
+
+    def prepare(self, case: Case) -> None:
+        """Compute what depends only on the mesh and keep it with the case."""
+
+    def can_keep(self, cases: Sequence[Case]) -> bool:  # noqa: ARG002
+        """Whether all that `prepare` computes for these cases is kept; otherwise to prepare all of them is in vain."""
+        return True
+
+    def points_solved(self, case: Case) -> int:
+        """About how many points it computes on for a case, which tells how long it takes."""
+        return case.number_of_points
+
+    def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
+        """What only the network knows about how wrong it may be on a case, such as the cells that it works on."""
+        return ()
+
+    def second_opinion(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
+        """The same fields computed in another way, cheaper and less accurate: where both agree, both may be trusted.
+
+        None where there is no such way. For the arguments see `solve`.
+        """
+        return None
+
+    def only_own_times(self, times: Sequence[float] | None) -> None:
+        """Refuse times that a network of fixed output times cannot give."""
+        if times is not None and tuple(times) != self.output_times:
+            own = ", ".join(f"{time:g}" for time in self.output_times)
+            asked = ", ".join("steady" if time == STEADY else f"{time:g}" for time in times)
+            raise ValueError(
+                f"This network predicts only t = {own} in its own units, not {asked}: it was trained for that. Leave "
+                "the times out, or take a network for any time."
+            )

@@ -1,0 +1,80 @@
+"""A prediction in the user's units, with what is known about its error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.case.units import Units
+from pennpde.mesh import Mesh
+from pennpde.trust.certificate import Certificate
+from pennpde.trust.evidence import Evidence
+from pennpde.trust.expected_error import Expected
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A prediction in the user's units."""
+
+    case: Case
+    """The user's case; with what was added to it where the network worked on the user's own mesh."""
+    fields: dict[str, Tensor]
+    """In the precision of the case. Several output times are a trailing axis."""
+    certificate: Certificate
+    seconds: dict[str, float]
+    """Preparing (distances, potential flow), assembling operators, the network itself, and the certificate; where there
+    is a companion, making it and interpolating from it."""
+    times: tuple[float, ...]
+    """When after the start the fields hold, in the user's units."""
+    units: Units | None
+    numbers: dict[str, float] = field(default_factory=dict)
+    """What the equation knows about the case, such as its Reynolds number."""
+    companion: Case | None = None
+    """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
+    evidence: tuple[Evidence, ...] = ()
+    """At each of the times, what was measured without the truth and says how wrong the fields may be."""
+    expected: Expected = field(default_factory=Expected)
+    """How wrong the fields probably are: expected error and grade by unknown, at the worst of the times."""
+    expected_by_time: tuple[Expected, ...] = ()
+    """The same at each of the times."""
+
+    @property
+    def time(self) -> float:
+        return self.times[-1]
+
+    @property
+    def last(self) -> dict[str, Tensor]:
+        """The fields at the last of the times."""
+        return self.at(-1).fields
+
+    def at(self, place: int) -> Outcome:
+        """The prediction at one of its times only."""
+        fields = {
+            name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
+            for name, values in self.fields.items()
+        }
+        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
+        if self.expected_by_time:
+            now = self.expected_by_time[place]
+            changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
+        return replace(self, **changes)
+
+    def mesh(self) -> Mesh:
+        """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
+
+        A file has no separate axis for times: four times of a scalar would look like a tensor.
+        """
+        series = {
+            f"{name}_{place + 1}": values[..., place]
+            for name, values in self.fields.items()
+            if values.ndim > self.case.initial[name].ndim
+            for place in range(len(self.times))
+        }
+        doubts = {f"expected_error_{name}": values for name, values in self.expected.local.items()}
+        facts = self.expected.facts()
+        if self.certificate.warnings:
+            facts["warnings"] = "\n".join(self.certificate.warnings)
+        return self.case.mesh.with_fields(self.last | series | doubts).with_facts(facts)

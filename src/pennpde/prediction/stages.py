@@ -1,0 +1,414 @@
+"""From a user's case to fields with a certificate, in six stages.
+
+`request` checks what is asked, `prepare` brings the case to the network's units and, where its mesh is unlike the
+training meshes, to a mesh of its own, `solve` calls the network, `bring_back` returns to the user's mesh and units,
+`compare` computes a cheaper, coarser solution, and `judge` tells from all that how far the fields can be trusted. Each
+stage takes what the stage before it returns. The equation knows derived inputs, units, characteristic numbers and
+checks (`Equation.complete`, `units`, `describe`, `checks`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from pennpde import metrics
+from pennpde.case import Case, Remark
+from pennpde.case.companion import back
+from pennpde.case.units import Units
+from pennpde.checkpoints import config_of
+from pennpde.mesh import Mesh
+from pennpde.penn import STEADY, Physics, Prediction, Predictor
+from pennpde.penn.inputs import check_unknowns
+from pennpde.prediction.outcome import Outcome
+from pennpde.prediction.policy import Resolution, companion_of
+from pennpde.trust import expected_error
+from pennpde.trust.certificate import Certificate, certify, certify_interpolated
+from pennpde.trust.evidence import Evidence, at_place, gather, without_levels
+from pennpde.trust.expected_error import GOOD, Expected, Uncalibrated, calibration_of, worst
+from pennpde.trust.ranges import Ranges, checked
+
+LONGEST = 10_000.0
+"""Reference times that are predicted at most: a flow has long reached its final state, or repeats itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked, checked.
+
+    Attributes:
+        model: The network.
+        case: The user's.
+        ranges: What the network was trained on.
+        units: Of the case; None where the equation does not say how it depends on them.
+        resolution: On which mesh to predict.
+        times: In the user's units; None: the network's own.
+    """
+
+    model: Predictor
+    case: Case
+    ranges: Ranges | None
+    units: Units | None
+    resolution: Resolution
+    times: tuple[float, ...] | None
+
+    @property
+    def one_time(self) -> float:
+        """The network's unit of time."""
+        return 1.0 if self.units is None else self.units.time
+
+    @property
+    def own_times(self) -> tuple[float, ...]:
+        """The times in the network's units."""
+        if self.times is None:
+            return self.model.output_times
+        return tuple(each / self.one_time for each in self.times)
+
+    @property
+    def hold(self) -> tuple[float, ...]:
+        """When the fields hold, in the user's units."""
+        return tuple(each * self.one_time for each in self.own_times) if self.times is None else self.times
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The case as the network sees it.
+
+    Attributes:
+        request: What is asked.
+        seen: Complete, on the mesh that is predicted on, in the user's units.
+        scaled: The same in the network's units.
+        ready: The same in the network's precision, on its device.
+        has_companion: Whether that mesh is another than the user's.
+        notes: On the choice of the mesh.
+        seconds: Of meshing, of completing and scaling, and of the network's own preparation.
+    """
+
+    request: Request
+    seen: Case
+    scaled: Case
+    ready: Case
+    has_companion: bool
+    notes: tuple[str, ...]
+    seconds: tuple[float, float, float]
+
+    @property
+    def case(self) -> Case:
+        """The user's case, with what was completed where its own mesh is predicted on."""
+        return self.request.case if self.has_companion else self.seen
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What the network gives, in its units and in its precision."""
+
+    prepared: Prepared
+    prediction: Prediction
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Returned:
+    """The fields on the user's mesh, in the user's units and precision."""
+
+    solved: Solved
+    fields: dict[str, Tensor]
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The fields with a cheaper solution of the same problem, in the network's units; None where there is none."""
+
+    returned: Returned
+    coarse: Mapping[str, Tensor] | None
+    seconds: float
+
+
+def predict(
+    model: nn.Module,
+    case: Case,
+    ranges: Ranges | None = None,
+    *,
+    length: float | None = None,
+    speed: float | None = None,
+    resolution: Resolution = "auto",
+    times: Sequence[float] | None = None,
+) -> Outcome:
+    """Predict with a network on any case it can take.
+
+    Args:
+        model: A trained network.
+        case: Mesh, conditions and parameters.
+        ranges: What the network was trained on, for the certificate to warn outside of it; by default what a network
+            that was loaded says about itself.
+        length: The reference length; by default what the equation takes for it (of a flow the inlet width).
+        speed: The reference speed, likewise.
+        resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
+            the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
+            plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
+        times: When after the start, in the user's units, increasing; `STEADY` may be the last. Only networks with
+            `takes_times` take them; None: the network's own.
+    """
+    asked = request(model, case, ranges, length=length, speed=speed, resolution=resolution, times=times)
+    return judge(compare(bring_back(solve(prepare(asked)))))
+
+
+def request(
+    model: nn.Module,
+    case: Case,
+    ranges: Ranges | None,
+    *,
+    length: float | None,
+    speed: float | None,
+    resolution: Resolution,
+    times: Sequence[float] | None,
+) -> Request:
+    """Check what is asked before any work is done; for the arguments see `predict`."""
+    if not isinstance(model, Predictor):
+        raise TypeError(f"{type(model).__name__} is no Predictor: call it as model(case); it is not certified.")
+    _check(model, case)
+    _check_times(times)
+    config = config_of(model)
+    if ranges is None and config is not None:
+        ranges = checked(config.training_range, "The training range in the network's configuration")
+    units = model.equation.units(case, length, speed)
+    if units is None and (length is not None or speed is not None):
+        raise ValueError(
+            f"A reference length or speed was given, but {type(model.equation).__name__} does not say how it depends "
+            "on units: give it the method `units`, or leave them out."
+        )
+    asked = Request(model, case, ranges, units, resolution, None if times is None else tuple(times))
+    _check_duration(asked)
+    return asked
+
+
+def prepare(asked: Request) -> Prepared:
+    """The case complete, on the mesh to predict on, in the network's units, precision and on its device."""
+    begin = time.perf_counter()
+    model, units = asked.model, asked.units
+    companion, notes = companion_of(asked.case, units, asked.ranges or {}, asked.resolution)
+    meshed = time.perf_counter()
+    seen = model.equation.complete(asked.case if companion is None else companion)
+    scaled = units.dimensionless(seen) if units is not None else seen
+    completed = time.perf_counter()
+    parameter = next(model.parameters())
+    ready = scaled.to(parameter.dtype, parameter.device)
+    model.prepare(ready)
+    seconds = (meshed - begin, completed - meshed, time.perf_counter() - completed)
+    return Prepared(asked, seen, scaled, ready, companion is not None, tuple(notes), seconds)
+
+
+def solve(prepared: Prepared) -> Solved:
+    """Call the network."""
+    begin = time.perf_counter()
+    asked = prepared.request
+    with torch.inference_mode():
+        prediction = asked.model.solve(prepared.ready, None if asked.times is None else asked.own_times)
+        # To the CPU within the time that is measured: a GPU is done when its numbers have arrived.
+        fields = {name: values.to(prepared.case.initial[name]) for name, values in prediction.fields.items()}
+    seconds = time.perf_counter() - begin
+    fields = {name: values.clone() for name, values in fields.items()}  # free of inference mode
+    return Solved(prepared, replace(prediction, fields=fields), seconds)
+
+
+def bring_back(solved: Solved) -> Returned:
+    """The fields on the user's mesh, in the user's units, with prescribed values bit for bit."""
+    begin = time.perf_counter()
+    prepared, fields = solved.prepared, solved.prediction.fields
+    case, units = prepared.case, prepared.request.units
+    if units is not None:
+        fields = units.physical(fields)
+    if prepared.has_companion:
+        fields = back(fields, prepared.seen.mesh, case.mesh)
+        fields |= {name: slip.apply(fields[name]) for name, slip in case.slip.items()}
+    if prepared.request.model.fulfils_dirichlet:
+        # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
+        fields = case.over(prepared.request.hold).fulfilled(fields)
+    return Returned(solved, dict(fields), time.perf_counter() - begin)
+
+
+def compare(returned: Returned) -> Compared:
+    """Solve again, coarser and cheaper, where the calibration of the network knows what to make of it."""
+    begin = time.perf_counter()
+    prepared = returned.solved.prepared
+    model = prepared.request.model
+    calibration = calibration_of(model)
+    wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_second_opinions
+    coarse = None
+    if wanted:
+        with torch.inference_mode():
+            coarse = model.second_opinion(prepared.ready, prepared.request.own_times)
+    return Compared(returned, coarse, time.perf_counter() - begin)
+
+
+def judge(compared: Compared) -> Outcome:
+    """The certificate and the expected error: what can be measured without a reference solution, and what it tells."""
+    begin = time.perf_counter()
+    returned = compared.returned
+    solved = returned.solved
+    prepared = solved.prepared
+    asked, prediction, scaled, case = prepared.request, solved.prediction, prepared.scaled, prepared.case
+    model, equation = asked.model, asked.model.equation
+    certificate = _certified(returned)
+    evidence = gather(scaled, prediction.fields, asked.own_times, certificate, model, prepared.ready, compared.coarse)
+    free = equation.free_levels(case)
+    calibration = calibration_of(model)
+    place_of = (scaled, case.mesh if prepared.has_companion else None, asked.units)
+    by_time = tuple(
+        _with_local(
+            expected_error.judge(calibration, each, list(equation.unknowns)),
+            each,
+            without_levels(at_place(prediction.fields, place, scaled), free, scaled),
+            place_of,
+        )
+        for place, each in enumerate(evidence)
+    )
+    remarks = tuple(
+        dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about_parameters(case, equation), *_about_levels(free)))
+    )
+    missing = tuple(each.text for each in remarks if each.severe)
+    by_time = tuple(
+        replace(each, missing=missing, unconverged=when == STEADY and not certificate.converged)
+        for each, when in zip(by_time, asked.own_times, strict=True)
+    )
+    expected = worst(by_time)
+    certificate = replace(
+        certificate,
+        notes=(*prepared.notes, *(each.text for each in remarks if not each.severe)),
+        warnings=(*missing, *certificate.warnings),
+    )
+    return Outcome(
+        case=case,
+        fields=returned.fields,
+        certificate=_graded(certificate, expected),
+        seconds=_seconds(compared, time.perf_counter() - begin),
+        times=asked.hold,
+        units=asked.units,
+        numbers=equation.describe(scaled),
+        companion=prepared.seen if prepared.has_companion else None,
+        evidence=evidence,
+        expected=expected,
+        expected_by_time=by_time,
+    )
+
+
+def _certified(returned: Returned) -> Certificate:
+    prepared = returned.solved.prepared
+    asked, prediction, fields = prepared.request, returned.solved.prediction, returned.fields
+    judged, equation = prepared.case.over(asked.hold), asked.model.equation
+    if not prepared.has_companion:
+        return certify(prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled)
+    seen = prepared.scaled.over(asked.own_times)
+    return certify_interpolated(prediction, seen, judged, asked.ranges, equation, fields=fields)
+
+
+def _seconds(compared: Compared, judging: float) -> dict[str, float]:
+    """By part of the work; a companion mesh counts apart, with the interpolation from it."""
+    returned = compared.returned
+    prepared = returned.solved.prepared
+    meshing, completing, preparing = prepared.seconds
+    aside = meshing + returned.seconds
+    spent = {
+        "prepare": completing if prepared.has_companion else completing + aside,
+        "operators": preparing,
+        "network": returned.solved.seconds,
+        "certificate": compared.seconds + judging,
+    }
+    return spent | ({"companion": aside} if prepared.has_companion else {})
+
+
+def _graded(certificate: Certificate, expected: Expected) -> Certificate:
+    """The certificate with what the expected error means for its warnings.
+
+    Where the error is known to be small, a number outside of the training range is worth a note, not a warning.
+    """
+    warnings = (*expected.warnings, *certificate.warnings)
+    if expected.grade != GOOD:
+        return replace(certificate, warnings=warnings)
+    outside = set(certificate.outside)
+    return replace(
+        certificate,
+        warnings=tuple(each for each in warnings if each not in outside),
+        notes=(*certificate.notes, *certificate.outside),
+    )
+
+
+def _with_local(
+    expected: Expected,
+    evidence: Evidence,
+    fields: Mapping[str, Tensor],
+    where: tuple[Case, Mesh | None, Units | None],
+) -> Expected:
+    """The expected error with fields of where it is likely to be, on the user's mesh and in the user's units.
+
+    Args:
+        expected: Of the whole domain.
+        evidence: Its measure at each point.
+        fields: The prediction in the network's units.
+        where: The case that the network saw, the user's mesh where that is another one, and the units.
+    """
+    case, mesh, units = where
+    volumes = case.mesh.point_volumes
+    local = {}
+    for name, each in expected.errors.items():
+        if name not in evidence.local or not math.isfinite(each.expected):
+            continue
+        size = metrics.root_mean_square(fields[name], volumes)
+        measured = metrics.root_mean_square(evidence.local[name], volumes)
+        one = 1.0 if units is None else units.scale(name).one
+        local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
+    if mesh is not None and local:
+        local = back(local, case.mesh, mesh) if units is None else back(local, _in_user_units(case.mesh, units), mesh)
+    return replace(expected, local=local)
+
+
+def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
+    return mesh.with_points(mesh.points * units.length)
+
+
+def _check_times(times: Sequence[float] | None) -> None:
+    if times is None:
+        return
+    usable = len(times) > 0 and all(time > 0 and not math.isnan(time) for time in times)
+    if not usable or any(later <= earlier for earlier, later in pairwise(times)):
+        raise ValueError(
+            f"The times are {list(times)}; give positive numbers in increasing order, such as [0.5, 1.0, {STEADY}], "
+            "where infinity stands for the steady state."
+        )
+
+
+def _check_duration(asked: Request) -> None:
+    """Refuse a prediction that would step for days."""
+    last = max((each for each in asked.own_times if each != STEADY), default=0.0)
+    if asked.times is not None and last > LONGEST:
+        raise ValueError(
+            f"The time {max(each for each in asked.times if each != STEADY):g} is {last:.3g} times the reference time "
+            f"{asked.one_time:.3g} (length over speed), and at most {LONGEST:,.0f} are predicted. Is its unit right? "
+            "For the state that a flow ends in, ask for the steady state."
+        )
+
+
+def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
+    """Parameters of a case that the equation does not have, as far as it says which it has."""
+    known = {*equation.foam_parameters, "time"}
+    unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
+    names = ", ".join(equation.foam_parameters)
+    return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
+
+
+def _about_levels(free: Collection[str]) -> list[Remark]:
+    text = "is prescribed at no more than one point, so only its differences count in its expected error."
+    return [Remark(f"{name} {text}", severe=False) for name in free]
+
+
+def _check(model: Predictor, case: Case) -> None:
+    check_unknowns(model, case)
+    if len(case.sizes) > 1:
+        raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")

@@ -1,0 +1,141 @@
+"""Networks by name.
+
+A stored network contains the name of its builder and the builder's arguments, no code. To store and load your own
+network, register its builder first::
+
+    pennpde.registry.register("burgers", burgers_network)
+
+Commands accept the file or module that does so as `--plugin`; it is the only user code that they execute.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from importlib import import_module, util
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from pennpde import plugins
+
+Builder = Callable[..., nn.Module]
+
+# A string is imported on first use: describing one network must not import all others.
+_BUILDERS: dict[str, Builder | str] = {
+    "gradient": "pennpde.models.gradient:gradient_network",
+    "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
+    "flow": "pennpde.flow.network:stepping_flow",
+    "ducts": "pennpde.models.ducts:flow_network",
+    "flow-as-written": "pennpde.models.ducts_as_written:flow_as_written",
+    "released-flow": "pennpde.released.flow:ReleasedFlow",
+    "released-advection-diffusion": "pennpde.released.advection_diffusion:ReleasedAdvectionDiffusion",
+}
+
+_SHIPPED = frozenset(_BUILDERS)
+
+_FORMER_NAMES = {"flow-paper": "ducts"}
+"""Of networks in configurations and commands that were written before they were renamed."""
+
+
+def names() -> list[str]:
+    plugins.load_installed()
+    return sorted(_BUILDERS)
+
+
+def present_name(name: str) -> str:
+    """The name that a network has today."""
+    return _FORMER_NAMES.get(name, name)
+
+
+def register(name: str, builder: Builder | str) -> None:
+    """Register the builder of your own network; a second one of the same name replaces the first.
+
+    Args:
+        name: In configurations.
+        builder: The function, or where it is, as "module:function": then it is imported at first use.
+    """
+    if name in _SHIPPED:
+        raise ValueError(
+            f"pennpde has a network {name!r} itself; choose another name than {', '.join(sorted(_SHIPPED))}."
+        )
+    _BUILDERS[name] = builder
+
+
+def load_plugin(name: str) -> None:
+    """Run a user's Python file, or import a module, that registers networks."""
+    path = Path(name)
+    if path.suffix == ".py" and not path.is_file():
+        raise FileNotFoundError(f"There is no plugin {name}; give a Python file, or the name of an installed module.")
+    try:
+        if path.suffix != ".py":
+            import_module(name)
+            return
+        spec = util.spec_from_file_location(f"pennpde_plugin_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(util.module_from_spec(spec))
+    except (Exception, SystemExit) as error:
+        # Whatever a user's own code raises: without its name it would look like a fault of the command.
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            raise
+        raise ValueError(f"The plugin {name} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def builder(name: str) -> Builder:
+    """The function that makes networks of this name."""
+    name = present_name(name)
+    if name not in _BUILDERS:
+        plugins.load_installed()
+    if name not in _BUILDERS:
+        raise KeyError(
+            f"There is no network {name!r}; there are {', '.join(names())}. One of your own must be registered first: "
+            f"pennpde.registry.register({name!r}, function), in a command with --plugin FILE.py."
+        )
+    found = _BUILDERS[name]
+    if isinstance(found, str):
+        module, _, function = found.partition(":")
+        made: Builder = getattr(import_module(module), function)
+        _BUILDERS[name] = made
+        return made
+    return found
+
+
+def build(name: str, arguments: Mapping[str, Any]) -> nn.Module:
+    """Make a network; an argument that it does not take is refused with those that it takes."""
+    function = builder(name)
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f"The arguments of the network {name!r} are {arguments!r}; they must be a table by name.")
+    for argument, value in arguments.items():
+        _check(name, function, argument, value)
+    try:
+        return function(**arguments)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        known = [parameter.name for parameter in inspect.signature(function).parameters.values()]
+        raise ValueError(f"The network {name!r} takes {', '.join(known)}: {error}.") from error
+
+
+_AT_LEAST_ONE = ("width", "hidden", "iterations", "steps", "rounds")
+_MOST = {"width": 4096, "hidden": 4096}
+"""Matrices have the square of a width: beyond this a network does not fit into memory."""
+_LARGEST = 100_000
+
+
+def _check(name: str, function: Builder, argument: str, value: Any) -> None:
+    """Refuse numbers that no network can be made of, as a TOML file or a configuration may hold them."""
+    parameter = inspect.signature(function).parameters.get(argument)
+    kind = "" if parameter is None else str(getattr(parameter.annotation, "__name__", parameter.annotation))
+    least, most = int(argument in _AT_LEAST_ONE), _MOST.get(argument, _LARGEST)
+    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
+        raise ValueError(
+            f"The network {name!r} cannot be made with {argument} = {value!r}: it must be a whole number from {least} "
+            f"to {most}."
+        )
+    if kind == "float" and (isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)):
+        raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be a number.")
+    if kind == "bool" and not isinstance(value, bool):
+        raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be true or false.")

@@ -1,0 +1,109 @@
+"""Loss functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pennpde import plugins
+from pennpde.case import Case
+
+Loss = Callable[[nn.Module, Case, Tensor], Tensor]
+"""loss(model, case, weights): what to make small for a batch; `weights` make a sum over points a mean over cases."""
+
+_NOTHING = 1e-12
+"""The mean square below which a target, in the network's units, is zero: there is no error relative to it."""
+
+
+def register(name: str, loss: Loss) -> None:
+    """Give a loss a name that rows of experiments may ask for."""
+    _LOSSES[name] = loss
+
+
+def named(name: str) -> Loss | None:
+    """The loss of this name; None for the scaled squared error, which `fit` takes by itself."""
+    if name not in _LOSSES:
+        plugins.load_installed()
+    if name not in _LOSSES:
+        raise ValueError(f"There is no loss {name!r}; there are {', '.join(map(repr, _LOSSES))}.")
+    return _LOSSES[name]
+
+
+def scaled_squared_error(scales: Mapping[str, float]) -> Loss:
+    """The mean over the targets of the mean squared error over the square of the target's scale.
+
+    Every case counts with its own mean: one on a fine mesh does not count for more.
+    """
+
+    def loss(model: nn.Module, case: Case, weights: Tensor) -> Tensor:
+        terms = [
+            (weights * _mean_square(found - target)).sum() / scales[name] ** 2
+            for name, found, target in _predicted(model, case)
+        ]
+        return torch.stack(terms).mean()
+
+    return loss
+
+
+@dataclass(frozen=True)
+class RelativeError:
+    """The relative error of each target of each case, geometric mean; its gradient is that of the logarithm.
+
+    Every case counts by how many per cent better it becomes. In squared errors with one scale for all, a few cases
+    with errors a hundred times those of the others would be all that training sees.
+
+    Args:
+        smallest: The relative error that cannot become smaller: errors are sqrt(smallest² + |error|² / |target|²). The
+            logarithm of zero has no bound, and truths are themselves hardly better than a thousandth.
+    """
+
+    smallest: float = 1e-3
+
+    def __call__(self, model: nn.Module, case: Case, weights: Tensor) -> Tensor:
+        weights = weights * len(case.sizes)  # for a mean over the points of each case
+        terms = [
+            self.logarithm(*(case.sum(weights * _mean_square(each)) for each in (found - target, target)))
+            for _, found, target in _predicted(model, case)
+        ]
+        logarithm = torch.stack(terms).mean()
+        # The value is the error itself, not its logarithm: it is positive, so that a rise to a hundred times its usual
+        # level is what a divergence is, and logs show it in the unit of the validation error.
+        return logarithm - logarithm.detach() + logarithm.detach().exp()
+
+    def logarithm(self, errors: Float[Tensor, " cases"], sizes: Float[Tensor, " cases"]) -> Float[Tensor, " cases"]:
+        """The logarithm of the relative error, given mean squares of errors and targets."""
+        return 0.5 * torch.log(self.smallest**2 + errors / sizes.clamp_min(_NOTHING))
+
+
+def standard_deviations(cases: Sequence[Case]) -> dict[str, float]:
+    """Of every target, about its mean, over all components, times, points and cases."""
+    found = {}
+    for name in cases[0].targets:
+        values = torch.cat([case.targets[name].double().flatten().cpu() for case in cases])
+        deviation = float(values.std(correction=0))
+        found[name] = deviation if deviation > 0 else 1.0
+    return found
+
+
+def _predicted(model: nn.Module, case: Case) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """By target its name, what the network predicts, and what it should."""
+    fields = model(case)
+    for name, target in case.targets.items():
+        if name not in fields:
+            raise KeyError(f"The network gives {sorted(fields)}, but the target is {name!r}.")
+        if fields[name].shape != target.shape:
+            raise ValueError(
+                f"The network's {name!r} has shape {list(fields[name].shape)}, the target {list(target.shape)}."
+            )
+        yield name, fields[name], target
+
+
+def _mean_square(values: Float[Tensor, "points *axes"]) -> Float[Tensor, " points"]:
+    return values.square().reshape(len(values), -1).mean(dim=1)
+
+
+_LOSSES: dict[str, Loss | None] = {"squared error": None, "relative error": RelativeError()}

@@ -1,0 +1,61 @@
+"""Compiled steps are those of PyTorch, whatever the cells and the conditions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import pennpde as penn
+from pennpde.flow.compiled import CompiledSteps, can_compile
+from pennpde.flow.krylov import Effort
+from pennpde.flow.march import march
+from pennpde.flow.network import stepping_flow
+from pennpde.flow.step import advance, begin
+from steady_flows import cavity, duct, plain, slip_duct, square
+
+
+def two_inlets(mesh: penn.Mesh) -> penn.Case:
+    case = duct(mesh)
+    lid = case.dirichlet["u"]
+    top = (mesh.points[:, 1] > 1 - 1e-9).numpy()
+    values = lid.values.clone()
+    values[torch.from_numpy(top & (np.abs(mesh.points[:, 0].numpy() - 0.5) < 0.2))] = torch.tensor([0.0, -0.5]).double()
+    return replace(case, dirichlet={**case.dirichlet, "u": replace(lid, values=values)})
+
+
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct, two_inlets])
+@pytest.mark.parametrize("kind", ["triangle", "quad", "mixed_plane"])
+def test_a_compiled_step_is_that_of_pytorch(make, kind):
+    problem = plain().problem(make(square(kind, 8)))
+    assert can_compile(problem)
+    take, effort = CompiledSteps(), Effort(1e-11)
+    ours = theirs = begin(problem)
+    for number, length in enumerate((0.01, 0.02, 0.05, 0.05)):
+        step = torch.full_like(problem.viscosity, length)
+        passes = 2 if number == 0 else 1
+        ours = take(problem, ours, step, passes=passes, effort=effort)
+        theirs = advance(problem, theirs, step, passes=passes, effort=effort)
+        # Both solve to 1e-11; the pressure divides what is left by the step.
+        assert_close(ours.velocity, theirs.velocity, rtol=0, atol=1e-8)
+        assert_close(ours.fluxes, theirs.fluxes, rtol=0, atol=1e-8)
+        assert_close(ours.pressure, theirs.pressure, rtol=0, atol=1e-6)
+
+
+def test_a_march_of_the_plain_scheme_is_compiled_and_ends_where_the_other_does(monkeypatch):
+    case = duct(square("quad", 10))
+    compiled = penn.predict(stepping_flow(splits=0, corrected=False), case, times=[0.5, 2.0]).fields
+    problem = plain().problem(case)
+    moments = list(march(problem, begin(problem), [0.5, 2.0]))
+    for place, moment in enumerate(moments):
+        expected = moment.state.velocity.index_select(1, problem.places).T
+        # The momentum equation is solved to 3e-5 in each step.
+        assert_close(compiled["u"][..., place], expected, rtol=0, atol=1e-3)
+
+
+def test_a_learned_correction_is_refused_by_compiled_steps():
+    model = stepping_flow(splits=0).double()
+    problem = model.problem(duct(square("quad", 4)))
+    with pytest.raises(ValueError, match="without a learned correction"):
+        CompiledSteps()(problem, begin(problem), torch.full_like(problem.viscosity, 0.1), model.exchange)
