@@ -121,6 +121,8 @@ def test_facets_that_are_not_on_the_boundary_are_refused():
         unit_cube().with_patch_facets({"wall": [[0, 1, 2, 3]]})
     with pytest.raises(ValueError, match="Patch 'wall' is empty"):
         unit_cube().with_patch_facets({"wall": []})
+    with pytest.raises(ValueError, match="1 facets that the boundary does not have"):
+        unit_cube().with_patch_facets({"wall": [[0, 1, 2, 3_735_558]]})
 
 
 def test_a_field_of_another_length_and_a_motion_that_is_none_are_refused():

@@ -373,11 +373,16 @@ class Mesh:
         """Indices of exterior facets by their points, and which of them are found at all."""
         if len(given) == 0:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
-        known = facet_keys(self.facets, self.number_of_points)
-        wanted = facet_keys(given, self.number_of_points)
+        number = self.number_of_points
+        # A damaged file may name points that do not exist.
+        outside = (given.connectivity < 0) | (given.connectivity >= number)
+        sound = np.add.reduceat(outside, given.offsets[:-1]) == 0
+        points = np.where(outside, 0, given.connectivity)
+        known = facet_keys(self.facets, number)
+        wanted = facet_keys(replace(given, connectivity=points), number)
         order = np.argsort(known)
         indices = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
-        return indices, known[indices] == wanted
+        return indices, sound & (known[indices] == wanted)
 
     def with_fields(self, fields: Mapping[str, Tensor | np.ndarray]) -> Mesh:
         """The mesh with further point fields, `[points, ...]`, to be saved with it."""
