@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flow_results import LEARNED_FLUX
 
 import pennpde
 from pennlab.datasets.plane_flow import finished, flows, trials
@@ -221,7 +222,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     name: str = arguments.network
-    network = load_pretrained(name)
+    network = load_pretrained(LEARNED_FLUX if name == "flow" else name)
     assert isinstance(network, Predictor)
     left = cases(name, list(calibrating.kept(network, cache_of(name))))
     if arguments.sample is not None:
@@ -257,7 +258,9 @@ def main() -> None:
     }
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
-        calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
+        calibrating.save(
+            LEARNED_FLUX if name == "flow" else SHIPPED / name, network, calibration, about | {"coverage": covered}
+        )
     if name == "flow":
         about["clues"] = by_clues(measured)
         write_within(PAGE, clue_table(about["clues"]), "what clues bring")
@@ -273,7 +276,7 @@ def shipped_calibration(network: Predictor) -> calibrating.Calibration:
 
 def calibration_hash() -> str:
     """Of the calibration of `flow` that is shipped."""
-    return hashlib.sha256((SHIPPED / "flow" / EXPECTED_ERROR).read_bytes()).hexdigest()
+    return hashlib.sha256((LEARNED_FLUX / EXPECTED_ERROR).read_bytes()).hexdigest()
 
 
 def report_fresh(network: Predictor, seconds: float | None) -> None:

@@ -43,6 +43,10 @@ def run(
         Path | None,
         typer.Option(help=f"File for measured cases, to resume; by default {CACHE} in --out.", show_default=False),
     ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(help="Of accuracy, for a network that has such: fast, standard or fine.", show_default=False),
+    ] = None,
     resolution: Annotated[
         Literal["auto", "own", "network"], typer.Option(help="Mesh to predict on, as for penn predict.")
     ] = "auto",
@@ -73,6 +77,8 @@ def run(
     network = load_pretrained(model)
     if not isinstance(network, Predictor):
         raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; only those can be calibrated")
+    if level is not None:
+        network.set_level(level)
     target = folder_of(model) if out is None else out
     target.mkdir(parents=True, exist_ok=True)
     left_out: dict[str, str] = {}
@@ -85,7 +91,7 @@ def run(
         calibration, measured = calibrating.calibrate(
             network,
             output.progress(_cases(datasets, split, every), "predicting"),
-            cache=cache or target / CACHE,
+            cache=cache or target / (CACHE if level is None else f"{level}_{CACHE}"),
             resolution=resolution,
             on_case=hear,
         )

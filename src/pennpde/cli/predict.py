@@ -29,10 +29,13 @@ EXAMPLES = [
     "penn predict myCase --times 0.5,1,2 --write-time all         # write the time folders 0.5, 1 and 2",
     "penn predict myCase --steady --write-time 1000               # write the steady state as the folder 1000",
     "penn predict duct.vtu --case duct.toml --out flow.vtu --resolution own   # never remesh",
+    "penn predict myCase --times 1,2,4 --accuracy 1               # as cheap as possible within an expected 1 %",
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
 _POINTS_OF_A_THREAD = 10_000
+_ACCURACY = 0.02
+"""Expected error of the first unknown that is good enough unless a user asks for another one."""
 _SAME_TIME = 0.05
 """Share of the predicted duration by which the name of a time folder may be off: people round it."""
 FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf", ".pvd"), (".png", ".pdf", ".svg"), (".html",)
@@ -98,6 +101,17 @@ def run(
             show_default=False,
         ),
     ] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PER CENT",
+            help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
+            "accuracy is taken on which it holds. For networks with such levels; flow: 2.",
+            show_default=False,
+        ),
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="The fastest level of accuracy, whatever its error.")] = False,
+    fine: Annotated[bool, typer.Option("--fine", help="The most accurate level.")] = False,
     length: Annotated[float | None, typer.Option(help="Reference length (flow: the inlet width).")] = None,
     speed: Annotated[float | None, typer.Option(help="Reference speed (flow: the inlet speed).")] = None,
     resolution: Annotated[
@@ -135,6 +149,8 @@ def run(
     """
     _check_input(input_path, case)
     _check_targets(input_path, out, png, html, write_time, animation)
+    if sum((accuracy is not None, fast, fine)) > 1:
+        raise ValueError("--accuracy, --fast and --fine exclude each other; give one of them")
     asked = asked_times(time, times, steady)
     _check_series(asked, out, animation)
 
@@ -143,6 +159,7 @@ def run(
     if case is not None:
         mesh_input.prepare()
     network = _network(model, plugin)
+    share = _accuracy(network, model, accuracy, fast=fast, fine=fine)
     check_times(network, model, asked)
     start = _start_of(input_path)
     asked = implied_times(network, asked, write_time, start)
@@ -150,7 +167,9 @@ def run(
     _check_drawable(problem, png or animation, html)
     use_threads_for(problem)
     try:
-        outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
+        outcome = predict(
+            network, problem, length=length, speed=speed, resolution=resolution, times=asked, accuracy=share
+        )
     except ValueError:
         for remark in problem.remarks:  # they may be the reason
             output.warn(remark.text)
@@ -188,6 +207,21 @@ def _network(model: str, plugin: str | None) -> "Predictor":
     if not isinstance(network, Predictor):
         raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; penn predict needs one")
     return network
+
+
+def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast: bool, fine: bool) -> float | None:
+    """The expected error that is asked for, as a share; with --fast and --fine none, and the network is set to that."""
+    if not network.levels:
+        if fast or fine or accuracy is not None:
+            raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
+        return None
+    if fast or fine:
+        network.set_level(network.levels[0 if fast else -1])
+        return None
+    share = _ACCURACY if accuracy is None else accuracy / 100
+    if not 0 < share < 1:
+        raise ValueError(f"--accuracy is {accuracy:g}; it is in per cent, above 0 and below 100")
+    return share
 
 
 def _check_drawable(problem: "Case", png: Path | None, html: Path | None) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -140,6 +141,7 @@ def predict(
     speed: float | None = None,
     resolution: Resolution = "auto",
     times: Sequence[float] | None = None,
+    accuracy: float | None = None,
 ) -> Outcome:
     """Predict with a network on any case it can take.
 
@@ -155,9 +157,35 @@ def predict(
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
         times: When after the start, in the user's units, increasing; `STEADY` may be the last. Only networks with
             `takes_times` take them; None: the network's own.
+        accuracy: The largest expected error of the first unknown, such as 0.02, for networks that have levels of
+            accuracy: the cheapest level is taken on which it holds, or else the most accurate one. None: the level that
+            the network is set to.
     """
+    if accuracy is not None:
+        return _accurate(model, case, ranges, accuracy, length=length, speed=speed, resolution=resolution, times=times)
     asked = request(model, case, ranges, length=length, speed=speed, resolution=resolution, times=times)
     return judge(compare(bring_back(solve(prepare(asked)))))
+
+
+def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: float, **asked: Any) -> Outcome:
+    """The outcome of the cheapest level whose expected error is small enough, else that of the last one."""
+    if not 0 < accuracy < 1:
+        raise ValueError(f"accuracy is {accuracy!r}; it is a share, between 0 and 1: 0.02 means 2 %.")
+    if not isinstance(model, Predictor) or not model.levels:
+        return predict(model, case, ranges, **asked)
+    before, spent = model.level, {}
+    try:
+        for level in model.levels:
+            model.set_level(level)
+            outcome = predict(model, case, ranges, **asked)
+            spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
+            outcome = replace(outcome, seconds=spent)
+            first = next(iter(outcome.expected.errors.values()), None)
+            if first is not None and first.expected <= accuracy and not outcome.expected.unconverged:
+                break
+    finally:
+        model.set_level(before)
+    return outcome
 
 
 def request(
@@ -241,8 +269,8 @@ def compare(returned: Returned) -> Compared:
     model = prepared.request.model
     calibration = calibration_of(model)
     wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_second_opinions
-    coarse = None
-    if wanted:
+    coarse = returned.solved.prediction.coarser if wanted else None
+    if wanted and coarse is None:
         with torch.inference_mode():
             coarse = model.second_opinion(prepared.ready, prepared.request.own_times)
     return Compared(returned, coarse, time.perf_counter() - begin)

@@ -276,7 +276,7 @@ def save(
     calibration: Calibration,
     about: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write `expected_error.json` into the folder of a network.
+    """Write `expected_error.json`, or that of the network's level, into the folder of a network.
 
     Args:
         folder: Of the network.
@@ -284,7 +284,8 @@ def save(
         calibration: From `calibrate`.
         about: Datasets and splits, for the record.
     """
-    return expected_error.write(folder, calibration, {**(about or {}), "weights_sha256": _weights_of(model)})
+    about = {**(about or {}), "weights_sha256": _weights_of(model)}
+    return expected_error.write(folder, calibration, about, getattr(model, "level", ""))
 
 
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
