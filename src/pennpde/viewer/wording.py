@@ -12,7 +12,7 @@ from torch import Tensor
 from pennpde import metrics
 from pennpde.checkpoints import Config
 from pennpde.prediction import Outcome
-from pennpde.prediction.series import time_name
+from pennpde.prediction.outcome import time_name
 from pennpde.trust.certificate import Certificate
 
 

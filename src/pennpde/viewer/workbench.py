@@ -23,7 +23,7 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
 from pennpde.penn import Predictor
-from pennpde.prediction import Outcome, predict, series
+from pennpde.prediction import Outcome, predict
 from pennpde.viewer import wording
 from pennpde.viewer.boundary import Segment, segments, with_roles
 from pennpde.viewer.reading import arrays_of, mesh_of, open_case, read_case, read_mesh, suffixes
@@ -212,7 +212,7 @@ class Workbench:
         if view.outcome is None:
             raise ValueError("There is no prediction to write: predict first.")
         if path.suffix == ".vtkhdf":
-            series.save(view.outcome, path)
+            view.outcome.save(path)
             return
         if path.suffix == ".vtu":
             truth = {
