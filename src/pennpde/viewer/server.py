@@ -29,9 +29,8 @@ import trame_vuetify
 from aiohttp import web
 
 from pennpde import __version__
-from pennpde.viewer.pool import BusyError, Patience, Pool
-from pennpde.viewer.requests import Request
-from pennpde.viewer.views import Computation, Shown, Views, is_large
+from pennpde.viewer.views import Computation, Request, Shown, Views, is_large
+from pennpde.viewer.workers import BusyError, Patience, Pool
 
 MOST_BYTES = 50 * 2**20
 """Of an uploaded file."""

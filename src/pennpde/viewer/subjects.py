@@ -16,7 +16,7 @@ from pennpde.designs import heated_plate as transport
 from pennpde.designs.duct_flow import CELLS_PER_LENGTH, coarse_mesh, flow_through
 from pennpde.designs.ducts import case_name, duct
 from pennpde.mesh import Mesh
-from pennpde.viewer.requests import number_of
+from pennpde.viewer.views import number_of
 
 VISCOSITY = 1e-3
 _CELLS_OF_A_MARCH = 14.0

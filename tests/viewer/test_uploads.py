@@ -11,8 +11,8 @@ from foam_cases import write_plane_channel
 from pennlab.datasets.flow.cases import extruded
 from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.models.ducts import Flow
-from pennpde.viewer.pool import CrashError, Patience, Worker, WorkError
-from pennpde.viewer.reading import arrays_of, mesh_of, read_case, read_mesh
+from pennpde.viewer.uploads import arrays_of, mesh_of, read_case, read_mesh
+from pennpde.viewer.workers import CrashError, Patience, Worker, WorkError
 from problems import brick, rectangle
 from waiting import waited_for
 
