@@ -17,6 +17,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
+from pennpde.metrics import rank_of
 from pennpde.penn.hooks import Look
 
 if TYPE_CHECKING:
@@ -413,7 +414,7 @@ def layers_of(case: Case, fields: Mapping[str, Tensor]) -> dict[str, tuple[Tenso
         if name not in case.targets:
             continue
         truth, predicted = case.targets[name].detach().cpu().double(), values.detach().cpu().double()
-        rank = case.initial[name].ndim - 1 if name in case.initial else truth.ndim - 1
+        rank = rank_of(name, case)
         times = truth.shape[1 + rank] if truth.ndim > 1 + rank else 0
         for number in range(max(times, 1)):
             one, other = (each[..., number] if times else each for each in (truth, predicted))

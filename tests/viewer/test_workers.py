@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pennpde.viewer import workers
-from pennpde.viewer.workers import BusyError, CrashError, Lane, Patience, Pool, Worker, WorkError
+from pennpde.viewer.workers import BusyError, CrashError, Lane, Pool, Worker, WorkError
 from waiting import waited_for
 
 SCRIPT = """
@@ -39,9 +39,9 @@ def fake_processes(monkeypatch, tmp_path):
     monkeypatch.setattr(workers.asyncio, "create_subprocess_exec", started)
 
 
-def with_worker(use, patience=Patience()):  # noqa: B008
+def with_worker(use):
     async def run():
-        worker = Worker([], patience)
+        worker = Worker([])
         try:
             assert await worker.start() == {"network": "fake"}
             return await use(worker)
@@ -85,7 +85,7 @@ def test_what_a_process_says_is_wrong_is_an_error_and_it_lives_on():
 def test_a_network_that_cannot_be_loaded_is_named_at_the_start():
     async def run():
         with pytest.raises(WorkError, match="no such network"):
-            await Worker(["--broken"], Patience()).start()
+            await Worker(["--broken"]).start()
 
     waited_for(run())
 

@@ -95,7 +95,7 @@ class Outcome:
         """The times of a file for viewers: a steady state, which has none, follows at one more interval."""
         if self.time != STEADY:
             return self.times
-        before = self.times[:-1]
+        before = list(self.times[:-1])
         if not before:
             return (0.0,)
         interval = before[-1] - before[-2] if len(before) > 1 else before[-1]

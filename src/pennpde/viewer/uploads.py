@@ -12,19 +12,18 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import torch
 from jaxtyping import Int64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pennpde import plugins
 from pennpde.case import Case
-from pennpde.mesh import Mesh, Patch
+from pennpde.mesh import Mesh
 from pennpde.mesh.files import WRITABLE
 from pennpde.mesh.outline import CORNER, Ring, edges_of
 from pennpde.openfoam.problems import read_problem
@@ -71,26 +70,22 @@ def read_mesh(path: Path) -> Mesh:
 
 
 def read_case(archive: Path, folder: Path, equation: Equation) -> Case:
-    """The plane OpenFOAM case of a zip file, unpacked into a folder that this makes."""
+    """The plane OpenFOAM case of a zip file, unpacked into a folder, unless that is there already."""
     with _named(archive):
-        unpack(archive, folder)
-        return open_case(folder, equation)
-
-
-def open_case(folder: Path, equation: Equation) -> Case:
-    """The case of an unpacked archive."""
-    found = case_folder(folder)
-    try:
-        case = read_problem(found, equation)
-    except Exception as error:
-        # Users know their case by its own name, not by the folder that it was unpacked to.
-        raise ValueError(words_of(error).replace(f"{found}/", "").replace(str(found), "the case")) from error
-    _check_size(case.mesh)
-    if case.space != 2:
-        raise ValueError(
-            "the page draws plane cases, those one cell thick between `empty` patches. Use `penn predict`."
-        )
-    return case
+        if not folder.is_dir():
+            unpack(archive, folder)
+        found = case_folder(folder)
+        try:
+            case = read_problem(found, equation)
+        except Exception as error:
+            # Users know their case by its own name, not by the folder that it was unpacked to.
+            raise ValueError(words_of(error).replace(f"{found}/", "").replace(str(found), "the case")) from error
+        _check_size(case.mesh)
+        if case.space != 2:
+            raise ValueError(
+                "the page draws plane cases, those one cell thick between `empty` patches. Use `penn predict`."
+            )
+        return case
 
 
 @contextlib.contextmanager
@@ -124,30 +119,6 @@ def _check_size(mesh: Mesh) -> None:
         raise ValueError(
             f"it has {mesh.number_of_points:,} points, and the page takes {MOST_POINTS:,}. Use `penn predict` for it."
         )
-
-
-def arrays_of(mesh: Mesh) -> dict[str, np.ndarray]:
-    """A mesh as arrays, which other processes can read without VTK."""
-    arrays = {
-        "points": mesh.points.numpy(),
-        "connectivity": mesh.connectivity,
-        "offsets": mesh.offsets,
-        "cell_types": mesh.cell_types,
-        "patches": np.array(list(mesh.patches), dtype=str),
-        "notes": np.array(mesh.notes, dtype=str),
-    }
-    for number, patch in enumerate(mesh.patches.values()):
-        arrays |= {f"points of {number}": patch.points, f"facets of {number}": patch.facets}
-    return arrays
-
-
-def mesh_of(arrays: Mapping[str, np.ndarray]) -> Mesh:
-    patches = {
-        str(name): Patch(arrays[f"points of {number}"], arrays[f"facets of {number}"])
-        for number, name in enumerate(arrays["patches"])
-    }
-    cells = (arrays[name] for name in ("connectivity", "offsets", "cell_types"))
-    return Mesh(torch.from_numpy(arrays["points"]), *cells, patches=patches, notes=tuple(map(str, arrays["notes"])))
 
 
 # Archives

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -30,17 +29,7 @@ from pennpde.prediction.outcome import time_name
 from pennpde.trust.certificate import Certificate
 from pennpde.viewer.records import record_of, with_comparison, with_doubts, with_segments, write_page
 from pennpde.viewer.subjects import Slider, subject_of
-from pennpde.viewer.uploads import (
-    Segment,
-    arrays_of,
-    mesh_of,
-    open_case,
-    read_case,
-    read_mesh,
-    segments,
-    suffixes,
-    with_roles,
-)
+from pennpde.viewer.uploads import Segment, read_case, read_mesh, segments, suffixes, with_roles
 from pennpde.viewer.views import Moments, Request
 
 _MOST_REMEMBERED = 8
@@ -51,7 +40,11 @@ _VISCOSITY = "viscosity"
 _REYNOLDS = "Reynolds number"
 _NOTHING: dict[str, Any] = {
     **{name: [] for name in ("facts", "certificate", "warnings", "notes", "errors", "seconds", "fields", "times")},
-    "expected": {}, "predicted": False, "has_truth": False, "viscosity": None, "reynolds": None,
+    "expected": {},
+    "predicted": False,
+    "has_truth": False,
+    "viscosity": None,
+    "reynolds": None,
 }
 """The words of a picture without a prediction."""
 
@@ -166,18 +159,12 @@ class Workbench:
     # Uploads
 
     def read(self, path: Path, name: str) -> dict[str, Any]:
-        """Read a file in a folder of its own, where what comes of it is kept for `upload`, and say what it holds."""
-        folder = path.parent
-        if path.suffix.lower() == ".zip":
-            case = read_case(path, folder / "case", self.model.equation)
-            upload = Upload(name, case.mesh, [], case)
-        else:
-            mesh = read_mesh(path)
-            upload = Upload(name, mesh, segments(mesh))
-            np.savez(folder / "mesh.npz", **arrays_of(mesh))  # pyright: ignore[reportArgumentType]
-        path.unlink()
-        (folder / "name.json").write_text(json.dumps(name), encoding="utf-8")
-        self._remember(self._opened, folder.name, upload)
+        """Read a file in a folder of its own, where other processes find it for `upload`, and say what it holds."""
+        upload = self._read(path, name)
+        if upload.case is not None:
+            path.unlink()  # the folder has what was in it
+        (path.parent / "name.json").write_text(json.dumps([name, path.name]), encoding="utf-8")
+        self._remember(self._opened, path.parent.name, upload)
         return {
             "name": name,
             "kind": "mesh" if upload.case is None else "case",
@@ -194,17 +181,17 @@ class Workbench:
             folder = (self.uploads or Path("/nonexistent")) / key
             if not (folder / "name.json").is_file():
                 raise ValueError("This mesh is no longer on the server: upload it again.")
-            name = json.loads((folder / "name.json").read_text(encoding="utf-8"))
-            if (folder / "mesh.npz").is_file():
-                with np.load(folder / "mesh.npz", allow_pickle=False) as arrays:
-                    mesh = mesh_of(dict(arrays))
-                upload = Upload(name, mesh, segments(mesh))
-            else:
-                case = open_case(folder / "case", self.model.equation)
-                upload = Upload(name, case.mesh, [], case)
-            self._remember(self._opened, key, upload)
+            name, file = json.loads((folder / "name.json").read_text(encoding="utf-8"))
+            self._remember(self._opened, key, self._read(folder / file, name))
         self._opened.move_to_end(key)
         return self._opened[key]
+
+    def _read(self, path: Path, name: str) -> Upload:
+        if path.suffix.lower() == ".zip":
+            case = read_case(path, path.parent / "case", self.model.equation)
+            return Upload(name, case.mesh, [], case)
+        mesh = read_mesh(path)
+        return Upload(name, mesh, segments(mesh))
 
     # Views
 

@@ -16,13 +16,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 MOST_WAITING = 400
 """Requests in a lane; further ones are refused at once."""
 MOST_MEMORY = 6 * 2**30
+_START, _READING, _VIEW = 120.0, 60.0, 180.0
+"""Seconds after which something is given up."""
 Answer = tuple[dict[str, Any], list[bytes]]
 
 
@@ -38,25 +39,11 @@ class WorkError(ValueError):
     """What a process says about a request that it cannot fulfil: words for the user."""
 
 
-@dataclass(frozen=True)
-class Patience:
-    """Seconds after which something is given up."""
-
-    start: float = 120.0
-    reading: float = 60.0
-    view: float = 180.0
-
-
 class Worker:
-    """One process.
+    """One process, started with the arguments of `main`."""
 
-    Args:
-        arguments: Of `main`.
-        patience: How long it may take.
-    """
-
-    def __init__(self, arguments: Sequence[str], patience: Patience):
-        self._arguments, self._patience = arguments, patience
+    def __init__(self, arguments: Sequence[str]):
+        self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> dict[str, Any]:
@@ -73,7 +60,7 @@ class Worker:
             limit=2**20,
         )
         try:
-            content, _ = await asyncio.wait_for(self._received(), self._patience.start)
+            content, _ = await asyncio.wait_for(self._received(), _START)
         except (EOFError, OSError, TimeoutError):
             await self.close()
             raise CrashError("A process of the page did not start; is there enough memory?") from None
@@ -163,16 +150,14 @@ class Pool:
     Args:
         arguments: Of `main`.
         workers: Processes for small predictions. One more reads files and makes large predictions.
-        patience: How long things may take.
     """
 
-    def __init__(self, arguments: Sequence[str], workers: int | None = None, patience: Patience | None = None):
-        self.patience = patience or Patience()
+    def __init__(self, arguments: Sequence[str], workers: int | None = None):
         cores = os.cpu_count() or 1
         count = max(1, min(4, cores)) if workers is None else workers
         threads = max(1, min(8, cores // 2))
-        self._quick = Lane([Worker([*arguments, "--threads", "1"], self.patience) for _ in range(count)])
-        self._slow = Lane([Worker([*arguments, "--threads", str(threads)], self.patience)])
+        self._quick = Lane([Worker([*arguments, "--threads", "1"]) for _ in range(count)])
+        self._slow = Lane([Worker([*arguments, "--threads", str(threads)])])
         self._starting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, Any]:
@@ -198,18 +183,18 @@ class Pool:
     ) -> tuple[dict[str, Any], bytes]:
         """The words and the record of a view; `begin` is called when the work on it begins."""
         lane, message = self._slow if large else self._quick, {"do": "view", "request": request}
-        words, (record,) = await lane.ask(message, "This prediction", self.patience.view, begin)
+        words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin)
         return words, record
 
     async def file(self, request: Mapping[str, Any], suffix: str) -> bytes:
         """A prediction as a file."""
         message = {"do": "file", "request": request, "suffix": suffix}
-        _, (content,) = await self._slow.ask(message, "This file", self.patience.view)
+        _, (content,) = await self._slow.ask(message, "This file", _VIEW)
         return content
 
     async def read(self, path: str, name: str) -> dict[str, Any]:
         """What an uploaded file holds."""
-        content, _ = await self._slow.ask({"do": "read", "path": path, "name": name}, name, self.patience.reading)
+        content, _ = await self._slow.ask({"do": "read", "path": path, "name": name}, name, _READING)
         return content
 
     async def close(self) -> None:
