@@ -144,7 +144,11 @@ def run(
             f"{model} predicts only the times that it was trained for, not any time: leave out --time, --times and "
             "--steady, or choose a network for any time with --model"
         )
-    start = _start_of(input_path)
+    start = 0.0
+    if input_path.is_dir():
+        from pennpde.openfoam import start_time
+
+        start = start_time(input_path)  # in the time of the case
     if asked is None and write_time not in (None, ALL) and network.takes_times:
         asked = (_implied_time(write_time, start),)
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
@@ -287,32 +291,24 @@ def _parsed(text: str) -> tuple[float, ...]:
         numbers = [math.nan]
     usable = all(math.isfinite(number) for number in numbers) and "_" not in text
     if not usable or (":" in text and len(numbers) != 3):
-        raise BadParameter(
-            f"{text!r} is neither FIRST:LAST:INTERVAL such as 0.5:4:0.5 nor a list such as 0.5,1,2",
-            param_hint="--times",
-        )
+        raise _wrong_times(text, "is neither FIRST:LAST:INTERVAL such as 0.5:4:0.5 nor a list such as 0.5,1,2")
     if ":" in text:
-        numbers = _spread(text, *numbers)
+        first, last, interval = numbers
+        if interval <= 0 or last < first:
+            raise _wrong_times(text, "must have a positive interval, and a last time that is not before the first")
+        # The last time belongs to them where the interval divides the distance.
+        number = (last - first) / interval * (1 + 1e-9)
+        if number >= _MOST_TIMES:
+            raise _wrong_times(text, f"has more than {_MOST_TIMES} times; take a longer interval")
+        # Twelve digits: 3 * 0.1 is 0.30000000000000004, and would be the name of a folder.
+        numbers = [float(f"{first + place * interval:.12g}") for place in range(int(number + 1e-9) + 1)]
     if numbers[0] <= 0 or any(later <= earlier for earlier, later in pairwise(numbers)):
-        raise BadParameter(
-            f"{text!r} must give positive times that increase; the start itself, t = 0, is not predicted",
-            param_hint="--times",
-        )
+        raise _wrong_times(text, "must give positive times that increase; the start itself, t = 0, is not predicted")
     return tuple(numbers)
 
 
-def _spread(text: str, first: float, last: float, interval: float) -> list[float]:
-    """Times from first to last, both included where the interval divides their distance."""
-    if interval <= 0 or last < first:
-        raise BadParameter(
-            f"{text!r} must have a positive interval, and a last time that is not before the first",
-            param_hint="--times",
-        )
-    number = (last - first) / interval * (1 + 1e-9)
-    if number >= _MOST_TIMES:
-        raise BadParameter(f"{text!r} has more than {_MOST_TIMES} times; take a longer interval", param_hint="--times")
-    # Twelve digits: 3 * 0.1 is 0.30000000000000004, and would be the name of a folder.
-    return [float(f"{first + place * interval:.12g}") for place in range(int(number + 1e-9) + 1)]
+def _wrong_times(text: str, why: str) -> BadParameter:
+    return BadParameter(f"{text!r} {why}", param_hint="--times")
 
 
 # The network and the case
@@ -320,15 +316,6 @@ def _spread(text: str, first: float, last: float, interval: float) -> list[float
 
 def _network(model: str, plugin: str | None) -> "Predictor":
     return predictor(model, plugin, "penn predict needs one")
-
-
-def _start_of(input_path: Path) -> float:
-    """When a case starts, in its own time."""
-    if not input_path.is_dir():
-        return 0.0
-    from pennpde.openfoam import start_time
-
-    return start_time(input_path)
 
 
 def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":

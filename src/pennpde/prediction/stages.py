@@ -275,22 +275,15 @@ def judge(compared: Compared) -> Outcome:
     evidence = gather(scaled, prediction.fields, asked.own_times, certificate, model, prepared.ready, compared.coarse)
     free = equation.free_levels(case)
     calibration = calibration_of(model)
-    place_of = (scaled, case.mesh if prepared.has_companion else None, asked.units)
-    by_time = tuple(
-        _with_local(
-            expected_error.judge(calibration, each, list(equation.unknowns)),
-            each,
-            without_levels(at_place(prediction.fields, place, scaled), free, scaled),
-            place_of,
-        )
-        for place, each in enumerate(evidence)
-    )
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
     missing = tuple(each.text for each in remarks if each.severe)
-    by_time = tuple(
-        replace(each, missing=missing, unconverged=when == STEADY and not certificate.converged)
-        for each, when in zip(by_time, asked.own_times, strict=True)
-    )
+    by_time = []
+    for place, (each, when) in enumerate(zip(evidence, asked.own_times, strict=True)):
+        found = expected_error.judge(calibration, each, list(equation.unknowns))
+        fields = without_levels(at_place(prediction.fields, place, scaled), free, scaled)
+        unconverged = when == STEADY and not certificate.converged
+        local = _local(found, each, fields, prepared)
+        by_time.append(replace(found, local=local, missing=missing, unconverged=unconverged))
     expected = worst(by_time)
     certificate = replace(
         certificate,
@@ -308,7 +301,7 @@ def judge(compared: Compared) -> Outcome:
         companion=prepared.seen if prepared.has_companion else None,
         evidence=evidence,
         expected=expected,
-        expected_by_time=by_time,
+        expected_by_time=tuple(by_time),
     )
 
 
@@ -353,22 +346,18 @@ def _graded(certificate: Certificate, expected: Expected) -> Certificate:
     )
 
 
-def _with_local(
-    expected: Expected,
-    evidence: Evidence,
-    fields: Mapping[str, Tensor],
-    where: tuple[Case, Mesh | None, Units | None],
-) -> Expected:
-    """The expected error with fields of where it is likely to be, on the user's mesh and in the user's units.
+def _local(
+    expected: Expected, evidence: Evidence, fields: Mapping[str, Tensor], prepared: Prepared
+) -> Mapping[str, Tensor]:
+    """Where the expected error is likely to be: fields on the user's mesh, in the user's units.
 
     Args:
         expected: Of the whole domain.
         evidence: Its measure at each point.
         fields: The prediction in the network's units.
-        where: The case that the network saw, the user's mesh where that is another one, and the units.
+        prepared: The case.
     """
-    case, mesh, units = where
-    volumes = case.mesh.point_volumes
+    volumes, units = prepared.scaled.mesh.point_volumes, prepared.request.units
     local = {}
     for name, each in expected.errors.items():
         if name not in evidence.local or not math.isfinite(each.expected):
@@ -377,10 +366,7 @@ def _with_local(
         measured = metrics.root_mean_square(evidence.local[name], volumes)
         one = 1.0 if units is None else units.scale(name).one
         local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
-    if mesh is not None and local:
-        seen = case.mesh if units is None else case.mesh.with_points(case.mesh.points * units.length)
-        local = back(local, seen, mesh)
-    return replace(expected, local=local)
+    return back(local, prepared.seen.mesh, prepared.case.mesh) if prepared.has_companion and local else local
 
 
 def _check_times(times: Sequence[float]) -> None:
