@@ -222,6 +222,6 @@ def _draw_curve(folder: Path) -> None:
 
 
 def _draw_case(case: Case, fields: Mapping[str, Tensor], path: Path) -> None:
-    from pennpde.error_pictures import draw_case
+    from pennpde.pictures import draw_case
 
     draw_case(case, fields, path)

@@ -1,22 +1,30 @@
 """Processes that do the work of the page, so that the page itself always answers.
 
 Small predictions and large ones wait in different lanes: whoever moves a slider does not wait for somebody's mesh of a
-hundred thousand points. A process that crashes or takes too long is replaced.
+hundred thousand points. A process that crashes or takes too long is replaced. It is `python -m pennpde.viewer.workers`:
+a line of JSON comes in, an answer goes out, a JSON object and any number of byte strings, behind their lengths. Nothing
+is unpickled, so that a file that gets hold of a process gets no further.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 MOST_WAITING = 400
 """Requests in a lane; further ones are refused at once."""
+MOST_MEMORY = 6 * 2**30
+_START, _READING, _VIEW = 120.0, 60.0, 180.0
+"""Seconds after which something is given up."""
+Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class BusyError(RuntimeError):
@@ -31,34 +39,19 @@ class WorkError(ValueError):
     """What a process says about a request that it cannot fulfil: words for the user."""
 
 
-@dataclass(frozen=True)
-class Patience:
-    """Seconds after which something is given up."""
-
-    start: float = 120.0
-    reading: float = 60.0
-    view: float = 180.0
-
-
 class Worker:
-    """One process.
+    """One process, started with the arguments of `main`."""
 
-    Args:
-        arguments: Of `pennpde.viewer.worker`.
-        patience: How long it may take.
-    """
-
-    def __init__(self, arguments: Sequence[str], patience: Patience):
-        self._arguments, self._patience = arguments, patience
+    def __init__(self, arguments: Sequence[str]):
+        self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
-        self.started: dict[str, Any] = {}
 
     async def start(self) -> dict[str, Any]:
         """Have the process ready, and return what it says at its start."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "pennpde.viewer.worker",
+            "pennpde.viewer.workers",
             *self._arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -67,24 +60,17 @@ class Worker:
             limit=2**20,
         )
         try:
-            content, _ = await asyncio.wait_for(self._received(), self._patience.start)
+            content, _ = await asyncio.wait_for(self._received(), _START)
         except (EOFError, OSError, TimeoutError):
             await self.close()
             raise CrashError("A process of the page did not start; is there enough memory?") from None
         if "error" in content:
             await self.close()
             raise WorkError(content["error"])
-        self.started = content
         return content
 
-    async def ask(self, message: Mapping[str, Any], what: str, patience: float) -> tuple[dict[str, Any], list[bytes]]:
-        """What the process answers; a ValueError has words for the user.
-
-        Args:
-            message: See `worker`.
-            what: The name of the thing, for messages.
-            patience: Seconds.
-        """
+    async def ask(self, message: Mapping[str, Any], what: str, patience: float) -> Answer:
+        """What the process answers within so many seconds; a ValueError has words for the user about `what`."""
         if self._process is None or self._process.returncode is not None:
             await self.close()
             await self.start()
@@ -120,7 +106,7 @@ class Worker:
         if transport is not None:
             transport.close()
 
-    async def _received(self) -> tuple[dict[str, Any], list[bytes]]:
+    async def _received(self) -> Answer:
         assert self._process is not None
         assert self._process.stdout is not None
         stream = self._process.stdout
@@ -142,7 +128,7 @@ class Lane:
 
     async def ask(
         self, message: Mapping[str, Any], what: str, patience: float, begin: Callable[[], None] = lambda: None
-    ) -> tuple[dict[str, Any], list[bytes]]:
+    ) -> Answer:
         """What a worker answers, as soon as one is idle; `begin` is called then."""
         if self._waiting >= MOST_WAITING:
             raise BusyError("The server has too much to do; try again in a moment.")
@@ -162,18 +148,16 @@ class Pool:
     """The lanes of a page.
 
     Args:
-        arguments: Of `pennpde.viewer.worker`.
+        arguments: Of `main`.
         workers: Processes for small predictions. One more reads files and makes large predictions.
-        patience: How long things may take.
     """
 
-    def __init__(self, arguments: Sequence[str], workers: int | None = None, patience: Patience | None = None):
-        self.patience = patience or Patience()
+    def __init__(self, arguments: Sequence[str], workers: int | None = None):
         cores = os.cpu_count() or 1
         count = max(1, min(4, cores)) if workers is None else workers
         threads = max(1, min(8, cores // 2))
-        self._quick = Lane([Worker([*arguments, "--threads", "1"], self.patience) for _ in range(count)])
-        self._slow = Lane([Worker([*arguments, "--threads", str(threads)], self.patience)])
+        self._quick = Lane([Worker([*arguments, "--threads", "1"]) for _ in range(count)])
+        self._slow = Lane([Worker([*arguments, "--threads", str(threads)])])
         self._starting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, Any]:
@@ -199,18 +183,18 @@ class Pool:
     ) -> tuple[dict[str, Any], bytes]:
         """The words and the record of a view; `begin` is called when the work on it begins."""
         lane, message = self._slow if large else self._quick, {"do": "view", "request": request}
-        words, (record,) = await lane.ask(message, "This prediction", self.patience.view, begin)
+        words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin)
         return words, record
 
     async def file(self, request: Mapping[str, Any], suffix: str) -> bytes:
         """A prediction as a file."""
         message = {"do": "file", "request": request, "suffix": suffix}
-        _, (content,) = await self._slow.ask(message, "This file", self.patience.view)
+        _, (content,) = await self._slow.ask(message, "This file", _VIEW)
         return content
 
     async def read(self, path: str, name: str) -> dict[str, Any]:
         """What an uploaded file holds."""
-        content, _ = await self._slow.ask({"do": "read", "path": path, "name": name}, name, self.patience.reading)
+        content, _ = await self._slow.ask({"do": "read", "path": path, "name": name}, name, _READING)
         return content
 
     async def close(self) -> None:
@@ -219,3 +203,88 @@ class Pool:
             with contextlib.suppress(asyncio.CancelledError, ValueError):
                 await task
         await asyncio.gather(*(worker.close() for lane in (self._quick, self._slow) for worker in lane.workers))
+
+
+# In a process
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """What the process does until its parent is gone."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--uploads", type=Path, required=True)
+    parser.add_argument("--plugin")
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args(arguments)
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if hasattr(os, "nice"):
+        os.nice(5)  # the page itself answers first, however much there is to compute
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    bench: Any = None
+    try:
+        bench = _workbench(given)
+        send(answers, bench.start(), [])
+    except Exception as error:
+        from pennpde.viewer.uploads import words_of
+
+        send(answers, {"error": words_of(error)}, [])
+        return
+    with contextlib.suppress(Exception):  # what is wrong will show in the first request
+        bench.warm_up()
+    for line in sys.stdin.buffer:
+        send(answers, *_answer(bench, json.loads(line)))
+
+
+def _workbench(given: argparse.Namespace) -> Any:
+    import torch
+
+    from pennpde.registry import load_plugin
+    from pennpde.viewer.workbench import Workbench
+
+    torch.set_num_threads(given.threads)
+    if given.plugin:
+        load_plugin(given.plugin)
+    bench = Workbench.of(given.model, given.data, given.uploads)
+    if given.data is None and (bench.usual_data / "manifest.json").is_file():
+        return Workbench(bench.model, given.model, bench.usual_data, given.uploads)
+    return bench
+
+
+def _answer(bench: Any, message: dict[str, Any]) -> Answer:
+    from pennpde.viewer.uploads import words_of
+    from pennpde.viewer.views import Request
+
+    try:
+        if message["do"] == "read":
+            return bench.read(Path(message["path"]), message["name"]), []
+        request = Request.of(message["request"])
+        if message["do"] == "view":
+            view = bench.view(request)
+            return {"view": view.number, "title": view.title, **view.words}, [view.record]
+        with tempfile.TemporaryDirectory(prefix="penn-view-") as folder:
+            path = Path(folder) / f"flow{message['suffix']}"
+            bench.file(request, path)
+            return {}, [path.read_bytes()]
+    except MemoryError:
+        return {"error": "This needs more memory than the page has for it. Use `penn predict`."}, []
+    except Exception as error:
+        return {"error": words_of(error)}, []
+
+
+def send(stream: IO[bytes], content: dict[str, Any], parts: Sequence[bytes]) -> None:
+    """Write one answer."""
+    head = json.dumps({"content": content, "sizes": [len(part) for part in parts]}).encode()
+    stream.write(len(head).to_bytes(8, "little") + head)
+    for part in parts:
+        stream.write(part)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from pennpde.viewer import pool
-from pennpde.viewer.pool import BusyError, CrashError, Lane, Patience, Pool, Worker, WorkError
+from pennpde.viewer import workers
+from pennpde.viewer.workers import BusyError, CrashError, Lane, Pool, Worker, WorkError
 from waiting import waited_for
 
 SCRIPT = """
 import json, os, sys, time
-from pennpde.viewer.worker import send
+from pennpde.viewer.workers import send
 send(sys.stdout.buffer, {"network": "fake"} if "--broken" not in sys.argv else {"error": "no such network"}, [])
 for line in sys.stdin.buffer:
     message = json.loads(line)
@@ -36,12 +36,12 @@ def fake_processes(monkeypatch, tmp_path):
     async def started(_executable, _module, _name, *arguments, **options):
         return await start(sys.executable, str(path), *arguments, **options)
 
-    monkeypatch.setattr(pool.asyncio, "create_subprocess_exec", started)
+    monkeypatch.setattr(workers.asyncio, "create_subprocess_exec", started)
 
 
-def with_worker(use, patience=Patience()):  # noqa: B008
+def with_worker(use):
     async def run():
-        worker = Worker([], patience)
+        worker = Worker([])
         try:
             assert await worker.start() == {"network": "fake"}
             return await use(worker)
@@ -85,7 +85,7 @@ def test_what_a_process_says_is_wrong_is_an_error_and_it_lives_on():
 def test_a_network_that_cannot_be_loaded_is_named_at_the_start():
     async def run():
         with pytest.raises(WorkError, match="no such network"):
-            await Worker(["--broken"], Patience()).start()
+            await Worker(["--broken"]).start()
 
     waited_for(run())
 
@@ -110,7 +110,7 @@ def test_a_long_prediction_keeps_no_short_one_waiting():
 
 
 def test_more_than_can_wait_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr(pool, "MOST_WAITING", 1)
+    monkeypatch.setattr(workers, "MOST_WAITING", 1)
 
     async def run():
         lane = Lane([])

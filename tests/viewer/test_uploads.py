@@ -1,18 +1,16 @@
 """Files from anybody: whatever they hold, the server lives on."""
 
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from foam_cases import write_plane_channel
 from pennlab.datasets.flow.cases import extruded
 from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.models.ducts import Flow
-from pennpde.viewer.pool import CrashError, Patience, Worker, WorkError
-from pennpde.viewer.reading import arrays_of, mesh_of, read_case, read_mesh
+from pennpde.viewer.uploads import read_case, read_mesh
+from pennpde.viewer.workers import CrashError, Worker, WorkError
 from problems import brick, rectangle
 from waiting import waited_for
 
@@ -76,16 +74,6 @@ def test_meshes_come_with_their_patches(tmp_path):
     assert list(read_mesh(tmp_path / "square.msh").patches) == ["inlet"]
 
 
-def test_a_mesh_is_the_same_after_a_way_through_arrays():
-    mesh = coarse_mesh("a_0.30", cells_per_length=4)
-    mesh = replace(mesh, notes=("It was repaired.",))
-    again = mesh_of(arrays_of(mesh))
-    assert again.notes == mesh.notes
-    assert (again.points == mesh.points).all()
-    assert again.patches.keys() == mesh.patches.keys()
-    assert all(np.array_equal(again.patches[name].facets, patch.facets) for name, patch in mesh.patches.items())
-
-
 def test_a_mesh_one_cell_thick_becomes_plane(tmp_path):
     extruded(coarse_mesh("a_0.30", cells_per_length=4)).save(tmp_path / "thick.vtu")
     assert read_mesh(tmp_path / "thick.vtu").space == 2
@@ -128,7 +116,7 @@ def test_an_openfoam_case_that_cannot_be_read_is_named_without_our_folders(tmp_p
 @pytest.mark.slow  # starts processes
 def test_whatever_a_file_holds_there_is_one_sentence_and_the_next_file_is_read(network_folder, tmp_path):
     async def read_all() -> None:
-        worker = Worker(["--model", str(network_folder), "--uploads", str(tmp_path)], Patience())
+        worker = Worker(["--model", str(network_folder), "--uploads", str(tmp_path)])
         started = await worker.start()
         assert ".zip" in started["suffixes"]
         try:

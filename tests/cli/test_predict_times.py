@@ -14,7 +14,7 @@ from commands import penn, store
 from foam_cases import write_plane_channel
 from pennpde import openfoam
 from pennpde.cli import predict as command
-from pennpde.cli.moments import asked_times, folder_names
+from pennpde.cli.predict import asked_times, folder_names
 from problems import PLATE, rectangle
 from temporal import frames_of, steps_of
 
