@@ -70,7 +70,7 @@ def _agreement(first: Any, second: Any) -> float:
 
 def _predicted(case: pennpde.Case, times: tuple[float, ...], measuring: bool) -> Outcome:
     network = pennpde.load_pretrained(LEARNED_FLUX)
-    object.__setattr__(network, "checkpoint_calibration", Uncalibrated(measuring=measuring))
+    object.__setattr__(network, "checkpoint_calibrations", {"": Uncalibrated(measuring=measuring)})
     return predict(network, case, times=times)
 
 
