@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from foam_cases import RESTING, flow_case, read_flow, write_conditions, write_dictionary, write_plane_channel
+from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.models.ducts import Flow
@@ -191,7 +192,7 @@ def test_solvers_go_on_from_the_written_flux_without_complaint(installation, tmp
     case = read_flow(folder)
     settings(folder, program, 2, time_step)
     mesh, flux = written(folder, case, rough_flow(case))
-    openfoam.run(folder, program, installation=installation, timeout=120)
+    running.run(folder, program, installation=installation, timeout=120)
     log = (folder / f"log.{program}").read_text()
     assert "FOAM Warning" not in log
     local = [float(number) for number in re.findall(r"continuity errors : sum local = (\S+),", log)]
@@ -215,7 +216,7 @@ def test_a_periodic_flow_goes_on_too(installation, tmp_path):
     written(folder, case, rough_flow(case))
     path = folder / "system" / "fvSolution"
     path.write_text(path.read_text().replace("nCorrectors 2;", "nCorrectors 2; pRefCell 0; pRefValue 0;"))
-    openfoam.run(folder, "icoFoam", installation=installation, timeout=120)
+    running.run(folder, "icoFoam", installation=installation, timeout=120)
     log = (folder / "log.icoFoam").read_text()
     local = [float(number) for number in re.findall(r"continuity errors : sum local = (\S+),", log)]
     assert max(local) < 1e-7

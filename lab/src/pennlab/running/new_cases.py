@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from pennlab.running.programs import Installation, Progress, find_installation, run
 from pennpde.openfoam.dictionaries import Dimensions, Uniform, format_dictionary
-from pennpde.openfoam.running import Installation, Progress, find_installation, run
 
 
 @dataclass(frozen=True, eq=False)
