@@ -5,7 +5,7 @@ import pytest
 
 from finished_runs import square
 from pennpde.mesh import Mesh
-from pennpde.mesh.cell_values import CellsToPoints, cell_centres
+from pennpde.mesh.interpolation import CellsToPoints, cell_centres
 
 
 def sheared() -> Mesh:

@@ -4,7 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from motions import random_orthogonal
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 
 
 def test_a_tensor_product_turns_as_its_vectors_do():

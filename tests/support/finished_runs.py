@@ -169,7 +169,7 @@ def square(cells: int = 6, triangles: bool = False) -> Mesh:
 
 def grid_at(mesh: Mesh, time: float, in_cells: bool = False):
     """A PyVista grid with u and p at a time, at points or in cells."""
-    from pennpde.mesh.cell_values import cell_centres
+    from pennpde.mesh.interpolation import cell_centres
 
     grid = mesh.to_pyvista()
     places = cell_centres(mesh) if in_cells else mesh.points.numpy()

@@ -57,7 +57,7 @@ class CellType:
 
 
 # The wedge's first triangle looks like the hexahedron's first quad: its normal points into the cell. So do VTK (from
-# 9.6), Gmsh and meshio; older VTK had it point outward, and files of both kinds are about (see mesh_validation).
+# 9.6), Gmsh and meshio; older VTK had it point outward, and files of both kinds are about (see `checks`).
 CELL_TYPES = {
     TRIANGLE: CellType("triangle", 2, 3),
     POLYGON: CellType("polygon", 2, None),
@@ -197,6 +197,20 @@ def mirrored(cells: Cells) -> Cells:
         turned = reversed_rows(faces.connectivity, faces.offsets, np.ones(len(faces), dtype=bool))
         faces = replace(faces, connectivity=turned)
     return replace(cells, connectivity=connectivity, polyhedron_faces=faces)
+
+
+def in_ring_order(cells: Cells) -> Cells:
+    """Pixels and voxels, whose points run in rows, as quads and hexahedra, whose points run around."""
+    connectivity, types = cells.connectivity.copy(), cells.types.copy()
+    for code, ring, swaps in ((PIXEL, QUAD, ((2, 3),)), (VOXEL, HEXAHEDRON, ((2, 3), (6, 7)))):
+        start = cells.offsets[:-1][cells.types == code]
+        for one, other in swaps:
+            connectivity[start + one], connectivity[start + other] = (
+                cells.connectivity[start + other],
+                cells.connectivity[start + one],
+            )
+        types[types == code] = ring
+    return replace(cells, connectivity=connectivity, types=types)
 
 
 def offsets_of(sizes: np.ndarray) -> Int64[np.ndarray, " rows+1"]:

@@ -20,17 +20,16 @@ from pennpde.mesh.cells import (
     FLATTEST,
     HEXAHEDRON,
     HIGHER_ORDER,
-    PIXEL,
     POLYGON,
     POLYHEDRON,
     PYRAMID,
     QUAD,
     TETRAHEDRON,
     TRIANGLE,
-    VOXEL,
     WEDGE,
     Cells,
     Facets,
+    in_ring_order,
     joined,
     next_in_row,
     offsets_of,
@@ -249,20 +248,6 @@ def _in_the_plane(points: Float[Tensor, "points space"]) -> Float[Tensor, "point
         "The cells are plane but do not lie in one plane: this is a curved surface. Meshes are either plane "
         "(z constant) or made of cells that fill space."
     )
-
-
-def in_ring_order(cells: Cells) -> Cells:
-    """Pixels and voxels, whose points run in rows, as quads and hexahedra, whose points run around."""
-    connectivity, types = cells.connectivity.copy(), cells.types.copy()
-    for code, ring, swaps in ((PIXEL, QUAD, ((2, 3),)), (VOXEL, HEXAHEDRON, ((2, 3), (6, 7)))):
-        start = cells.offsets[:-1][cells.types == code]
-        for one, other in swaps:
-            connectivity[start + one], connectivity[start + other] = (
-                cells.connectivity[start + other],
-                cells.connectivity[start + one],
-            )
-        types[types == code] = ring
-    return replace(cells, connectivity=connectivity, types=types)
 
 
 def _check_points_apart(positions: np.ndarray, cells: Cells) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import Bool, Float, Int64, Shaped, UInt8
 from torch import Tensor
 
 from pennpde.mesh import files as mesh_files
@@ -26,12 +26,10 @@ from pennpde.mesh.checks import (
     joined_cells,
     patch_points,
 )
-from pennpde.mesh.contents import Contents
+from pennpde.mesh.contents import Contents, first_order, glued, slit_note, without_unused
 from pennpde.mesh.derived import Geometry, Topology
 from pennpde.mesh.distance import distances, parts_of
 from pennpde.mesh.plane import Floor, Slab, split_quads
-from pennpde.mesh.repair import first_order, glued, slit_note, without_unused
-from pennpde.mesh.rotation import turned
 
 if TYPE_CHECKING:
     import pyvista
@@ -556,6 +554,15 @@ class Mesh:
     def _with(self, **changes: Any) -> Mesh:
         """A copy with other points, patches or fields, which keeps what still holds of the graph and the boundary."""
         return replace(self, known=self.geometry, **changes)
+
+
+def turned(
+    values: Shaped[Tensor, "points *axes"], rotation: Float[Tensor, "space space"], rank: int
+) -> Shaped[Tensor, "points *axes"]:
+    """A field after an orthogonal map: its first `rank` axes behind the points are axes of space, others stay."""
+    for axis in range(1, rank + 1):
+        values = (values.movedim(axis, -1) @ rotation.T.to(values)).movedim(-1, axis)
+    return values
 
 
 def _is_tensor(values: Tensor, space: int) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
-from pennpde.mesh.corners import facet_means
+from pennpde.mesh.boundary import facet_means
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""

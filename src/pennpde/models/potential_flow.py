@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.mesh import Mesh
+from pennpde.mesh.boundary import facet_means
 from pennpde.mesh.cells import (
     HEXAHEDRON,
     POLYGON,
@@ -32,7 +33,6 @@ from pennpde.mesh.cells import (
     cell_facets,
     next_in_row,
 )
-from pennpde.mesh.corners import facet_means
 
 if TYPE_CHECKING:
     from skfem import CellBasis

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.cell_values import CellsToPoints
+from pennpde.mesh.interpolation import CellsToPoints
 from pennpde.openfoam.body import Body, Piece
 from pennpde.openfoam.conditions import FieldReader, entry_of
 from pennpde.openfoam.dictionaries import NonUniform, Uniform

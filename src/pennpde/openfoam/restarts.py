@@ -19,8 +19,8 @@ from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
 from pennpde.openfoam.flux import Openings, Projection, openings
-from pennpde.openfoam.forces import uniform_forces
 from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.openfoam.pressure import uniform_forces
 from pennpde.operators import Operators
 from pennpde.penn.hooks import FoamName
 

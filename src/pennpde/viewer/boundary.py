@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.outline import CORNER, Ring, edges_of
+from pennpde.mesh.boundary import CORNER, Ring, edges_of
 from pennpde.viewer.requests import MOST_SEGMENTS, ROLES, Role
 
 _NAMES: dict[Role, tuple[str, ...]] = {

@@ -18,7 +18,7 @@ from pennpde import plugins
 from pennpde.case import Case
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.files import WRITABLE
-from pennpde.openfoam.problems import read_problem
+from pennpde.openfoam.cases import read_problem
 from pennpde.penn import Equation
 from pennpde.viewer.archives import case_folder, unpack
 
