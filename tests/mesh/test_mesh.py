@@ -268,3 +268,8 @@ def test_patches_and_fields_leave_the_mesh_they_are_added_to_alone():
     mesh.with_patches(LEFT).with_fields({"x": mesh.points[:, 0]})
     assert not mesh.patches
     assert not mesh.fields
+
+
+def test_a_patch_of_points_that_the_mesh_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="names point 99; the mesh has points 0 to 19"):
+        box("quad").with_patch_facets({"left": [[0, 99]]})

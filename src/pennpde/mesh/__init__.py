@@ -7,7 +7,6 @@ checks          what a sound mesh is; the error for one that is not
 contents        what a file says about a mesh, unchecked; what is mended in it
 files           reading and writing through PyVista; the choice of a reader; counts in files, compared with their size
 gmsh            .msh
-meshio_files    .inp, .med and others that only meshio reads
 reader_process  the same in a process of its own, which a damaged file may crash
 distance        distance to a patch
 boundary        of plane meshes: edges that follow each other, corners; what a facet takes from its points

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 WRITABLE = (".vtu", ".vtk", ".vtkhdf")
 _READERS = {".msh": "pennpde.mesh.gmsh"}
-_READERS |= dict.fromkeys((".inp", ".med", ".bdf", ".nas", ".mesh"), "pennpde.mesh.meshio_files")
-_IN_PENNFORMATS = (".cgns", ".su2", ".unv")
+_IN_PENNFORMATS = (".cgns", ".su2", ".unv", ".inp", ".med", ".bdf", ".nas", ".mesh")
 _TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
 _MOST_PACKED = 1100
 """How many bytes one byte can stand for: deflate reaches 1032, and points of a mesh never come near it."""
@@ -101,7 +100,7 @@ def _dataset(path: Path, step: int | None = None) -> Any:
 
     check_announced(path)
     try:
-        # meshio, which PyVista asks for formats that VTK does not know, prints, and leaves the program.
+        # meshio, which PyVista asks for formats that VTK does not know if it is there, prints, and leaves the program.
         with silence(), redirect_stdout(StringIO()):
             if step is None:
                 return pyvista.read(path)
@@ -110,7 +109,7 @@ def _dataset(path: Path, step: int | None = None) -> Any:
             return reader.read()
     except SystemExit:
         raise ValueError(f"{path} is damaged, or no mesh file that meshio reads.") from None
-    except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError) as error:
+    except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError, ImportError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
 

@@ -126,7 +126,7 @@ class Mesh:
 
     @staticmethod
     def read(path: str | Path, repair: bool = True) -> Mesh:
-        """A mesh from a file of Gmsh (.msh), any that PyVista or meshio read, or that an installed package reads.
+        """A mesh from a file of Gmsh (.msh), any that PyVista reads, or that an installed package reads.
 
         Named parts of the boundary become patches: physical groups, markers, boundary conditions, groups.
 
@@ -371,6 +371,9 @@ class Mesh:
         """Indices of exterior facets by their points, and which of them are found at all."""
         if len(given) == 0:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+        outside = given.connectivity[(given.connectivity < 0) | (given.connectivity >= self.number_of_points)]
+        if outside.size:
+            raise ValueError(f"A patch names point {outside[0]}; the mesh has points 0 to {self.number_of_points - 1}.")
         known = facet_keys(self.facets, self.number_of_points)
         wanted = facet_keys(given, self.number_of_points)
         order = np.argsort(known)
