@@ -248,6 +248,10 @@ def sum_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.add.reduceat(values, offsets[:-1], axis=0)
 
 
+def mean_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    return sum_rows(values, offsets) / np.diff(offsets).reshape(-1, *[1] * (values.ndim - 1))
+
+
 def joined(parts: Sequence[Facets]) -> Facets:
     """All facets of the parts, one part after the other."""
     return Facets(
@@ -385,7 +389,7 @@ def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> F
 
 
 def _enclosed(points: np.ndarray, cells: Cells, faces: Facets) -> Float[np.ndarray, " cells"]:
-    centres = sum_rows(points[faces.connectivity], faces.offsets) / faces.sizes[:, None]
+    centres = mean_rows(points[faces.connectivity], faces.offsets)
     centres -= points[cells.connectivity[cells.offsets[faces.cells]]]
     contributions = np.einsum("fi,fi->f", centres, facet_areas(points, faces)) / 3
     return np.bincount(faces.cells, contributions, minlength=len(cells))

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int64
 from scipy.sparse import csr_array, eye_array, vstack
 
 from pennpde.mesh import Mesh, triangulation
-from pennpde.mesh.cells import next_in_row, sum_rows
+from pennpde.mesh.cells import mean_rows, next_in_row, sum_rows
 
 _UNDETERMINED = 1e-6
 """Variance of the places in one direction, as a share of the largest, below which the slope is taken as zero."""
@@ -100,7 +100,7 @@ class CellsToPoints:
         cell = np.repeat(np.arange(mesh.number_of_cells), np.diff(mesh.offsets))
         facets = mesh.facets
         facet = np.repeat(np.arange(len(facets)), facets.sizes)
-        middles = sum_rows(mesh.points.numpy()[facets.connectivity], facets.offsets) / facets.sizes[:, None]
+        middles = mean_rows(mesh.points.numpy()[facets.connectivity], facets.offsets)
         return CellsToPoints.of(
             mesh,
             np.concatenate([cell_centres(mesh), middles]),
@@ -145,7 +145,7 @@ def _gradients(mesh: Mesh) -> tuple[csr_array, ...]:
     sizes = np.diff(mesh.offsets)
     cell = np.repeat(np.arange(len(sizes)), sizes)
     corners = mesh.points.numpy()[mesh.connectivity]
-    away = corners - (sum_rows(corners, mesh.offsets) / sizes[:, None])[cell]
+    away = corners - mean_rows(corners, mesh.offsets)[cell]
     inverse = _inverse_spread(away, np.ones(len(cell)), cell, len(sizes))
     rows = np.einsum("pij,pj->pi", inverse[cell], away)
     shape = (len(sizes), mesh.number_of_points)
@@ -165,7 +165,7 @@ def cell_centres(mesh: Mesh) -> Float[np.ndarray, "cells space"]:
     """Centres of area of plane cells; in space the means of the points."""
     positions, sizes = mesh.points.numpy(), np.diff(mesh.offsets)
     corners = positions[mesh.connectivity]
-    means = sum_rows(corners, mesh.offsets) / sizes[:, None]
+    means = mean_rows(corners, mesh.offsets)
     if mesh.space == 3:
         return means
     from_mean = corners - np.repeat(means, sizes, axis=0)

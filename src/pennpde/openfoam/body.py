@@ -17,6 +17,7 @@ from jaxtyping import Float, Int64
 
 from pennpde.mesh import Mesh
 from pennpde.mesh import files as mesh_files
+from pennpde.mesh.cells import Facets, joined
 from pennpde.openfoam.dictionaries import FoamFormatError, format_dictionary
 from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
 
@@ -80,14 +81,15 @@ class Body:
             Piece(part, mesh, number[start : start + len(mesh.points)], int(first))
             for part, mesh, start, first in zip(parts, meshes, starts, first_cells, strict=False)
         )
-        facets: dict[str, list[list[int]]] = {}
+        facets: dict[str, list[Facets]] = {}
         for piece in pieces:
             for patch in piece.mesh.patches.values():
                 if patch.count and patch.type not in BETWEEN_PROCESSORS:
-                    faces = range(patch.start, patch.start + patch.count)
-                    rows = [piece.points[piece.mesh.points_of_face(face)].tolist() for face in faces]
-                    facets.setdefault(patch.name, []).extend(rows)
-        mesh = Mesh.from_arrays(positions[kept], cells).with_patch_facets(facets)
+                    faces = piece.mesh.faces.take(np.arange(patch.start, patch.start + patch.count))
+                    faces = replace(faces, connectivity=piece.points[faces.connectivity])
+                    facets.setdefault(patch.name, []).append(faces)
+        patches = {name: joined(parts) for name, parts in facets.items()}
+        mesh = Mesh.from_arrays(positions[kept], cells).with_patch_facets(patches)
         return Body(folder, mesh, pieces)
 
     @property

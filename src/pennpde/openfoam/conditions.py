@@ -13,7 +13,7 @@ from jaxtyping import Float, Int64
 from pennpde.case import Remark, Table
 from pennpde.openfoam.body import Body, Piece, UnsupportedConditionError
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, fits, number_of, shown
-from pennpde.openfoam.fields import FoamField, read_field, time_folders
+from pennpde.openfoam.fields import FoamField, on_faces, read_field, time_folders
 from pennpde.openfoam.poly_mesh import FacePatch
 
 _OUTFLOW = "as an outflow (normal derivative zero), also where the flow comes back in"
@@ -298,16 +298,13 @@ class FieldReader:
     def _face_values(
         self, patch: FacePatch, key: str, given: Any, axes: tuple[int, ...]
     ) -> Float[np.ndarray, "faces *axes"]:
+        if (values := on_faces(given, patch.count, axes)) is not None:
+            return values
         what = f"Patch {patch.name!r}, field {self.name!r}: {key}"
         if isinstance(given, Uniform):
-            value = np.asarray(given.value, float)
-            if value.shape != axes:
-                raise FoamFormatError(f"{what} is {shown(given.value)}, but must have shape {axes}.")
-            return np.broadcast_to(value, (patch.count, *axes))
+            raise FoamFormatError(f"{what} is {shown(given.value)}, but must have shape {axes}.")
         if isinstance(given, NonUniform):
-            if given.values.shape != (patch.count, *axes):
-                raise FoamFormatError(f"{what} has shape {given.values.shape}, but the patch has {patch.count} faces.")
-            return given.values
+            raise FoamFormatError(f"{what} has shape {given.values.shape}, but the patch has {patch.count} faces.")
         raise FoamFormatError(f"{what} must be 'uniform ...' or 'nonuniform List<...>', found {shown(given)}.")
 
 

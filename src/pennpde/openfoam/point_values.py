@@ -13,7 +13,8 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.interpolation import CellsToPoints
 from pennpde.openfoam.body import Body, Piece
 from pennpde.openfoam.conditions import FieldReader, entry_of
-from pennpde.openfoam.dictionaries import NonUniform, Uniform
+from pennpde.openfoam.dictionaries import Uniform
+from pennpde.openfoam.fields import on_faces
 from pennpde.openfoam.poly_mesh import FacePatch
 
 _WITHOUT_FACES = ("empty", "cyclic", "processor", "processorCyclic")
@@ -108,11 +109,8 @@ def face_values(
 ) -> Float[np.ndarray, "faces *axes"]:
     """Values on the faces of a patch: those that were written, else what the condition makes of the cells' values."""
     axes, kind = cells.shape[1:], str(entry.get("type"))
-    value = entry.get("value")
-    if isinstance(value, Uniform) and np.shape(value.value) == axes:
-        return np.broadcast_to(np.asarray(value.value, float), (patch.count, *axes))
-    if isinstance(value, NonUniform) and value.values.shape == (patch.count, *axes):
-        return value.values
+    if (values := on_faces(entry.get("value"), patch.count, axes)) is not None:
+        return values
     if kind == "noSlip":
         return np.zeros((patch.count, *axes))
     inside = cells[piece.mesh.owner[patch.faces]]
@@ -121,7 +119,6 @@ def face_values(
         normals = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return inside - (inside * normals).sum(axis=1, keepdims=True) * normals
     gradient = entry.get("gradient")
-    if isinstance(gradient, Uniform) and np.shape(gradient.value) == axes:
-        distance = piece.mesh.distances_to_cells(patch).reshape(-1, *[1] * len(axes))
-        return inside + distance * np.asarray(gradient.value, float)
+    if isinstance(gradient, Uniform) and (slopes := on_faces(gradient, patch.count, axes)) is not None:
+        return inside + piece.mesh.distances_to_cells(patch).reshape(-1, *[1] * len(axes)) * slopes
     return inside

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import mean_rows
 from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
@@ -27,6 +28,8 @@ from pennpde.penn.hooks import FoamName
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""
 _CONSTRAINTS = ("cyclic", "empty", "symmetry", "symmetryPlane", "wedge")
+Corners = tuple[Int64[np.ndarray, " entries"], Int64[np.ndarray, " starts"]]
+"""The points of each cell or face, one row after the other, and where each starts."""
 
 
 def write_time(
@@ -169,7 +172,7 @@ class TimeWriter:
 
     @cached_property
     def corners(self) -> Corners:
-        return Corners(self.mesh.connectivity, self.mesh.offsets)
+        return self.mesh.connectivity, self.mesh.offsets
 
     @cached_property
     def face_corners(self) -> Corners:
@@ -182,22 +185,10 @@ class TimeWriter:
             if distance.max(initial=0.0) > 1e-6 * np.ptp(self.cells.points, axis=0).max():
                 raise ValueError(f"The mesh has other points than the case {self.folder}; read it with read_case.")
             points = point[points]
-        return Corners(points.astype(np.int64), self.cells.face_offsets)
+        return points.astype(np.int64), self.cells.face_offsets
 
     def _plane(self, positions: Float[np.ndarray, "places 3"]) -> Float[np.ndarray, "places space"]:
         return positions[:, : self.mesh.space]
-
-
-@dataclass(frozen=True, eq=False)
-class Corners:
-    """The points of each cell or face."""
-
-    points: Int64[np.ndarray, " entries"]
-    offsets: Int64[np.ndarray, " rows+1"]
-
-    def means(self, values: Float[np.ndarray, "entries *axes"]) -> Float[np.ndarray, "rows *axes"]:
-        sizes = np.diff(self.offsets)
-        return np.add.reduceat(values, self.offsets[:-1]) / sizes.reshape(-1, *[1] * (values.ndim - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,12 +217,12 @@ class Samples:
         With d from a corner to the centre, the mean of the corners errs by dᵀHd/2, and that of the values continued
         along the corners' gradients by as much the other way: their mean errs by neither.
         """
-        points = corners.points
-        rows = np.repeat(np.arange(len(centres)), np.diff(corners.offsets))
+        points, offsets = corners
+        rows = np.repeat(np.arange(len(centres)), np.diff(offsets))
         away = centres[rows] - self.positions[points]
         slopes = self.slopes[points]
-        both = 0.5 * (slopes + corners.means(slopes)[rows])
-        return corners.means(self.values[points] + np.einsum("es,es...->e...", away, both))
+        both = 0.5 * (slopes + mean_rows(slopes, offsets)[rows])
+        return mean_rows(self.values[points] + np.einsum("es,es...->e...", away, both), offsets)
 
 
 def _spatial(values: Float[np.ndarray, "places *axes"]) -> Float[np.ndarray, "places *three"]:
