@@ -168,11 +168,12 @@ class Cells:
         """2 for plane cells, 3 for cells in space; no mesh has both."""
         return CELL_TYPES[int(self.types[0])].dimension
 
-    def renumbered(self, first_point: int) -> Cells:
+    def renumbered(self, numbers: Int64[np.ndarray, " points"]) -> Cells:
+        """The cells over other points: each point gets the number that stands in its place."""
         faces = self.polyhedron_faces
         if faces is not None:
-            faces = replace(faces, connectivity=faces.connectivity + first_point)
-        return replace(self, connectivity=self.connectivity + first_point, polyhedron_faces=faces)
+            faces = replace(faces, connectivity=numbers[faces.connectivity])
+        return replace(self, connectivity=numbers[self.connectivity], polyhedron_faces=faces)
 
     def groups(self) -> Iterator[tuple[CellType, np.ndarray, np.ndarray]]:
         """For each type other than polyhedra: the type, its cells, and their points as [cells, points of a cell]."""

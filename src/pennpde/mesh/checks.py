@@ -126,6 +126,42 @@ def _polyhedra(faces: Facets) -> Cells:
     return Cells(connectivity, offsets, np.full(number, POLYHEDRON, dtype=np.uint8), faces)
 
 
+_SOLIDS = ((TETRAHEDRON, 3, 4, 0), (PYRAMID, 4, 4, 1), (WEDGE, 3, 2, 3), (HEXAHEDRON, 4, 0, 6))
+"""Cells with one base: the corners of the base, the number of triangles and of quads."""
+
+
+def solids(faces: Facets) -> Cells:
+    """Cells from their faces, as seen from outside: tetrahedra, pyramids, wedges, hexahedra, and polyhedra.
+
+    The base is the first face of its size. From each of its points one edge leads up, to the point above or to the top.
+    """
+    cells = _polyhedra(faces)
+    faces = cells.polyhedron_faces or faces
+    number, connectivity, types = faces.connectivity.max(initial=0) + 1, cells.connectivity.copy(), cells.types.copy()
+    cell, top = np.repeat(faces.cells, faces.sizes), next_in_row(faces.connectivity, faces.offsets)
+    start, end = cell * number + faces.connectivity, cell * number + top
+    found = [np.bincount(faces.cells, faces.sizes == size, len(cells)) for size in (3, 4)]
+    found.append(np.bincount(faces.cells, minlength=len(cells)))
+    for code, size, triangles, quads in _SOLIDS:
+        points = CELL_TYPES[code].number_of_points or 0
+        alike = (np.stack(found, axis=1) == [triangles, quads, triangles + quads]).all(axis=1) & (cells.sizes == points)
+        bases = np.flatnonzero(alike[faces.cells] & (faces.sizes == size))
+        chosen, first = np.unique(faces.cells[bases], return_index=True)
+        below = faces.connectivity[faces.offsets[bases[first], None] + np.arange(size)]
+        below = below[:, [0, *range(size - 1, 0, -1)]]  # VTK looks at it from inside
+        keys = (chosen[:, None] * number + below).ravel()
+        up = np.flatnonzero(alike[cell] & np.isin(start, keys) & ~np.isin(end, keys))
+        above, order = np.zeros(len(keys), np.int64), np.argsort(keys)
+        above[order[np.searchsorted(keys, start[up], sorter=order)]] = top[up]
+        rows = np.concatenate([below, above.reshape(-1, size)[:, : points - size]], axis=1)
+        places = cells.offsets[chosen, None] + np.arange(points)
+        whole = (np.sort(rows, axis=1) == cells.connectivity[places]).all(axis=1)
+        whole &= np.bincount(cell[up], minlength=len(cells))[chosen] == size
+        connectivity[places[whole]], types[chosen[whole]] = rows[whole], code
+    others = np.flatnonzero(types[faces.cells] == POLYHEDRON)
+    return Cells(connectivity, cells.offsets, types, faces.take(others) if len(others) else None)
+
+
 def joined_cells(parts: Sequence[Cells]) -> Cells:
     starts = offsets_of(np.array([len(part) for part in parts]))
     faces = [

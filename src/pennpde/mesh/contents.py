@@ -184,14 +184,9 @@ def glued(contents: Contents) -> Contents:
     kept = first == np.arange(len(first))
     if kept.all():
         return contents
-    faces = cells.polyhedron_faces
     merged = replace(
         contents,
-        cells=replace(
-            cells,
-            connectivity=first[cells.connectivity],
-            polyhedron_faces=None if faces is None else replace(faces, connectivity=first[faces.connectivity]),
-        ),
+        cells=cells.renumbered(first),
         chosen_facets={
             name: replace(facets, connectivity=first[facets.connectivity])
             for name, facets in contents.chosen_facets.items()
@@ -270,7 +265,6 @@ def _is_in_order(contents: Contents) -> bool:
 def _with_points(contents: Contents, kept: Bool[np.ndarray, " points"]) -> Contents:
     """Only the chosen points, which are all that cells need; facets that need others are left out."""
     new = np.cumsum(kept) - 1
-    cells, faces = contents.cells, contents.cells.polyhedron_faces
     chosen = {}
     for name, facets in contents.chosen_facets.items():
         whole = facets.take(np.flatnonzero(facets.within(kept))) if len(facets) else facets
@@ -278,11 +272,7 @@ def _with_points(contents: Contents, kept: Bool[np.ndarray, " points"]) -> Conte
     return replace(
         contents,
         points=contents.points[kept],
-        cells=replace(
-            cells,
-            connectivity=new[cells.connectivity],
-            polyhedron_faces=None if faces is None else replace(faces, connectivity=new[faces.connectivity]),
-        ),
+        cells=contents.cells.renumbered(new),
         fields={name: values[kept] for name, values in contents.fields.items()},
         patch_points={name: mask[kept] for name, mask in contents.patch_points.items()},
         chosen_facets=chosen,

@@ -202,7 +202,9 @@ class Mesh:
         # The numbers that the first point, cell and exterior facet of each mesh get.
         sizes = np.array([(mesh.number_of_points, mesh.number_of_cells, len(mesh.facets)) for mesh in meshes])
         parts = list(zip(meshes, *(offsets_of(column)[:-1] for column in sizes.T), strict=True))
-        cells = joined_cells([mesh._cells.renumbered(point) for mesh, point, _, _ in parts])
+        cells = joined_cells(
+            [mesh._cells.renumbered(point + np.arange(mesh.number_of_points)) for mesh, point, _, _ in parts]
+        )
         patches = {}
         for name in dict.fromkeys(name for mesh in meshes for name in mesh.patches):
             having = [(mesh.patches[name], *starts) for mesh, *starts in parts if name in mesh.patches]

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
 
-from pennpde.mesh.cells import Facets, facet_areas, mean_rows, next_in_row, sum_rows
-from pennpde.openfoam.dictionaries import FoamFormatError, Parser, format_dictionary, format_entry
+from pennpde.mesh.cells import Facets, facet_areas, joined, mean_rows, next_in_row, reversed_rows, sum_rows
+from pennpde.openfoam.dictionaries import FoamFormatError, Parser
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,6 @@ class PolyMesh:
         mesh._check(folder)
         return mesh
 
-    def write(self, case: Path | str) -> None:
-        """Write `constant/polyMesh` of a case, binary; patches are numbered, for their names may be anything."""
-        folder = Path(case) / "constant" / "polyMesh"
-        folder.mkdir(parents=True)
-        _write(folder / "points", "vectorField", self.points.astype("<f8"))
-        _write(folder / "owner", "labelList", self.owner.astype("<i4"))
-        _write(folder / "neighbour", "labelList", self.neighbour.astype("<i4"))
-        _write(folder / "faces", "faceCompactList", self.face_offsets.astype("<i4"), self.face_points.astype("<i4"))
-        rows = [
-            f"patch{place} {{ type patch; nFaces {patch.count}; startFace {patch.start}; }}"
-            for place, patch in enumerate(self.patches.values())
-        ]
-        header = format_dictionary("boundary", {}, "polyBoundaryMesh")
-        (folder / "boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
-
     def _check(self, folder: Path) -> None:
         faces, internal = self.number_of_faces, len(self.neighbour)
         if len(self.owner) != faces or internal > faces:
@@ -133,6 +118,15 @@ class PolyMesh:
     def faces(self) -> Facets:
         """The faces, as facets of the cells behind them."""
         return Facets(self.face_points, self.face_offsets, self.owner)
+
+    @property
+    def sides(self) -> Facets:
+        """All faces of all cells, as seen from outside."""
+        front = self.faces.take(np.arange(len(self.neighbour)))
+        turned = reversed_rows(front.connectivity, front.offsets, np.ones(len(front), bool))
+        both = joined([self.faces, Facets(turned, front.offsets, self.neighbour)])
+        face = np.concatenate([np.arange(len(self.owner)), np.arange(len(self.neighbour))])
+        return both.take(np.lexsort((face, both.cells)))
 
     @cached_property
     def outward(self) -> csr_array:
@@ -206,15 +200,6 @@ class PolyMesh:
         # Without the empty faces the matrix of a plane case is singular across the plane; its pseudoinverse gives
         # zero there.
         return np.einsum("cij,cj->ci", np.linalg.pinv(matrix, rcond=1e-10, hermitian=True), right)
-
-
-def _write(path: Path, kind: str, *lists: np.ndarray) -> None:
-    """A file of bare lists, in text where they are empty: a binary list of nothing has no parentheses."""
-    binary = all(len(each) for each in lists)
-    layout = {"format": "binary", "arch": '"LSB;label=32;scalar=64"'} if binary else {"format": "ascii"}
-    header = format_entry("FoamFile", {"version": "2.0", **layout, "class": kind, "object": path.name})
-    blocks = [f"\n{len(each)}\n(".encode() + (each.tobytes() if binary else b"") + b")\n" for each in lists]
-    path.write_bytes(header + b"".join(blocks))
 
 
 def _read_faces(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from pennlab.running.new_cases import NewField as NewField
 from pennlab.running.new_cases import Workplace as Workplace
 from pennlab.running.new_cases import workplace as workplace
 from pennlab.running.new_cases import write_case as write_case
+from pennlab.running.new_cases import write_mesh as write_mesh
 from pennlab.running.programs import DivergenceError as DivergenceError
 from pennlab.running.programs import Installation as Installation
 from pennlab.running.programs import InstallationError as InstallationError
