@@ -29,7 +29,7 @@ from pennpde.mesh.checks import (
 from pennpde.mesh.contents import Contents, first_order, glued, slit_note, without_unused
 from pennpde.mesh.derived import Geometry, Topology
 from pennpde.mesh.distance import distances, parts_of
-from pennpde.mesh.plane import Floor, Slab, split_quads
+from pennpde.mesh.plane import Floor, Slab
 
 if TYPE_CHECKING:
     import pyvista
@@ -463,31 +463,11 @@ class Mesh:
             patches={},
             fields=fields,
         )
-        return moved._with_patches_of(self)
+        return moved.with_patches_of(self)
 
     def with_points(self, points: Float[Tensor, "points space"]) -> Mesh:
         """The same cells between other points, which must leave every cell sound: a scaled mesh, a jittered one."""
         return self._with(points=points)
-
-    def triangulated(self, share: float = 1.0, seed: int = 0) -> Mesh:
-        """The plane mesh with quads split into two triangles each, along either diagonal at random.
-
-        Points, boundary, patches and fields stay as they are; the triangles stand in the place of their quad.
-        Triangles and polygons stay, and so does a quad of which neither diagonal makes two triangles.
-
-        Args:
-            share: how many of the quads are split, about. With the same seed a larger share splits the same and more.
-            seed: of the choice of quads and of diagonals.
-        """
-        if self.space != 2:
-            raise ValueError("Only the quads of a plane mesh can be split; Mesh.plane_of makes one of a thin mesh.")
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"The share of quads to split is from 0 to 1; got {share:g}.")
-        cells = split_quads(self._positions, self._cells, share, seed)
-        split = replace(
-            self, connectivity=cells.connectivity, offsets=cells.offsets, cell_types=cells.types, patches={}
-        )
-        return split._with_patches_of(self)
 
     def extruded(self, thickness: float, sides: str | None = None) -> Mesh:
         """The plane mesh of triangles and quads made one cell thick; each point is followed by its copy above it.
@@ -513,7 +493,7 @@ class Mesh:
         }
         return thick.with_patch_facets(patches | ({sides: slab.sides} if sides else {}))
 
-    def _with_patches_of(self, other: Mesh) -> Mesh:
+    def with_patches_of(self, other: Mesh) -> Mesh:
         """The mesh with the patches of one that has the same points and the same boundary."""
         return self._with_patches(
             {
