@@ -281,8 +281,8 @@ def page(record: Mapping[str, Any]) -> str:
         ),
         _wrapped(
             "`pennlab.datasets.split_quads` splits each quad along one of its diagonals, chosen at random. The "
-            "unstructured triangles (`pennlab.datasets.flow.triangles`) have random points at the spacing of the quads, a "
-            "Delaunay triangulation, and smoothing; their smallest angle is "
+            "unstructured triangles (`pennlab.datasets.flow.triangles`) have random points at the spacing of the "
+            "quads, a Delaunay triangulation, and smoothing; their smallest angle is "
             f"{record['kinds']['unstructured triangles']['smallest angle']:.0f} degrees."
         ),
         *_warnings(record),

@@ -107,7 +107,7 @@ def facet_ends(
     corner's value by itself, as a developed flow comes to the wall's zero.
     """
     ring, patches, lengths = Ring.of(mesh), patches_at_points(mesh), _lengths(mesh)
-    result, held = values[ring.edges].astype(float), prescribed[ring.edges].all(axis=1)
+    result, held = values[ring.edges].astype(float), mesh.facets.within(prescribed)
     for side in (0, 1):
         # Away from the corner, facet after facet.
         corner, ends, following = ring.edges[:, side], ring.edges[:, 1 - side], ring.following()[:, 1 - side]
@@ -144,7 +144,7 @@ def facet_parabolas(
     """
     profile = facet_ends(values, mesh, prescribed)
     ring, patches, lengths = Ring.of(mesh), patches_at_points(mesh), _lengths(mesh)
-    held = prescribed[ring.edges].all(axis=1)
+    held = mesh.facets.within(prescribed)
     slopes = (profile[:, 1] - profile[:, 0]) / lengths[:, None]
     bend, counted = np.zeros_like(slopes), np.zeros(len(slopes))
     for side in (0, 1):

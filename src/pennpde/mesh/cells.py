@@ -363,6 +363,28 @@ def facet_areas(points: Float[np.ndarray, "points space"], facets: Facets) -> Fl
     return 0.5 * sum_rows(np.cross(here, next_in_row(here, facets.offsets)), facets.offsets)
 
 
+def fans(points: Float[np.ndarray, "points 3"], facets: Facets) -> Int64[np.ndarray, "triangles 3"]:
+    """The facets as triangles, those of the fewest corners first.
+
+    A polygon becomes a fan of triangles around the corner that sees the others best, which is exact for every quad
+    and for every larger polygon that has a corner from which all of it can be seen.
+    """
+    normals = facet_areas(points, facets)
+    found = []
+    for size in np.unique(facets.sizes):
+        chosen = np.flatnonzero(facets.sizes == size)
+        polygons = take_rows(facets.connectivity, facets.offsets, chosen)[0].reshape(-1, size)
+        turned = np.stack([np.roll(polygons, -apex, axis=1) for apex in range(size)])
+        apexes = np.broadcast_to(turned[..., :1], turned[..., 2:].shape)
+        triangles = np.stack([apexes, turned[..., 1:-1], turned[..., 2:]], axis=-1)
+        # Where the view from a corner is blocked, the fan has a triangle that turns the other way.
+        corners = points[triangles]
+        sides = np.cross(corners[..., 1, :] - corners[..., 0, :], corners[..., 2, :] - corners[..., 0, :])
+        worst = np.einsum("apti,pi->apt", sides, normals[chosen]).min(axis=2)
+        found.append(triangles[worst.argmax(axis=0), np.arange(len(chosen))].reshape(-1, 3))
+    return np.concatenate(found)
+
+
 def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> Float[np.ndarray, " cells"]:
     """Area (plane) or volume (space) of every cell, negative where it is inside out.
 

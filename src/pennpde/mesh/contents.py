@@ -180,7 +180,7 @@ def glued(contents: Contents) -> Contents:
     np.maximum.at(highest, cells.connectivity, of_entry)
     one, other = coincident(contents.points).T
     apart = (lowest[one] != lowest[other]) | (highest[one] != highest[other])
-    first = _first_of_joined(one[apart], other[apart], len(contents.points))
+    first = first_of_joined(one[apart], other[apart], len(contents.points))
     kept = first == np.arange(len(first))
     if kept.all():
         return contents
@@ -216,17 +216,19 @@ def _counted(mask: Bool[np.ndarray, " items"], noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def coincident(positions: Float[np.ndarray, "points space"], size: float | None = None) -> Int64[np.ndarray, "pairs 2"]:
-    """Pairs of points at the same place."""
+def coincident(
+    positions: Float[np.ndarray, "points space"], size: float | None = None, share: float = _SAME_PLACE
+) -> Int64[np.ndarray, "pairs 2"]:
+    """Pairs of points at the same place: nearer than a share of the size, which by default is that of all of them."""
     from scipy.spatial import KDTree
 
     size = float(np.ptp(positions, axis=0).max(initial=0.0)) if size is None else size
     if not np.isfinite(size) or len(positions) < 2:
         return np.zeros((0, 2), np.int64)
-    return KDTree(positions).query_pairs(_SAME_PLACE * size, output_type="ndarray").astype(np.int64)
+    return KDTree(positions).query_pairs(share * size, output_type="ndarray").astype(np.int64)
 
 
-def _first_of_joined(one: np.ndarray, other: np.ndarray, number: int) -> Int64[np.ndarray, " points"]:
+def first_of_joined(one: np.ndarray, other: np.ndarray, number: int) -> Int64[np.ndarray, " points"]:
     """For each point the first of those that it is joined with, itself where there is none."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

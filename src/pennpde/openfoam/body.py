@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import Facets, joined
 from pennpde.mesh.checks import joined_cells, solids
+from pennpde.mesh.contents import coincident, first_of_joined
 from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
 
 BETWEEN_PROCESSORS = ("processor", "processorCyclic")
@@ -69,7 +70,8 @@ class Body:
         positions = np.concatenate([mesh.points for mesh in meshes])
         number, kept = np.arange(len(positions)), np.arange(len(positions))
         if not whole:
-            number, kept = _joined(positions)
+            pairs = coincident(positions, share=1e-8)
+            kept, number = np.unique(first_of_joined(*pairs.T, len(positions)), return_inverse=True)
         starts = np.cumsum([0, *(len(mesh.points) for mesh in meshes)])
         first_cells = np.cumsum([0, *(mesh.number_of_cells for mesh in meshes)])
         pieces = tuple(
@@ -106,21 +108,6 @@ def pieces_of(folder: Path) -> list[Path]:
         (int(match[1]), path) for path in folder.iterdir() if (match := re.fullmatch(r"processor(\d+)", path.name))
     ]
     return [path for _, path in sorted(numbered)]
-
-
-def _joined(positions: Float[np.ndarray, "all 3"]) -> tuple[Int64[np.ndarray, " all"], Int64[np.ndarray, " kept"]]:
-    """Numbers that points at one place share, and the first point of each number."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-    from scipy.spatial import KDTree
-
-    diagonal = np.linalg.norm(positions.max(axis=0) - positions.min(axis=0))
-    pairs = KDTree(positions).query_pairs(1e-8 * diagonal, output_type="ndarray")
-    ones = np.ones(len(pairs), bool)
-    graph = csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(len(positions), len(positions)))
-    _, number = connected_components(graph, directed=False)
-    _, kept, number = np.unique(number, return_index=True, return_inverse=True)
-    return number.astype(np.int64), kept
 
 
 def _refuse_cut_pairs(folder: Path, meshes: list[PolyMesh]) -> None:

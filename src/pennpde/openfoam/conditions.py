@@ -26,11 +26,11 @@ _APPROXIMATED = {
     "movingWallVelocity": "as noSlip, which it is on a mesh at rest",
 }
 """Conditions that are read as simpler ones, and how; the user is told."""
-_RESTING = ("noSlip", "movingWallVelocity")
-_ZERO_GRADIENT = ("zeroGradient", *(kind for kind in _APPROXIMATED if kind not in _RESTING))
-_SYMMETRY = ("slip", "symmetry", "symmetryPlane")
-_PRESCRIBED = ("fixedValue", *_RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
-_KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *_SYMMETRY, "cyclic", "empty")
+RESTING = ("noSlip", "movingWallVelocity")
+_ZERO_GRADIENT = ("zeroGradient", *(kind for kind in _APPROXIMATED if kind not in RESTING))
+SYMMETRY = ("slip", "symmetry", "symmetryPlane")
+_PRESCRIBED = ("fixedValue", *RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
+_KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *SYMMETRY, "cyclic", "empty")
 _CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
 _OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", "cyclicPeriodicAMI")
 """Patches of these types have fields of the same type; OpenFOAM's own solvers refuse others."""
@@ -120,7 +120,7 @@ class FieldReader:
                 found.periodic.update(self._pair(patch, found.periodic))
             elif kind == "fixedValue":
                 found.dirichlet[patch.name] = self._values(patch, "value")
-            elif kind in _RESTING:
+            elif kind in RESTING:
                 if not self.axes:
                     raise self._unsupported(patch, kind, "of a scalar ")
                 found.dirichlet[patch.name] = self._constant(0.0)
@@ -132,7 +132,7 @@ class FieldReader:
                 found.neumann[patch.name] = self._over_time(patch, "uniformGradient")
             elif kind == "mixed":
                 self._mixed(patch, found)
-            elif kind in _SYMMETRY and self.axes:
+            elif kind in SYMMETRY and self.axes:
                 found.slip.append(patch.name)
             else:
                 found.neumann[patch.name] = self._constant(0.0)

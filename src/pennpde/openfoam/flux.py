@@ -16,14 +16,14 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import coo_array, csr_array
 
+from pennpde.openfoam.conditions import RESTING, SYMMETRY
 from pennpde.openfoam.fields import on_faces
 from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.operators.multigrid import Levels
 
 _CYCLES = 12
 _ROUNDS = 6
-_CLOSED = ("empty", "slip", "symmetry", "symmetryPlane", "wedge")
-_RESTING = ("noSlip", "movingWallVelocity")
+_CLOSED = ("empty", "wedge", *SYMMETRY, *RESTING)
 _UNIFORM = ("uniformFixedValue",)
 
 
@@ -70,7 +70,7 @@ def openings(
             if values is None:
                 values = _evened(face_velocity[patch.faces]) if kind in _UNIFORM else face_velocity[patch.faces]
             flux[patch.faces] = (mesh.face_vectors[patch.faces] * values).sum(axis=1)
-        elif kind not in _CLOSED and kind not in _RESTING:
+        elif kind not in _CLOSED:
             free[patch.faces] = True
     return Openings(flux, free, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64))
 

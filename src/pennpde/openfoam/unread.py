@@ -27,28 +27,8 @@ _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
 _HEAD = 4000
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
-_FIELDS_OF_TURBULENCE = frozenset(
-    (
-        "k",
-        "epsilon",
-        "omega",
-        "nut",
-        "nuTilda",
-        "nuSgs",
-        "alphat",
-        "mut",
-        "R",
-        "B",
-        "v2",
-        "f",
-        "gammaInt",
-        "ReThetat",
-        "kt",
-        "kl",
-        "delta",
-        "y",
-    )
-)
+_FIELDS_OF_TURBULENCE = frozenset(("k", "epsilon", "omega", "nut", "nuTilda", "nuSgs", "alphat", "mut", "R", "B"))
+_FIELDS_OF_TURBULENCE |= {"v2", "f", "gammaInt", "ReThetat", "kt", "kl", "delta", "y"}
 _DERIVED = frozenset(["phi", "phi_0", "Uf", "Uf_0", "U_0", "p_0", "meshPhi", "C", "V", "Cx", "Cy", "Cz"])
 """Written by solvers and tools next to the fields; they follow from those and from the mesh."""
 _PARTS = {
