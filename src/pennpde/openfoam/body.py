@@ -71,7 +71,7 @@ class Body:
         number, kept = np.arange(len(positions)), np.arange(len(positions))
         if not whole:
             pairs = coincident(positions, share=1e-8)
-            kept, number = np.unique(first_of_joined(*pairs.T, len(positions)), return_inverse=True)
+            kept, number = np.unique(first_of_joined(pairs[:, 0], pairs[:, 1], len(positions)), return_inverse=True)
         starts = np.cumsum([0, *(len(mesh.points) for mesh in meshes)])
         first_cells = np.cumsum([0, *(mesh.number_of_cells for mesh in meshes)])
         pieces = tuple(

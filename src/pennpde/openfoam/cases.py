@@ -56,21 +56,15 @@ def read_case(
         )
     body = body or Body.read(folder, in_pieces=not _has_any(folder, [foam.name for foam in fields.values()]))
     mesh = plane_of(body, folder) if body.is_plane else body.mesh
-    plane = body.is_plane
-    part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
     remarks: list[Remark] = []
     lists: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for name, foam_name in fields.items():
-        reader = FieldReader(body, foam_name.name, time)
-        everywhere, each = reader.initial(), reader.conditions()
-        if plane and everywhere.ndim == 2:
-            everywhere = everywhere[:, :2]
-            each = each.in_plane(foam_name.name)
-        initial[name] = torch.from_numpy(everywhere[part])
-        conditions[name] = each.at(part)
-        lists[name] = list(reader.face_lists()) if plane else []
+        reader = FieldReader(body, foam_name.name, time, mesh)
+        initial[name] = torch.from_numpy(reader.initial())
+        conditions[name] = each = reader.conditions()
+        lists[name] = list(reader.face_lists()) if body.is_plane else []
         remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.paths[0], folder)]
     case = Case(
         mesh,
