@@ -153,21 +153,16 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
             patch_points[name.removeprefix("patch:")] = values != 0
         elif values.dtype.kind in "biuf":
             fields[name] = _unflattened(values, notes.get(f"axes:{name}"), plane)
-    prefix = "patch facets:"
+    prefix, arrays = "patch facets:", {name: np.array(grid.cell_data[name]) for name in grid.cell_data}
     return Contents(
         np.array(grid.points, dtype=np.float64),
         cells,
         fields,
         patch_points,
         {name.removeprefix(prefix): facets for name, facets in notes.items() if name.startswith(prefix)},
-        cell_fields={name: values for name, values in _cell_arrays(grid, kept) if values.dtype.kind in "biuf"},
+        cell_fields={name: values[kept] for name, values in arrays.items() if values.dtype.kind in "biuf"},
         time=_stated_time(notes),
     )
-
-
-def _cell_arrays(grid: pyvista.UnstructuredGrid, kept: Int64[np.ndarray, " kept"]) -> Iterator[tuple[str, np.ndarray]]:
-    for name in grid.cell_data:
-        yield name, np.array(grid.cell_data[name])[kept]
 
 
 def _stated_time(notes: Mapping[str, np.ndarray]) -> float | None:

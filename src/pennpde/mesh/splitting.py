@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.mesh.cells import Facets, fans
+from pennpde.mesh.cells import Facets, fans, next_in_row, take_rows
+from pennpde.mesh.interpolation import cell_centres
 from pennpde.mesh.mesh import Mesh
 
 _THINNEST = 1e-4
@@ -69,25 +70,17 @@ class PlaneCells:
 
 def _polygons(mesh: Mesh, points: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centres of polygons, and triangles that fill them."""
-    sizes = np.diff(mesh.offsets)[chosen]
-    owner = np.repeat(np.arange(len(chosen)), sizes)
-    first = np.concatenate([[0], np.cumsum(sizes)])
-    place = np.arange(first[-1]) - first[owner]
-    start = mesh.offsets[chosen][owner]
-    one, other = (mesh.connectivity[start + (place + step) % sizes[owner]] for step in (0, 1))
-    # The centroid, from triangles to the first corner: close to all edges, whatever the corners' density.
-    base = points[mesh.connectivity[mesh.offsets[chosen]]][owner]
-    areas = _areas(base, points[one], points[other])
-    weighted = areas[:, None] * (base + points[one] + points[other]) / 3.0
-    whole = np.bincount(owner, areas)
-    centres = np.stack([np.bincount(owner, weighted[:, axis]) / whole for axis in (0, 1)], axis=1)
+    one, first = take_rows(mesh.connectivity, mesh.offsets, chosen)
+    other, owner = next_in_row(one, first), np.repeat(np.arange(len(chosen)), np.diff(first))
+    # The centroid: close to all edges, whatever the corners' density.
+    centres, whole = cell_centres(mesh)[chosen], mesh.cell_volumes.numpy()[chosen]
     around = _areas(centres[owner], points[one], points[other])
     sound = np.minimum.reduceat(around, first[:-1]) > _THINNEST * whole
     number = np.cumsum(sound) - 1
     kept = sound[owner]
     triangles = [np.stack([one[kept], other[kept], len(points) + number[owner[kept]]], axis=1)]
     for polygon in np.flatnonzero(~sound):
-        triangles.append(_fan(points, mesh.connectivity[mesh.offsets[chosen[polygon]] :][: sizes[polygon]]))
+        triangles.append(_fan(points, one[first[polygon] : first[polygon + 1]]))
     return centres[sound], np.concatenate(triangles)
 
 
