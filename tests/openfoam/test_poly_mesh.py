@@ -67,7 +67,7 @@ def test_a_mesh_of_a_single_cell_is_a_case(tmp_path):
 
 
 def test_a_broken_header_does_not_end_the_process(tmp_path):
-    """VTK's reader crashes on it."""
+    """VTK's reader, which once read the cells, crashed on it."""
     folder = flow_case(tmp_path, {})
     path = folder / "constant" / "polyMesh" / "owner"
     content = path.read_text()

@@ -165,7 +165,7 @@ def facet_velocity(
 ) -> tuple[Float[Tensor, "facets space"], Bool[Tensor, " facets"]]:
     """The velocity of each exterior facet, and whether all of its points are prescribed.
 
-    Where an inlet meets a wall, `mesh.corners` says whose velocity counts.
+    Where an inlet meets a wall, `mesh.boundary` says whose velocity counts.
     """
     means, inside = facet_means(velocity.numpy(), mesh, prescribed.numpy())
     return torch.from_numpy(means), torch.from_numpy(inside)

@@ -108,7 +108,7 @@ def _inflow(
 ) -> Float[np.ndarray, " points"]:
     """∫ N u·n over the facets on which the velocity is prescribed.
 
-    The inlet's last facet must not lose half of its flux to a corner that has the wall's velocity: see `mesh.corners`.
+    The inlet's last facet must not lose half of its flux to a corner that has the wall's velocity: see `mesh.boundary`.
     """
     facets = mesh.facets
     sizes = np.diff(facets.offsets)

@@ -1,6 +1,6 @@
 """OpenFOAM's dictionaries: a small parser that evaluates nothing, and the way back to text.
 
-It exists because PyVista's reader gives fields, but neither boundary conditions nor face fluxes, and because the
+It exists because PyVista's reader gives neither boundary conditions nor face fluxes, and because the
 libraries that parse all of the format are under the GPL.
 """
 
