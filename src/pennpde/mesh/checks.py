@@ -134,32 +134,49 @@ def solids(faces: Facets) -> Cells:
     """Cells from their faces, as seen from outside: tetrahedra, pyramids, wedges, hexahedra, and polyhedra.
 
     The base is the first face of its size. From each of its points one edge leads up, to the point above or to the top.
+
+    Args:
+        faces: of all cells, sorted by cell.
     """
-    cells = _polyhedra(faces)
-    faces = cells.polyhedron_faces or faces
-    number, connectivity, types = faces.connectivity.max(initial=0) + 1, cells.connectivity.copy(), cells.types.copy()
-    cell, top = np.repeat(faces.cells, faces.sizes), next_in_row(faces.connectivity, faces.offsets)
-    start, end = cell * number + faces.connectivity, cell * number + top
-    found = [np.bincount(faces.cells, faces.sizes == size, len(cells)) for size in (3, 4)]
-    found.append(np.bincount(faces.cells, minlength=len(cells)))
+    number = int(faces.cells.max(initial=-1)) + 1
+    counts = [np.bincount(faces.cells[faces.sizes == size], minlength=number) for size in (3, 4)]
+    kinds = np.stack([*counts, np.bincount(faces.cells, minlength=number)], axis=1)
+    types, sizes = np.full(number, POLYHEDRON, np.uint8), np.zeros(number, np.int64)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     for code, size, triangles, quads in _SOLIDS:
         points = CELL_TYPES[code].number_of_points or 0
-        alike = (np.stack(found, axis=1) == [triangles, quads, triangles + quads]).all(axis=1) & (cells.sizes == points)
-        bases = np.flatnonzero(alike[faces.cells] & (faces.sizes == size))
-        chosen, first = np.unique(faces.cells[bases], return_index=True)
-        below = faces.connectivity[faces.offsets[bases[first], None] + np.arange(size)]
+        alike = (kinds == [triangles, quads, triangles + quads]).all(axis=1)
+        own = faces.take(np.flatnonzero(alike[faces.cells]))
+        start = own.connectivity.reshape(-1, 3 * triangles + 4 * quads)
+        end = next_in_row(own.connectivity, own.offsets).reshape(start.shape)
+        bases = np.flatnonzero(own.sizes == size)
+        bases = bases[np.unique(own.cells[bases], return_index=True)[1]]
+        below = own.connectivity[own.offsets[bases, None] + np.arange(size)]
         below = below[:, [0, *range(size - 1, 0, -1)]]  # VTK looks at it from inside
-        keys = (chosen[:, None] * number + below).ravel()
-        up = np.flatnonzero(alike[cell] & np.isin(start, keys) & ~np.isin(end, keys))
-        above, order = np.zeros(len(keys), np.int64), np.argsort(keys)
-        above[order[np.searchsorted(keys, start[up], sorter=order)]] = top[up]
-        rows = np.concatenate([below, above.reshape(-1, size)[:, : points - size]], axis=1)
-        places = cells.offsets[chosen, None] + np.arange(points)
-        whole = (np.sort(rows, axis=1) == cells.connectivity[places]).all(axis=1)
-        whole &= np.bincount(cell[up], minlength=len(cells))[chosen] == size
-        connectivity[places[whole]], types[chosen[whole]] = rows[whole], code
-    others = np.flatnonzero(types[faces.cells] == POLYHEDRON)
-    return Cells(connectivity, cells.offsets, types, faces.take(others) if len(others) else None)
+        leaves, above, whole = ~_among(below, end), [], np.ones(len(below), bool)
+        for corner in below.T:
+            up = leaves & (start == corner[:, None])
+            above.append(end[np.arange(len(end)), up.argmax(axis=1)])
+            whole &= up.sum(axis=1) == 1
+        rows = np.stack([*below.T, *above][:points], axis=1)
+        whole &= (np.diff(np.sort(rows, axis=1), axis=1) > 0).all(axis=1) & _among(rows, start).all(axis=1)
+        found.append((np.flatnonzero(alike)[whole], rows[whole]))
+        types[found[-1][0]], sizes[found[-1][0]] = code, points
+    left = faces.take(np.flatnonzero(types[faces.cells] == POLYHEDRON))
+    others, cells = np.unique(left.cells, return_inverse=True)
+    polyhedra = _polyhedra(replace(left, cells=cells))
+    sizes[others] = polyhedra.sizes
+    offsets = offsets_of(sizes)
+    connectivity = np.zeros(offsets[-1], np.int64)
+    for chosen, rows in found:
+        connectivity[offsets[chosen, None] + np.arange(rows.shape[1])] = rows
+    connectivity[np.repeat(types == POLYHEDRON, sizes)] = polyhedra.connectivity
+    return Cells(connectivity, offsets, types, left if len(left) else None)
+
+
+def _among(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Which numbers of each row of a table are among those of the same row of another one."""
+    return np.logical_or.reduce([numbers == column[:, None] for column in rows.T])
 
 
 def joined_cells(parts: Sequence[Cells]) -> Cells:

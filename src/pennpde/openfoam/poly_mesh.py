@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
 
-from pennpde.mesh.cells import Facets, facet_areas, joined, mean_rows, next_in_row, reversed_rows, sum_rows
+from pennpde.mesh.cells import Facets, facet_areas, mean_rows, next_in_row, reversed_rows, sum_rows
 from pennpde.openfoam.dictionaries import FoamFormatError, Parser
 
 
@@ -119,15 +119,6 @@ class PolyMesh:
         """The faces, as facets of the cells behind them."""
         return Facets(self.face_points, self.face_offsets, self.owner)
 
-    @property
-    def sides(self) -> Facets:
-        """All faces of all cells, as seen from outside."""
-        front = self.faces.take(np.arange(len(self.neighbour)))
-        turned = reversed_rows(front.connectivity, front.offsets, np.ones(len(front), bool))
-        both = joined([self.faces, Facets(turned, front.offsets, self.neighbour)])
-        face = np.concatenate([np.arange(len(self.owner)), np.arange(len(self.neighbour))])
-        return both.take(np.lexsort((face, both.cells)))
-
     @cached_property
     def outward(self) -> csr_array:
         """The matrix [cells, faces] that sums what goes through faces over each cell, outward."""
@@ -136,6 +127,14 @@ class PolyMesh:
         columns = np.concatenate([np.arange(faces), np.arange(internal)])
         signs = np.concatenate([np.ones(faces), -np.ones(internal)])
         return csr_array((signs, (rows, columns)), shape=(self.number_of_cells, faces))
+
+    @property
+    def sides(self) -> Facets:
+        """All faces of all cells, as seen from outside, sorted by cell."""
+        faces = self.faces.take(self.outward.indices)
+        cells = np.repeat(np.arange(self.number_of_cells), np.diff(self.outward.indptr))
+        turned = reversed_rows(faces.connectivity, faces.offsets, self.outward.data < 0)
+        return Facets(turned, faces.offsets, cells)
 
     @cached_property
     def face_vectors(self) -> Float[np.ndarray, "faces 3"]:
