@@ -3,6 +3,7 @@
 paper/       the paper's tables and figures, baselines, the comparison with OpenFOAM
 datasets/    how the datasets are made
 known_cases  finished plane flows, for calibration
+running/     OpenFOAM cases of our own, written and run
 levels       the flow scheme on coarser or finer cells
 cli/         `penn generate`, `penn bench`, `penn report`
 plugin       what of it pennpde finds by name

@@ -22,7 +22,7 @@ from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.data import storage
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
-from pennpde.mesh.outline import edges_of
+from pennpde.mesh.boundary import edges_of
 from pennpde.penn import Predictor
 from pennpde.prediction import Outcome, predict
 from pennpde.prediction.outcome import time_name

@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 import pennpde as penn
+from pennlab.datasets.split_quads import triangulated
 from pennpde.case import Across, Case, Dirichlet, batch
 from pennpde.case.companion import ends_of_conditions, on_companion
 from pennpde.case.units import Scale, Units
@@ -32,7 +33,7 @@ def wavy(cells=(6, 5), split: float = 0.0, jitter: float = 0.0, start: float = 0
     mesh = replace(mesh, points=points).with_patches(
         {"low": np.flatnonzero(np.isclose(y, 0)), "high": np.flatnonzero(np.isclose(y, 1))}
     )
-    return mesh.triangulated(split) if split else mesh
+    return triangulated(mesh, split) if split else mesh
 
 
 def channel(cells=(6, 5), jump=0.0, **options) -> Case:

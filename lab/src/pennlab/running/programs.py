@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pennpde.data.recipe import MissingProgramError
+
 
 class OpenFOAMError(RuntimeError):
     """OpenFOAM is missing, failed or diverged; `log_tail` holds the last lines it wrote."""
@@ -21,7 +23,7 @@ class OpenFOAMError(RuntimeError):
         self.log_tail = log_tail
 
 
-class InstallationError(OpenFOAMError):
+class InstallationError(OpenFOAMError, MissingProgramError):
     """No OpenFOAM that works was found."""
 
 

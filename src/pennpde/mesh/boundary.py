@@ -1,4 +1,4 @@
-"""Corner points: which patch's value counts where two patches meet.
+"""The boundary of a mesh: in the plane edges that follow each other, and corners, where two patches meet.
 
 A point holds one value. Where an inlet meets a wall, the corner has the wall's velocity or the inlet's, and the last
 facet of the other patch must not take a half of it. So a facet listens to those of its points that are in the fewest
@@ -7,14 +7,68 @@ patches.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from pennpde.mesh.mesh import Mesh
+from pennpde.mesh.triangulation import cross
 
+CORNER = np.radians(30.0)
+"""A boundary that turns by more at a point has a corner there; by less, it may be a curve in short edges."""
 _CONTINUOUS = 0.35
 """A profile that is continued to a corner and misses the corner's value by less than this share of its value at the
 next point goes to that value: at 12 points per width a parabola misses it by 0.17, a uniform profile by 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """The facets of a plane mesh as edges that follow each other, with the domain to their left."""
+
+    edges: Int64[np.ndarray, "facets 2"]
+    before: Int64[np.ndarray, " joints"]
+    """By joint, the facet that ends there."""
+    after: Int64[np.ndarray, " joints"]
+    """The facet that starts there."""
+    joints: Int64[np.ndarray, " joints"]
+    """Points at which one facet ends and one starts."""
+    knots: Int64[np.ndarray, " knots"]
+    """Points at which more do: the domain touches itself there."""
+
+    @staticmethod
+    def of(mesh: Mesh) -> Ring:
+        edges = edges_of(mesh)
+        starts = np.bincount(edges[:, 0], minlength=mesh.number_of_points)
+        facets = np.zeros((2, mesh.number_of_points), np.int64)
+        facets[0, edges[:, 1]], facets[1, edges[:, 0]] = np.arange(len(edges)), np.arange(len(edges))
+        joints = np.flatnonzero(starts == 1)
+        return Ring(edges, facets[0, joints], facets[1, joints], joints, np.flatnonzero(starts > 1))
+
+    def turns(self, positions: Float[np.ndarray, "points 2"]) -> Float[np.ndarray, " joints"]:
+        """By joint, the angle by which the boundary turns there, positive to the left."""
+        directions = positions[self.edges[:, 1]] - positions[self.edges[:, 0]]
+        one, other = directions[self.before], directions[self.after]
+        return np.arctan2(cross(one, other), (one * other).sum(axis=1))
+
+    def following(self) -> Int64[np.ndarray, "facets 2"]:
+        """The facets that come before and after each facet; -1 where it starts or ends at a knot."""
+        found = np.full((len(self.edges), 2), -1)
+        found[self.after, 0] = self.before
+        found[self.before, 1] = self.after
+        return found
+
+
+def edges_of(mesh: Mesh) -> Int64[np.ndarray, "facets 2"]:
+    """The points of each exterior facet of a plane mesh."""
+    if mesh.space != 2:
+        raise ValueError(f"Only a plane mesh has a boundary of edges; this one has {mesh.space} dimensions.")
+    return mesh.facets.connectivity.reshape(-1, 2)
+
+
+def ends_of(ring: Ring, labels: Bool[np.ndarray, "facets labels"]) -> Int64[np.ndarray, " ends"]:
+    """Points between two facets that differ in a label."""
+    return ring.joints[(labels[ring.before] != labels[ring.after]).any(axis=1)]
 
 
 def patches_at_points(mesh: Mesh) -> Int64[np.ndarray, " points"]:
@@ -52,26 +106,23 @@ def facet_ends(
     continued to the corner from the next two points, unless it, or a parabola through the next three, comes near the
     corner's value by itself, as a developed flow comes to the wall's zero.
     """
-    ends = mesh.facets.connectivity.reshape(-1, 2)
-    result = values[ends].astype(float)
-    patches = patches_at_points(mesh)
-    lengths = _lengths(mesh)
-    held = np.logical_and(prescribed[ends[:, 0]], prescribed[ends[:, 1]])
-    following = _next_facets(ends, len(values))
+    ring, patches, lengths = Ring.of(mesh), patches_at_points(mesh), _lengths(mesh)
+    result, held = values[ring.edges].astype(float), mesh.facets.within(prescribed)
     for side in (0, 1):
-        corner, other = ends[:, side], ends[:, 1 - side]
-        wanted = np.flatnonzero(held & (patches[corner] > patches[other]) & (following[:, 1 - side] >= 0))
+        # Away from the corner, facet after facet.
+        corner, ends, following = ring.edges[:, side], ring.edges[:, 1 - side], ring.following()[:, 1 - side]
+        wanted = np.flatnonzero(held & (patches[corner] > patches[ends]) & (following >= 0))
         if not len(wanted):
             continue
-        near, second = other[wanted], following[wanted, 1 - side]
-        beyond, way = _far_end(ends, second, near)
+        near, second = ends[wanted], following[wanted]
+        beyond = ends[second]
         slope = (values[near] - values[beyond]) / lengths[second][:, None]
         same = held[second] & (patches[beyond] == patches[near])
         size = lengths[wanted][:, None]
         continued = values[near] + np.where(same[:, None], slope * size, 0.0)
         # With a third point the slope's own change is known, and a parabola meets the wall on the coarsest mesh.
-        third = following[second, way]
-        further, _ = _far_end(ends, third, beyond)
+        third = following[second]
+        further = ends[third]
         bent = same & (third >= 0) & held[third] & (patches[further] == patches[beyond])
         before = (values[beyond] - values[further]) / lengths[third][:, None]
         change = (slope - before) * (size + lengths[second][:, None]) / (lengths[second] + lengths[third])[:, None]
@@ -92,23 +143,18 @@ def facet_parabolas(
     parabolas where the patch goes on at both ends. Where two patches meet nothing is known of the profile beyond.
     """
     profile = facet_ends(values, mesh, prescribed)
-    ends = mesh.facets.connectivity.reshape(-1, 2)
-    lengths, patches = _lengths(mesh), patches_at_points(mesh)
-    held = np.logical_and(prescribed[ends[:, 0]], prescribed[ends[:, 1]])
+    ring, patches, lengths = Ring.of(mesh), patches_at_points(mesh), _lengths(mesh)
+    held = mesh.facets.within(prescribed)
     slopes = (profile[:, 1] - profile[:, 0]) / lengths[:, None]
-    bend, counted = np.zeros_like(slopes), np.zeros(len(ends))
-    both = _next_facets(ends, len(values))
+    bend, counted = np.zeros_like(slopes), np.zeros(len(slopes))
     for side in (0, 1):
-        following = both[:, side]
-        shared, other = ends[:, side], ends[:, 1 - side]
+        shared, other, following = ring.edges[:, side], ring.edges[:, 1 - side], ring.following()[:, side]
         going_on = np.flatnonzero(held & (following >= 0) & (patches[shared] <= patches[other]))
+        beyond = shared[following[going_on]]
+        same = held[following[going_on]] & (patches[shared[going_on]] <= patches[beyond])
+        going_on = going_on[same]
         following = following[going_on]
-        # A neighbour that runs the other way has a slope of the other sign.
-        beyond, way = _far_end(ends, following, shared[going_on])
-        same = held[following] & (patches[shared[going_on]] <= patches[beyond])
-        going_on, following, way = going_on[same], following[same], way[same]
-        onward = np.where(way == side, 1.0, -1.0)[:, None] * slopes[following]
-        rise = (onward - slopes[going_on]) * (1.0 if side == 1 else -1.0)
+        rise = (slopes[following] - slopes[going_on]) * (1.0 if side == 1 else -1.0)
         bend[going_on] += 2.0 * rise / (lengths[going_on] + lengths[following])[:, None]
         counted[going_on] += 1
     second_derivative = bend / np.maximum(counted, 1)[:, None]
@@ -116,25 +162,6 @@ def facet_parabolas(
     return np.stack([profile[:, 0], middle, profile[:, 1]], axis=1)
 
 
-def _far_end(
-    ends: Int64[np.ndarray, "facets 2"], facets: Int64[np.ndarray, " some"], near: Int64[np.ndarray, " some"]
-) -> tuple[Int64[np.ndarray, " some"], Int64[np.ndarray, " some"]]:
-    """The end of each facet that is not the near one, and which of both it is."""
-    way = np.where(ends[facets, 0] == near, 1, 0)
-    return ends[facets, way], way
-
-
 def _lengths(mesh: Mesh) -> Float[np.ndarray, " facets"]:
-    corners = mesh.points.detach().cpu().numpy()[mesh.facets.connectivity.reshape(-1, 2)]
+    corners = mesh.points.detach().cpu().numpy()[edges_of(mesh)]
     return np.linalg.norm(corners[:, 1] - corners[:, 0], axis=1)
-
-
-def _next_facets(ends: Int64[np.ndarray, "facets 2"], number: int) -> Int64[np.ndarray, "facets 2"]:
-    """The other facet at both ends of each facet; -1 where more than two meet, as where bodies touch."""
-    point, facet = ends.ravel(), np.repeat(np.arange(len(ends)), 2)
-    order = np.argsort(point, kind="stable")
-    counts = np.bincount(point, minlength=number)
-    starts = np.concatenate([[0], np.cumsum(counts)])[:-1]
-    first = facet[order][starts[ends]]
-    second = facet[order][np.minimum(starts[ends] + 1, len(order) - 1)]
-    return np.where(counts[ends] == 2, np.where(first == np.arange(len(ends))[:, None], second, first), -1)

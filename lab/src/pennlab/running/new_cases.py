@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pennpde.openfoam.dictionaries import Dimensions, Uniform, format_dictionary
-from pennpde.openfoam.running import Installation, Progress, find_installation, run
+from pennlab.running.programs import Installation, Progress, find_installation, run
+from pennpde.openfoam.dictionaries import Dimensions, Uniform, format_dictionary, format_entry
+from pennpde.openfoam.poly_mesh import PolyMesh
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,31 @@ def write_case(
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
+
+
+def write_mesh(case: Path | str, mesh: PolyMesh) -> None:
+    """Write `constant/polyMesh` of a case, binary; patches are numbered, for their names may be anything."""
+    folder = Path(case) / "constant" / "polyMesh"
+    folder.mkdir(parents=True)
+    _write_lists(folder / "points", "vectorField", mesh.points.astype("<f8"))
+    _write_lists(folder / "owner", "labelList", mesh.owner.astype("<i4"))
+    _write_lists(folder / "neighbour", "labelList", mesh.neighbour.astype("<i4"))
+    _write_lists(folder / "faces", "faceCompactList", mesh.face_offsets.astype("<i4"), mesh.face_points.astype("<i4"))
+    rows = [
+        f"patch{place} {{ type patch; nFaces {patch.count}; startFace {patch.start}; }}"
+        for place, patch in enumerate(mesh.patches.values())
+    ]
+    header = format_dictionary("boundary", {}, "polyBoundaryMesh")
+    (folder / "boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
+
+
+def _write_lists(path: Path, kind: str, *lists: np.ndarray) -> None:
+    """A file of bare lists, in text where they are empty: a binary list of nothing has no parentheses."""
+    binary = all(len(each) for each in lists)
+    layout = {"format": "binary", "arch": '"LSB;label=32;scalar=64"'} if binary else {"format": "ascii"}
+    header = format_entry("FoamFile", {"version": "2.0", **layout, "class": kind, "object": path.name})
+    blocks = [f"\n{len(each)}\n(".encode() + (each.tobytes() if binary else b"") + b")\n" for each in lists]
+    path.write_bytes(header + b"".join(blocks))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.corners import facet_ends, facet_parabolas
+from pennpde.mesh.boundary import facet_ends, facet_parabolas
 
 
 def duct(rows: int, grading: float = 1.0) -> Mesh:

@@ -24,10 +24,8 @@ _TYPES = (
 
 def read(path: Path) -> Contents:
     """What a file says; a ValueError where meshio cannot read it."""
-    try:
-        import meshio
-    except ImportError as error:
-        raise ImportError(f"Reading {path} needs meshio: pip install meshio.") from error
+    import meshio
+
     try:
         # meshio prints what it thinks of a file, and leaves the program where it cannot read it.
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pennpde import openfoam
+from pennlab import running
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_progress_is_reported_after_every_step(program):
     steps = [(0.5, 0.1, 0.9), (0.8, 0.2, 0.3), (0.4, 0.3, 0.2)]
     folder = program("solver", "".join(STEP.format(courant=c, time=t, residual=r) for c, t, r in steps))
     heard = []
-    last = openfoam.run(folder, "solver", on_progress=heard.append)
+    last = running.run(folder, "solver", on_progress=heard.append)
     assert [(step.time, step.residuals["p"]) for step in heard] == [(t, r) for _, t, r in steps]
     assert last.time == 0.3
     assert last.largest_courant == 0.8
@@ -53,54 +53,54 @@ def test_progress_is_reported_after_every_step(program):
 def test_a_courant_number_without_bound_is_divergence(program, courant):
     folder = program("solver", STEP.format(courant=courant, time=0.1, residual=1) + "sleep 60")
     started = time.monotonic()
-    with pytest.raises(openfoam.DivergenceError, match="Courant number") as caught:
-        openfoam.run(folder, "solver")
+    with pytest.raises(running.DivergenceError, match="Courant number") as caught:
+        running.run(folder, "solver")
     assert "Solving" in caught.value.log_tail or "Courant" in caught.value.log_tail
     assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("script", ["echo '#1 Foam::sigFpe::sigHandler(int)'; exit 1", "kill -FPE $$"])
 def test_a_floating_point_exception_is_divergence(program, script):
-    with pytest.raises(openfoam.DivergenceError, match="floating-point"):
-        openfoam.run(program("solver", script), "solver")
+    with pytest.raises(running.DivergenceError, match="floating-point"):
+        running.run(program("solver", script), "solver")
 
 
 def test_a_short_log_that_says_that_exceptions_are_trapped_is_none(program):
     folder = program("solver", "echo 'trapFpe: Floating point exception trapping enabled (FOAM_SIGFPE).'")
-    openfoam.run(folder, "solver")
+    running.run(folder, "solver")
 
 
 def test_a_failure_shows_the_end_of_the_log(program):
     folder = program("solver", "echo '--> FOAM FATAL ERROR: keyword nu is undefined'; exit 1")
-    with pytest.raises(openfoam.OpenFOAMError, match="nu is undefined"):
-        openfoam.run(folder, "solver")
+    with pytest.raises(running.OpenFOAMError, match="nu is undefined"):
+        running.run(folder, "solver")
 
 
 @pytest.mark.slow
 def test_a_program_that_hangs_is_ended(program):
     started = time.monotonic()
-    with pytest.raises(openfoam.OpenFOAMError, match=r"ended after 0\.5 s"):
-        openfoam.run(program("solver", "exec sleep 60"), "solver", timeout=0.5)
+    with pytest.raises(running.OpenFOAMError, match=r"ended after 0\.5 s"):
+        running.run(program("solver", "exec sleep 60"), "solver", timeout=0.5)
     assert time.monotonic() - started < 30
 
 
 def test_the_installation_says_its_version(program):
     program("solver", "")
-    found = openfoam.find_installation(("solver",))
+    found = running.find_installation(("solver",))
     assert found.version == "2406"
     assert found.environment()["WM_PROJECT_DIR"] == str(found.project)
 
 
 def test_a_missing_installation_says_how_to_get_one(program, monkeypatch):
     program("other", "")
-    with pytest.raises(openfoam.InstallationError, match="apt install openfoam"):
-        openfoam.find_installation(("solver",))
-    with pytest.raises(openfoam.InstallationError, match="apt install openfoam"):
-        openfoam.run(".", "solver")
+    with pytest.raises(running.InstallationError, match="apt install openfoam"):
+        running.find_installation(("solver",))
+    with pytest.raises(running.InstallationError, match="apt install openfoam"):
+        running.run(".", "solver")
 
 
 def test_a_program_that_does_not_start_is_no_installation(program):
     folder = program("solver", "")
     (folder / "bin" / "solver").write_text("#!/bin/sh\necho broken library; exit 127\n")
-    with pytest.raises(openfoam.InstallationError, match="broken library"):
-        openfoam.find_installation(("solver",))
+    with pytest.raises(running.InstallationError, match="broken library"):
+        running.find_installation(("solver",))
