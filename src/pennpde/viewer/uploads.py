@@ -24,8 +24,8 @@ from scipy.sparse.csgraph import connected_components
 from pennpde import plugins
 from pennpde.case import Case
 from pennpde.mesh import Mesh
-from pennpde.mesh.files import WRITABLE
 from pennpde.mesh.boundary import CORNER, Ring, edges_of
+from pennpde.mesh.files import WRITABLE
 from pennpde.openfoam.cases import read_problem
 from pennpde.penn import Equation
 from pennpde.viewer.views import MOST_SEGMENTS, ROLES, Role
