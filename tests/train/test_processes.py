@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pennpde.train import fit
-from pennpde.train.log import read as read_log
+from pennpde.train.folder import read_log
 from trainings import TRAIN, VALIDATION, network
 
 OPTIONS = {"learning_rate": 1e-2, "batch_size": 2, "epochs": 4, "test_every": 1, "device": "cpu"}
@@ -49,7 +49,7 @@ def test_two_processes_have_the_loss_curve_of_one_with_the_same_batches(marches,
 
 
 def test_a_batch_that_does_not_divide_into_the_processes_is_refused():
-    from pennpde.train.processes import Processes
+    from pennpde.train.machine import Processes
 
     three = Processes("cpu")
     three.count = 3

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pennpde.train import Settings, fit, fitting
-from pennpde.train.log import read as read_log
+from pennpde.train.folder import read_log
 from pennpde.train.losses import scaled_squared_error
 from pennpde.train.schedule import Course, TrainingDivergedError
 from trainings import TRAIN, VALIDATION, Constant, constant_case, network, weights

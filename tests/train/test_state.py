@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pennpde.train import fit
-from pennpde.train.log import read as read_log
+from pennpde.train.folder import read_log
 from pennpde.train.losses import RelativeError, scaled_squared_error
 from trainings import (
     EIGHT,

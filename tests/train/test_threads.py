@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pennpde.train import fit, state
-from pennpde.train.threads import chosen, threads_for
+from pennpde.train import fit, folder
+from pennpde.train.machine import chosen_threads, threads_for
 from trainings import TRAIN, network
 
 
@@ -22,12 +22,12 @@ from trainings import TRAIN, network
     ],
 )
 def test_threads_follow_points_and_idle_cores(points, cores, load, threads):
-    assert chosen(points, cores, load) == threads
+    assert chosen_threads(points, cores, load) == threads
 
 
 @given(st.floats(0, 1e9), st.integers(1, 512), st.floats(0, 1e4))
 def test_at_least_one_thread_and_at_most_all_cores(points, cores, load):
-    assert 1 <= chosen(points, cores, load) <= cores
+    assert 1 <= chosen_threads(points, cores, load) <= cores
 
 
 def test_a_small_batch_gets_one_thread_and_a_gpu_few():
@@ -39,7 +39,7 @@ def test_a_training_takes_its_threads_keeps_them_and_gives_them_back(tmp_path):
     before = torch.get_num_threads()
     options = {"batch_size": 2, "folder": tmp_path, "progress": False, "device": "cpu"}
     fit(network(), TRAIN, steps=2, threads=3, **options)
-    assert state.load(tmp_path).plain["threads"] == 3
+    assert folder.load(tmp_path).plain["threads"] == 3
     fit(network(), TRAIN, steps=4, resume=True, **options)
-    assert state.load(tmp_path).plain["threads"] == 3, "another number would change the last bits"
+    assert folder.load(tmp_path).plain["threads"] == 3, "another number would change the last bits"
     assert torch.get_num_threads() == before

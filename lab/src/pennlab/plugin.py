@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pennpde import registry
 from pennpde.case import Case
-from pennpde.train import known_cases, losses
+from pennpde.train import calibrate, losses
 from pennpde.train.calibrate import Known
 
 registry.register("mp-pde", "pennlab.paper.baselines.mp_pde:MPPDE")
@@ -36,4 +36,4 @@ def _read(folder: Path, split: str | None, every: int) -> Iterator[Known]:
 
 
 losses.register("pushforward", _pushforward)
-known_cases.register(known_cases.Reader(lambda folder: any(folder.glob("part_*.tar")), _splits, _read))
+calibrate.register(calibrate.Reader(lambda folder: any(folder.glob("part_*.tar")), _splits, _read))

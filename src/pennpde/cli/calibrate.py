@@ -121,9 +121,9 @@ def run(
 
 
 def _cases(datasets: Sequence[Path], splits: Sequence[str] | None, every: int) -> "Iterator[Known]":
-    from pennpde.train import known_cases
+    from pennpde.train.calibrate import reader_of
 
     for folder in datasets:
-        reader = known_cases.reader_of(folder)
+        reader = reader_of(folder)
         for split in splits or [split for split in reader.splits(folder) if split != "train"]:
             yield from reader.read(folder, split, every)

@@ -1,6 +1,7 @@
 """Calibrating a network: predict cases with truth, compare, and learn how its error shows.
 
-Measured cases are kept in a file, one line each, so that an interrupted calibration goes on where it was.
+Cases come from datasets, or from other folders with a `Reader`. Measured cases are kept in a file, one line each, so
+that an interrupted calibration goes on where it was.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from pennpde import __version__, metrics
+from pennpde import __version__, metrics, plugins
 from pennpde.case import Case
+from pennpde.case.moments import STEADY_PREFIX, moments
 from pennpde.checkpoints import config_of
+from pennpde.data import storage
+from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import plain, read_regular
 from pennpde.penn import STEADY, Predictor
 from pennpde.penn.inputs import check_unknowns
@@ -87,29 +91,6 @@ class Measured:
         return Sample(name, self.family, self.clues, self.errors)
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How often the bound held, of cases of one family or of all.
-
-    Attributes:
-        cases: Number of predictions.
-        covered: By unknown, the share whose error is below the bound.
-        errors: By unknown, the median error.
-        expected: By unknown, the median of the expected errors.
-        grades: Number of predictions by grade.
-        good_but_wrong: Number of those graded good with an error above 20 %.
-        wrong: Their names.
-    """
-
-    cases: int
-    covered: Mapping[str, float]
-    errors: Mapping[str, float]
-    expected: Mapping[str, float]
-    grades: Mapping[str, int] = field(default_factory=dict)
-    good_but_wrong: int = 0
-    wrong: tuple[str, ...] = ()
-
-
 def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     """A case with targets at some times, as datasets hold them; the time of a single one may be `STEADY`.
 
@@ -118,21 +99,68 @@ def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
         times: Of the targets.
         family: By default the first part of the name: "step_0012.a" is a "step".
     """
-    truth: dict[float, dict[str, Tensor]] = defaultdict(dict)
-    for name, start in case.initial.items():
-        target, steady = case.targets.get(name), case.targets.get(f"steady_{name}")
-        if steady is not None:
-            truth[STEADY][name] = steady
-        if target is None and steady is not None:
-            continue
-        if target is None:
-            raise ValueError(f"The case {case.name!r} has no true {name}, so the error of {name} cannot be measured.")
-        series = target if target.ndim > start.ndim else target[..., None]
-        if series.shape[-1] != len(times):
-            raise ValueError(f"{case.name!r} has {series.shape[-1]} true fields of {name}, but {len(times)} times.")
-        for place, time in enumerate(times):
-            truth[time][name] = series[..., place]
-    return Known(case, family or case.name.split("_")[0], dict(truth))
+    if unknown := [name for name in case.initial if not {name, STEADY_PREFIX + name} & case.targets.keys()]:
+        raise ValueError(
+            f"The case {case.name!r} has no true {unknown[0]}, so the error of {unknown[0]} cannot be measured."
+        )
+    found = moments(case, times)
+    if any(each.time is None for each in found):
+        number = sum(not each.is_steady for each in found)
+        raise ValueError(f"{case.name!r} has true fields of {number} times, but {len(times)} times are given.")
+    truth = {each.time: each.case.targets for each in found if each.time is not None}
+    return Known(case, family or case.name.split("_")[0], truth)
+
+
+# Where cases come from
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reads the cases of a kind of folder.
+
+    Attributes:
+        accepts: Whether a folder is of this kind.
+        splits: The names of its splits.
+        read: The cases of a split, or of all, of which every so many-th is taken.
+    """
+
+    accepts: Callable[[Path], bool]
+    splits: Callable[[Path], list[str]]
+    read: Callable[[Path, str | None, int], Iterator[Known]]
+
+
+def register(reader: Reader) -> None:
+    """Let calibrations read another kind of folder."""
+    _READERS.append(reader)
+
+
+def reader_of(folder: Path) -> Reader:
+    """The reader of a folder; that of datasets by default, which says what it misses."""
+    if not (folder / storage.MANIFEST).is_file():
+        plugins.load_installed()
+    return next((reader for reader in _READERS if reader.accepts(folder)), _READERS[0])
+
+
+def read_dataset(
+    folder: Path, split: str | None = None, every: int = 1, without: Container[str] = ()
+) -> Iterator[Known]:
+    """The cases of a dataset, one by one; those `without` need not be read, such as those measured before."""
+    manifest = storage.read_manifest(folder)
+    names = [name for name in manifest.names(split) if name in manifest.cases]
+    for name in names[::every]:
+        if name not in without:
+            facts = manifest.cases[name].facts
+            yield of_file(storage.read_file(folder, name, manifest), str(facts.get("family", "")), facts)
+
+
+def of_file(file: CaseFile, family: str, facts: Mapping[str, Any]) -> Known:
+    """A case with what its facts say about its reference: at which times it is mesh-converged."""
+    pairs = [*zip(file.times, facts.get("determined", ()), strict=False), (STEADY, facts.get("steady_determined"))]
+    determined = {time: each for time, each in pairs if each is not None}
+    return replace(of_case(file.case, file.times, family), determined=determined)
+
+
+# Measuring
 
 
 def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> list[Measured]:
@@ -221,11 +249,6 @@ def measure_all(
     return found
 
 
-def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") -> dict[str, list[Measured]]:
-    """By name, the cases that were measured before with these weights."""
-    return {} if cache is None else _cached(cache, _weights_of(model), resolution)
-
-
 def calibrate(
     model: nn.Module,
     cases: Iterable[Known],
@@ -287,6 +310,32 @@ def save(
     return expected_error.write(folder, calibration, {**(about or {}), "weights_sha256": _weights_of(model)})
 
 
+# How often the bound holds
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often the bound held, of cases of one family or of all.
+
+    Attributes:
+        cases: Number of predictions.
+        covered: By unknown, the share whose error is below the bound.
+        errors: By unknown, the median error.
+        expected: By unknown, the median of the expected errors.
+        grades: Number of predictions by grade.
+        good_but_wrong: Number of those graded good with an error above 20 %.
+        wrong: Their names.
+    """
+
+    cases: int
+    covered: Mapping[str, float]
+    errors: Mapping[str, float]
+    expected: Mapping[str, float]
+    grades: Mapping[str, int] = field(default_factory=dict)
+    good_but_wrong: int = 0
+    wrong: tuple[str, ...] = ()
+
+
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
     """How often the bound holds where the family of a case was left out of the calibration; "all" comes last.
 
@@ -307,15 +356,6 @@ def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
     return found | {title: _coverage(members) for title, members in parts.items() if members} | {"all": total}
 
 
-def coverage_of(calibration: Calibration, measured: Sequence[Measured]) -> dict[str, Coverage]:
-    """How often the bound holds on cases that are not part of the calibration."""
-    judged = [
-        (each.sample, {name: calibration.estimate(name, each.clues) for name in calibration.unknowns})
-        for each in measured
-    ]
-    return coverage(judged)
-
-
 def coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> dict[str, Coverage]:
     """By family and of "all", how often the bound held; empty where nothing was judged."""
     if not judged:
@@ -328,7 +368,10 @@ def coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]])
 
 def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> Coverage:
     unknowns = list(judged[0][1])
-    grades = [grade_of(estimates) for _, estimates in judged]
+    grades = [
+        expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
+        for _, estimates in judged
+    ]
     wrong = [
         sample.name
         for (sample, _), grade in zip(judged, grades, strict=True)
@@ -343,11 +386,6 @@ def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]
         len(wrong),
         tuple(wrong),
     )
-
-
-def grade_of(estimates: Mapping[str, tuple[float, float]]) -> str:
-    """The grade of a prediction with these expected errors and bounds."""
-    return expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
 
 
 def table(found: Mapping[str, Coverage]) -> list[str]:
@@ -381,7 +419,7 @@ def summary(found: Mapping[str, Coverage]) -> str:
     return f"The {100 * LEVEL:.0f} % bound holds for {covered}."
 
 
-# The cache
+# Measured cases on disk
 
 
 def _weights_of(model: nn.Module) -> str:
@@ -403,37 +441,35 @@ def _add(cache: Path, weights: str, resolution: str, name: str, measured: Sequen
         os.fsync(stream.fileno())
 
 
-def _cached(cache: Path, weights: str, resolution: str) -> dict[str, list[Measured]]:
-    if not cache.exists():
-        return {}
-    wanted = (__version__, weights, resolution)
-    return {
-        str(entry["case"]): [_measured(row) for row in entry["measured"]]
-        for entry in _entries(cache)
-        if (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted
-    }
-
-
-def _entries(cache: Path) -> Iterator[dict[str, Any]]:
+def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") -> dict[str, list[Measured]]:
+    """By name, the cases that were measured before with these weights."""
+    found: dict[str, list[Measured]] = {}
+    if cache is None or not cache.exists():
+        return found
+    wanted = (__version__, _weights_of(model), resolution)
     for line in read_regular(cache, _LARGEST_CACHE).splitlines():
         try:
             entry = json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError):
             continue  # of a process that was killed while it wrote
-        if isinstance(entry, dict):
-            yield entry
+        if isinstance(entry, dict) and (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted:
+            found[str(entry["case"])] = [_measured(row) for row in entry["measured"]]
+    return found
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
-    def numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-        return {name: math.inf if value is None else value for name, value in values.items()}
+    """A row of the file: JSON knows no infinity."""
+    finite = {
+        part: {name: math.inf if value is None else value for name, value in row[part].items()}
+        for part in ("errors", "clues")
+    }
+    return Measured(**{**row, **finite, "time": STEADY if row["time"] is None else row["time"]})
 
-    return Measured(
-        row["case"],
-        row["family"],
-        STEADY if row["time"] is None else row["time"],
-        numbers(row["errors"]),
-        numbers(row["clues"]),
-        row["worse"],
-        row.get("determined"),
+
+_READERS = [
+    Reader(
+        accepts=lambda folder: (folder / storage.MANIFEST).is_file(),
+        splits=lambda folder: list(storage.read_manifest(folder).splits),
+        read=read_dataset,
     )
+]

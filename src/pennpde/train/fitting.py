@@ -20,17 +20,14 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.inputs import seen_by
-from pennpde.train import state as states
-from pennpde.train.batches import Stacked, at_once, check_cases, disagreement, prepared
-from pennpde.train.evaluation import with_threads
-from pennpde.train.log import Journal, Shown, duration, log
+from pennpde.train import folder as states
+from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagreement, evenly, prepared
+from pennpde.train.folder import Journal, duration, log, threads_of_before
 from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
-from pennpde.train.order import Order, evenly
-from pennpde.train.processes import Processes
+from pennpde.train.machine import Processes, threads_for, with_threads
 from pennpde.train.schedule import Course
 from pennpde.train.settings import MAY_CHANGE, Settings
 from pennpde.train.steps import Steps
-from pennpde.train.threads import threads_for, threads_of_before
 
 _SAVE_EVERY = 60.0
 """Seconds between two states on disk, tests aside."""
@@ -280,7 +277,11 @@ class _Run:
         if self.course.best is not None:
             self.steps.load_weights(self.best_weights)
         # Untrained, a network may hide that it minds the points which fill cases up; trained, it does not.
-        if isinstance(self.steps.batches, Stacked) and self.taken and (reason := disagreement(self.model, self.train)):
+        if (
+            isinstance(self.steps.batches, CaseStack)
+            and self.taken
+            and (reason := disagreement(self.model, self.train))
+        ):
             log.warning(f"training ran on cases filled up to one shape, but {reason}; train with stacked=False")
         self.model.zero_grad(set_to_none=True)
         self.model.eval()
@@ -481,8 +482,15 @@ class _Run:
 
     def _show(self, journal: Journal) -> None:
         per_second = self.taken / self.time_of_steps if self.time_of_steps else None
-        shown = Shown(self._fraction(self.step), self.course.loss, self.course.best, self.rate, per_second)
-        journal.show(shown, self._seconds_left())
+        left = self._seconds_left()
+        journal.show(
+            completed=min(1.0, self._fraction(self.step)),
+            loss=self.course.loss,
+            error=math.nan if self.course.best is None else self.course.best,
+            rate=self.rate,
+            speed="" if per_second is None else f"{per_second:.3g} steps/s",
+            left="" if left is None else f"{duration(left)} left",
+        )
 
     def _seconds_left(self) -> float | None:
         fraction = self._fraction(self.step)

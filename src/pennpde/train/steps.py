@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
 from pennpde.operators.capture import Graph, can_capture, capture
-from pennpde.train.batches import Blocks, Stacked, at_once
+from pennpde.train.batches import Blocks, CaseStack, at_once
 from pennpde.train.last_steps import LastSteps
 from pennpde.train.losses import Loss
+from pennpde.train.machine import Processes
 from pennpde.train.optimizers import Adam, Optimizer, Soap
-from pennpde.train.processes import Processes
 from pennpde.train.settings import Settings
 
 
@@ -44,7 +44,7 @@ class Steps:
     def __init__(
         self,
         model: nn.Module,
-        batches: Stacked | Blocks,
+        batches: CaseStack | Blocks,
         loss: Loss,
         settings: Settings,
         processes: Processes,
@@ -75,8 +75,8 @@ class Steps:
             self._capture_all(tell)
         how = "captured" if self._step_graphs else "eager"
         self.description = f"{how}{', compiled' if self._compiles else ''} on {device}, " + (
-            f"batches of one shape, {batches.stack.points_per_case} points per case"
-            if isinstance(batches, Stacked)
+            f"batches of one shape, {batches.points_per_case} points per case"
+            if isinstance(batches, CaseStack)
             else "batches block by block"
         )
 
@@ -117,7 +117,7 @@ class Steps:
             errors = self._test(torch.tensor(row))
             found[:, some] = errors[:, : len(some)].double()
         self.model.train()
-        return dict(zip(self.targets, self.processes.total(found).tolist(), strict=True))
+        return dict(zip(self.targets, (self.processes.mean(found) * self.processes.count).tolist(), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the network's weights and buffers."""
@@ -192,7 +192,7 @@ class Steps:
     def _capture_all(self, tell: Callable[[str], None]) -> None:
         if not self.settings.captured:
             return
-        if not isinstance(self.batches, Stacked):
+        if not isinstance(self.batches, CaseStack):
             tell("steps are not captured: batches have no common shape")
             return
         before = self.weights()
