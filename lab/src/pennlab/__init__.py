@@ -3,6 +3,7 @@
 paper/       the paper's tables and figures, baselines, the comparison with OpenFOAM
 datasets/    how the datasets are made
 known_cases  finished plane flows, for calibration
+coverage     how often the bound of an expected error holds for them
 levels       the flow scheme on coarser or finer cells
 cli/         `penn generate`, `penn bench`, `penn report`
 plugin       what of it pennpde finds by name

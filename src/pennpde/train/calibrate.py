@@ -1,7 +1,6 @@
-"""Calibrating a network: predict cases with truth, compare, and learn how its error shows.
+"""Calibrating a network: predict cases with a reference solution, compare, and learn how its error shows.
 
-Cases come from datasets, or from other folders with a `Reader`. Measured cases are kept in a file, one line each, so
-that an interrupted calibration goes on where it was.
+Measured cases are kept in a file, one line each, so that an interrupted calibration goes on where it was.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,12 +16,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from pennpde import __version__, metrics, plugins
+from pennpde import __version__, metrics
 from pennpde.case import Case
 from pennpde.case.moments import STEADY_PREFIX, moments
 from pennpde.checkpoints import config_of
 from pennpde.data import storage
-from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import plain, read_regular
 from pennpde.penn import STEADY, Predictor
 from pennpde.penn.inputs import check_unknowns
@@ -33,10 +30,8 @@ from pennpde.trust.calibration import LEVEL, Calibration, Sample, cross_validate
 from pennpde.trust.evidence import NOT_FINITE
 from pennpde.trust.expected_error import GOOD, GRADES, ExpectedError
 
-DETERMINED = "truth determined"
-"""Moments whose truth hardly changes with its mesh; then those where it does, and those where nobody looked."""
-UNDETERMINED = "truth not determined"
-NOT_MEASURED = "not known whether"
+Judged = tuple[Sample, Mapping[str, tuple[float, float]]]
+"""A sample with the expected error and the bound of each unknown."""
 _WRONG = 0.2
 """A prediction with a larger error must not be graded good."""
 _PARTS = 10
@@ -53,14 +48,11 @@ class Known:
         case: What is predicted; its targets are not looked at.
         family: Cases of one family are alike; how well the expected error holds is judged without them.
         truth: By time in the units of the case, the fields by unknown; `STEADY` for a steady state.
-        determined: By time, whether the truth hardly changes with the mesh that it was computed on; where nobody has
-            measured that, it has no entry.
     """
 
     case: Case
     family: str
     truth: Mapping[float, Mapping[str, Tensor]]
-    determined: Mapping[float, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,6 @@ class Measured:
         errors: Relative L2, by unknown; without the level of those that have none (`Physics.free_levels`).
         clues: By name.
         worse: By clue, whether more of it can only mean a larger error.
-        determined: Whether the truth hardly changes with the mesh that it was computed on; None: not measured.
     """
 
     case: str
@@ -83,7 +74,6 @@ class Measured:
     errors: Mapping[str, float]
     clues: Mapping[str, float]
     worse: Mapping[str, bool]
-    determined: bool | None = None
 
     @property
     def sample(self) -> Sample:
@@ -111,53 +101,23 @@ def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     return Known(case, family or case.name.split("_")[0], truth)
 
 
-# Where cases come from
-
-
-@dataclass(frozen=True)
-class Reader:
-    """What reads the cases of a kind of folder.
-
-    Attributes:
-        accepts: Whether a folder is of this kind.
-        splits: The names of its splits.
-        read: The cases of a split, or of all, of which every so many-th is taken.
-    """
-
-    accepts: Callable[[Path], bool]
-    splits: Callable[[Path], list[str]]
-    read: Callable[[Path, str | None, int], Iterator[Known]]
-
-
-def register(reader: Reader) -> None:
-    """Let calibrations read another kind of folder."""
-    _READERS.append(reader)
-
-
-def reader_of(folder: Path) -> Reader:
-    """The reader of a folder; that of datasets by default, which says what it misses."""
-    if not (folder / storage.MANIFEST).is_file():
-        plugins.load_installed()
-    return next((reader for reader in _READERS if reader.accepts(folder)), _READERS[0])
-
-
 def read_dataset(
     folder: Path, split: str | None = None, every: int = 1, without: Container[str] = ()
 ) -> Iterator[Known]:
-    """The cases of a dataset, one by one; those `without` need not be read, such as those measured before."""
+    """The cases of a dataset, one by one; those `without` need not be read, such as those measured before.
+
+    A manifest may say at which times a reference is not mesh-converged (`determined`): nothing is learned from those.
+    """
     manifest = storage.read_manifest(folder)
     names = [name for name in manifest.names(split) if name in manifest.cases]
     for name in names[::every]:
-        if name not in without:
-            facts = manifest.cases[name].facts
-            yield of_file(storage.read_file(folder, name, manifest), str(facts.get("family", "")), facts)
-
-
-def of_file(file: CaseFile, family: str, facts: Mapping[str, Any]) -> Known:
-    """A case with what its facts say about its reference: at which times it is mesh-converged."""
-    pairs = [*zip(file.times, facts.get("determined", ()), strict=False), (STEADY, facts.get("steady_determined"))]
-    determined = {time: each for time, each in pairs if each is not None}
-    return replace(of_case(file.case, file.times, family), determined=determined)
+        if name in without:
+            continue
+        file, facts = storage.read_file(folder, name, manifest), manifest.cases[name].facts
+        known = of_case(file.case, file.times, str(facts.get("family", "")))
+        judged = dict(zip(file.times, facts.get("determined", ()), strict=False))
+        judged[STEADY] = facts.get("steady_determined")
+        yield replace(known, truth={time: each for time, each in known.truth.items() if judged.get(time) is not False})
 
 
 # Measuring
@@ -170,6 +130,8 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
     case = replace(known.case, targets={})
     check_unknowns(model, case)
     wanted = sorted(known.truth)
+    if not wanted:
+        return []
     if not model.takes_times:
         units = model.equation.units(case)
         own = model.output_times[-1] * (1.0 if units is None else units.time)
@@ -195,17 +157,8 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
             )
             errors[name] = float(metrics.relative_l2(predicted, true, volumes))
         clues = outcome.evidence[place].clues
-        found.append(
-            Measured(
-                known.case.name,
-                known.family,
-                time,
-                errors,
-                {each.name: each.value for each in clues},
-                {each.name: each.worse for each in clues},
-                known.determined.get(time),
-            )
-        )
+        names = {each.name: each.value for each in clues}, {each.name: each.worse for each in clues}
+        found.append(Measured(known.case.name, known.family, time, errors, *names))
     return found
 
 
@@ -271,12 +224,8 @@ def calibrate(
 
 
 def fitted(measured: Sequence[Measured]) -> Calibration:
-    """The calibration by predictions that were measured.
-
-    Where the truth depends on its own mesh, such as the phase of eddies, the difference from it says little about the
-    network: such moments are not learned from.
-    """
-    return fit([each.sample for each in measured if each.determined is not False], worse_of(measured))
+    """The calibration by predictions that were measured."""
+    return fit([each.sample for each in measured], worse_of(measured))
 
 
 def usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -294,18 +243,11 @@ def worse_of(measured: Iterable[Measured]) -> dict[str, bool]:
 
 
 def save(
-    folder: Path | str,
-    model: nn.Module,
-    calibration: Calibration,
-    about: Mapping[str, Any] | None = None,
+    folder: Path | str, model: nn.Module, calibration: Calibration, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write `expected_error.json` into the folder of a network.
+    """Write `expected_error.json` into the folder of a network that was loaded from there.
 
-    Args:
-        folder: Of the network.
-        model: As it was loaded from there.
-        calibration: From `calibrate`.
-        about: Datasets and splits, for the record.
+    `about` names datasets and splits, for the record.
     """
     return expected_error.write(folder, calibration, {**(about or {}), "weights_sha256": _weights_of(model)})
 
@@ -337,36 +279,18 @@ class Coverage:
 
 
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
-    """How often the bound holds where the family of a case was left out of the calibration; "all" comes last.
-
-    Before it, where known: the moments whose truth hardly changes with its mesh (`DETERMINED`), and the others, which
-    are judged as all are, but not learned from.
-    """
-    undetermined = {each.sample.name for each in measured if each.determined is False}
-    judged = cross_validated([each.sample for each in measured], worse_of(measured), only_judged=undetermined)
-    found = coverage(judged)
-    if not found or all(each.determined is None for each in measured):
-        return found
-    total = found.pop("all")
-    known = {each.sample.name: each.determined for each in measured}
-    parts = {
-        title: [pair for pair in judged if known[pair[0].name] is value]
-        for title, value in ((DETERMINED, True), (UNDETERMINED, False), (NOT_MEASURED, None))
-    }
-    return found | {title: _coverage(members) for title, members in parts.items() if members} | {"all": total}
+    """How often the bound holds where the family of a case was left out of the calibration; "all" comes last."""
+    return coverage(cross_validated([each.sample for each in measured], worse_of(measured)))
 
 
-def coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> dict[str, Coverage]:
+def coverage(judged: Sequence[Judged]) -> dict[str, Coverage]:
     """By family and of "all", how often the bound held; empty where nothing was judged."""
-    if not judged:
-        return {}
-    families: dict[str, list[tuple[Sample, Mapping[str, tuple[float, float]]]]] = defaultdict(list)
-    for sample, estimates in judged:
-        families[sample.family].append((sample, estimates))
-    return {family: _coverage(members) for family, members in sorted(families.items())} | {"all": _coverage(judged)}
+    families = sorted({sample.family for sample, _ in judged})
+    groups = {family: [pair for pair in judged if pair[0].family == family] for family in families}
+    return {title: _coverage(members) for title, members in (groups | {"all": judged}).items() if members}
 
 
-def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> Coverage:
+def _coverage(judged: Sequence[Judged]) -> Coverage:
     unknowns = list(judged[0][1])
     grades = [
         expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
@@ -459,17 +383,9 @@ def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
     """A row of the file: JSON knows no infinity."""
-    finite = {
-        part: {name: math.inf if value is None else value for name, value in row[part].items()}
+    errors, clues = (
+        {name: math.inf if value is None else value for name, value in row[part].items()}
         for part in ("errors", "clues")
-    }
-    return Measured(**{**row, **finite, "time": STEADY if row["time"] is None else row["time"]})
-
-
-_READERS = [
-    Reader(
-        accepts=lambda folder: (folder / storage.MANIFEST).is_file(),
-        splits=lambda folder: list(storage.read_manifest(folder).splits),
-        read=read_dataset,
     )
-]
+    time = STEADY if row["time"] is None else row["time"]
+    return Measured(row["case"], row["family"], time, errors, clues, row["worse"])
