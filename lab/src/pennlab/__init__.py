@@ -6,5 +6,6 @@ known_cases  finished plane flows, for calibration
 coverage     how often the bound of an expected error holds for them
 levels       the flow scheme on coarser or finer cells
 cli/         `penn generate`, `penn bench`, `penn report`
+train        `penn train` where only torch, h5py and safetensors are installed
 plugin       what of it pennpde finds by name
 """
