@@ -11,7 +11,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -42,41 +43,28 @@ def evenly(items: Sequence[Item], most: int | None) -> list[Item]:
     return [items[(2 * place + 1) * len(items) // (2 * most)] for place in range(most)]
 
 
+@dataclass(frozen=True)
 class Order:
     """Which cases a step sees: every case once per epoch, each epoch in a different order.
 
     Depends only on seed and step, so that a resumed training sees the same.
     """
 
-    def __init__(self, cases: int, batch_size: int, seed: int):
-        self.cases, self.batch_size, self.seed = cases, batch_size, seed
-        self._epochs: dict[int, list[int]] = {}
+    cases: int
+    batch_size: int
+    seed: int
 
     def batches(self, step: int, count: int) -> Int[Tensor, "count batch"]:
         """The batches of `count` steps from `step` on. One may hold the end of an epoch and the start of the next."""
         first, last = step * self.batch_size, (step + count) * self.batch_size
-        chosen = [self._epoch(place // self.cases)[place % self.cases] for place in range(first, last)]
+        chosen = [_epoch(self, place // self.cases)[place % self.cases] for place in range(first, last)]
         return torch.tensor(chosen).reshape(count, self.batch_size)
 
-    def _epoch(self, number: int) -> list[int]:
-        if number not in self._epochs:
-            self._epochs = {old: order for old, order in self._epochs.items() if old == number - 1}
-            generator = torch.Generator().manual_seed(1_000_003 * self.seed + number)
-            self._epochs[number] = torch.randperm(self.cases, generator=generator).tolist()
-        return self._epochs[number]
 
-
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """A condition but for its tensors: what is known of all cases of a stack."""
-
-    kind: type[Condition]
-    flags: Mapping[str, bool]
-
-    @classmethod
-    def of(cls, conditions: Sequence[Condition]) -> Pattern:
-        kind = type(conditions[0])
-        return cls(kind, {name: all(getattr(each, name) for each in conditions) for name in kind.flags()})
+@lru_cache(maxsize=2)
+def _epoch(order: Order, number: int) -> list[int]:
+    generator = torch.Generator().manual_seed(1_000_003 * order.seed + number)
+    return torch.randperm(order.cases, generator=generator).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +85,8 @@ class CaseStack:
     """By unknown and name, each tensor with a leading axis of cases."""
     weights: Float[Tensor, "cases points"]
     """One over the number of real points; zero at padding points. A weighted sum is a case's mean."""
-    patterns: Mapping[tuple[str, str], Pattern]
-    """By kind and unknown, how a condition is put together from the tensors."""
+    patterns: Mapping[tuple[str, str], Condition]
+    """By kind and unknown, a condition that lacks only the tensors."""
     laplacian_damping: Damping
     times: tuple[float, ...] = ()
     """At which conditions that change with time are known."""
@@ -137,7 +125,8 @@ class CaseStack:
         for kind, by_unknown in cases[0].conditions.items():
             for unknown in by_unknown:
                 conditions = [case.conditions[kind][unknown].settled() for case in cases]
-                patterns[kind, unknown] = Pattern.of(conditions)
+                known = {flag: all(getattr(each, flag) for each in conditions) for flag in conditions[0].flags()}
+                patterns[kind, unknown] = replace(conditions[0], **known)
                 for name, rows in _condition_rows(conditions, largest, times).items():
                     put((kind, unknown, name), rows)
         operators = [{name: each.composed(damping) for name, each in case.operators.items()} for case in cases]
@@ -146,9 +135,8 @@ class CaseStack:
         for unknown in cases[0].initial:
             of_unknown = [each[unknown] for each in operators]
             # Without prescribed derivatives the matrix that spreads them is never asked for.
-            homogeneous = all(
-                each.flags.get("is_homogeneous", True) for (_, name), each in patterns.items() if name == unknown
-            )
+            of_conditions = [each for (_, name), each in patterns.items() if name == unknown]
+            homogeneous = all(getattr(each, "is_homogeneous", True) for each in of_conditions)
             for name in _MATRICES[: -1 if homogeneous else None]:
                 matrices[unknown, name] = _uniform(of_unknown, name, largest, dtype, device)
             for name in _AT_POINTS:
@@ -157,9 +145,10 @@ class CaseStack:
                 pairs = [each.robin_lifts() for each in of_unknown]
                 put(("operators", unknown, "robin_lift"), [pair[0] for pair in pairs])
                 put(("operators", unknown, "divergence_lift"), [pair[1] for pair in pairs])
-        if any(case.present is not None for case in cases):
-            put(("present",), [_present(case) for case in cases])
         sizes = [case.number_of_points for case in cases]
+        if any(case.present is not None for case in cases):
+            pairs = zip(sizes, (case.present for case in cases), strict=True)
+            put(("present",), [torch.ones(n, dtype=torch.bool) if some is None else some for n, some in pairs])
         weights = torch.stack([_fill(torch.full((n,), 1.0 / n, dtype=torch.float64), largest) for n in sizes])
         weights, strength = weights.to(device, dtype), cases[0].neumann_weight
         return cls(largest, cases[0].space, tensors, matrices, weights, patterns, damping, tuple(times), strength)
@@ -177,14 +166,18 @@ class CaseStack:
 
         def condition(kind: str, unknown: str) -> Condition:
             pattern = self.patterns[kind, unknown]
-            made = {name: take((kind, unknown, name)) for name in pattern.kind.roles()}
-            for name, role in pattern.kind.roles().items():
+            made: dict[str, Any] = {name: take((kind, unknown, name)) for name in pattern.roles()}
+            for name, role in pattern.roles().items():
                 if role.is_point:
                     every = torch.arange(number * self.points_per_case, device=chosen.device)
                     made[name] = made[name] + (every - every % self.points_per_case)
-            series = (kind, unknown, _SERIES)
-            course = Course.of_series(self.times, take(series)) if series in self.tensors else None
-            return pattern.kind(**made, **pattern.flags, **({} if course is None else {"course": course}))
+            if (series := (kind, unknown, _SERIES)) in self.tensors:
+                made["course"] = Course.of_series(self.times, take(series))
+            return replace(pattern, **made)
+
+        conditions: dict[str, dict[str, Condition]] = {}
+        for kind, unknown in self.patterns:
+            conditions.setdefault(kind, {})[unknown] = condition(kind, unknown)
 
         def matrix(unknown: str, name: str) -> Any:
             if (unknown, name) not in self.matrices:
@@ -199,26 +192,20 @@ class CaseStack:
                 whole.transposed_values[chosen].flatten(0, 1),
             )
 
-        initial = fields("initial")
-        conditions: dict[str, dict[str, Condition]] = {}
-        for kind, unknown in self.patterns:
-            conditions.setdefault(kind, {})[unknown] = condition(kind, unknown)
-
         def operators_of(name: str) -> Operators:
             parts: dict[str, Any] = {part: matrix(name, part) for part in _MATRICES}
             at_points = [path[2] for path in self.tensors if path[:2] == ("operators", name)]
             parts |= {part: take(("operators", name, part)) for part in at_points}
             return Operators(**parts, composed_damping=self.laplacian_damping)
 
-        parameters = fields("parameters")
+        initial, parameters = fields("initial"), fields("parameters")
         if number == 1:
             parameters = {name: values[0] for name, values in parameters.items()}
         present = self.weights[chosen].flatten() > 0
         if ("present",) in self.tensors:
             present = present & take(("present",))
-        mesh: Any = NoMesh(number * self.points_per_case, self.space)
         case = Case(
-            mesh=mesh,
+            mesh=cast(Mesh, NoMesh(number * self.points_per_case, self.space)),
             initial=initial,
             conditions=conditions,
             parameters=parameters,
@@ -261,10 +248,6 @@ def _condition_rows(conditions: Sequence[Condition], number: int, times: Sequenc
         at_times = [[each.at(time).filled(number)[varying] for time in times] for each in conditions]
         rows[_SERIES] = [torch.stack(each, dim=-1) for each in at_times]
     return rows
-
-
-def _present(case: Case) -> Tensor:
-    return torch.ones(case.number_of_points, dtype=torch.bool) if case.present is None else case.present
 
 
 def _uniform(
@@ -345,7 +328,7 @@ def prepared(
         if reason and wanted:
             raise ValueError(f"stacked=True, but the network does not take cases filled up to one shape: {reason}.")
     if reason is None:
-        return CaseStack.of(cases, dtype, device, _damping(model), _times(model))
+        return CaseStack.of(cases, dtype, device, *_asked_for(model))
     tell(f"cases go block by block: {reason}")
     # In another precision every case would be a copy, with operators that the network may not even need.
     return Blocks.of(cases, None if getattr(model, "takes_any_precision", False) else dtype, device)
@@ -365,7 +348,7 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
         with torch.no_grad():
             together, _ = Blocks.of(probe, dtype, device).draw(numbers)
             alone = copied(together)
-            filled, weights = CaseStack.of(probe, dtype, device, _damping(model), _times(model)).draw(numbers)
+            filled, weights = CaseStack.of(probe, dtype, device, *_asked_for(model)).draw(numbers)
             stacked = copied(filled)
     except Exception as error:  # whatever a user's network raises, block by block may still work
         return f"{type(error).__name__}: {error}".rstrip(".")
@@ -382,14 +365,9 @@ def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
     return None
 
 
-def _damping(model: nn.Module) -> float | Damping:
-    """What the network wants added to Laplacians; a network of yours that says nothing takes them as they are."""
-    return getattr(model, "laplacian_damping", 0.0)
-
-
-def _times(model: nn.Module) -> Sequence[float]:
-    """When a network asks for conditions that change with time; a user's may not say."""
-    return getattr(model, "output_times", ())
+def _asked_for(model: nn.Module) -> tuple[float | Damping, Sequence[float]]:
+    """What a network adds to Laplacians, and when it asks for conditions that change; a user's may say neither."""
+    return getattr(model, "laplacian_damping", 0.0), getattr(model, "output_times", ())
 
 
 def check_cases(cases: Sequence[Case], what: str, like: Case) -> None:
