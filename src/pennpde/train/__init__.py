@@ -3,7 +3,7 @@
 running      a training from its dataset to the network that it leaves in a folder, with its `report`
 experiment   what is trained on what: a row of a TOML file, or what follows from a dataset
 targets      which targets of a case a network learns, and which it is judged by
-fitting      the loop, with its `settings` and its protocol (`schedule`), `losses` and `folder` of state and log
+fitting      the loop, with its `settings`, `losses` and `folder` of state and log
 steps        one step, captured as a graph on a GPU: `batches`, `optimizers`, `last_steps` of a march
 machine      devices, threads, processes
 evaluation   errors and times of a network on a test set

@@ -102,14 +102,9 @@ class CaseStack:
         laplacian_damping: float | Damping = 0.0,
         times: Sequence[float] = (),
     ) -> CaseStack:
-        """Stack cases with the same unknowns, parameters and features, their Laplacians composed.
+        """Stack cases with the same unknowns, parameters and features, their Laplacians composed with this damping.
 
-        Args:
-            cases: to be stacked.
-            dtype: of the stack.
-            device: where it goes.
-            laplacian_damping: of the composed Laplacians.
-            times: output times of the network, at which conditions that change with time will be asked for.
+        Conditions that change with time will be known at these times only, such as a network's `output_times`.
         """
         largest, damping = max(case.number_of_points for case in cases), Damping.of(laplacian_damping)
         tensors: dict[tuple[str, ...], Tensor] = {}

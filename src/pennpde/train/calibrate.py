@@ -81,13 +81,13 @@ class Measured:
         return Sample(name, self.family, self.clues, self.errors)
 
 
+OnCase = Callable[[Known, Sequence[Measured] | Exception], None]
+
+
 def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     """A case with targets at some times, as datasets hold them; the time of a single one may be `STEADY`.
 
-    Args:
-        case: With targets.
-        times: Of the targets.
-        family: By default the first part of the name: "step_0012.a" is a "step".
+    The family is by default the first part of the name: "step_0012.a" is a "step".
     """
     if unknown := [name for name in case.initial if not {name, STEADY_PREFIX + name} & case.targets.keys()]:
         raise ValueError(
@@ -167,18 +167,11 @@ def measure_all(
     cases: Iterable[Known],
     cache: Path | None = None,
     resolution: Resolution = "auto",
-    on_case: Callable[[Known, Sequence[Measured] | Exception], None] | None = None,
+    on_case: OnCase | None = None,
 ) -> list[Measured]:
-    """Measure many cases; those in the cache are not predicted again.
+    """Measure many cases; those in the cache are not predicted again. For the arguments see `calibrate`.
 
     A case that the network cannot take is left out; it is tried again the next time.
-
-    Args:
-        model: The network.
-        cases: With truth.
-        cache: File that measured cases are added to as they come.
-        resolution: As for `predict`.
-        on_case: Is called after each case that was predicted.
     """
     weights = _weights_of(model)
     done = kept(model, cache, resolution)
@@ -208,16 +201,16 @@ def calibrate(
     *,
     cache: Path | None = None,
     resolution: Resolution = "auto",
-    on_case: Callable[[Known, Sequence[Measured] | Exception], None] | None = None,
+    on_case: OnCase | None = None,
 ) -> tuple[Calibration, list[Measured]]:
     """Learn from cases with truth how wrong a network is.
 
     Args:
         model: A trained network.
         cases: That it was not trained on, of several families; `of_case` makes them of cases with targets.
-        cache: File for measured cases, to go on after an interruption.
+        cache: File that measured cases are added to as they come, to go on after an interruption.
         resolution: As for `predict`.
-        on_case: Is called after each case.
+        on_case: Is called after each case that was predicted.
     """
     measured = usable(measure_all(model, cases, cache, resolution, on_case))
     return fitted(measured), measured

@@ -160,10 +160,10 @@ def evaluate(
     watch: Watch | None = None,
     keep: Keep | None = None,
 ) -> Evaluation:
-    """Measure a model on cases with targets.
+    """Measure an `nn.Module`, or any function from a case to fields, on cases with targets.
 
     Args:
-        model: An `nn.Module`, or any function from a case to fields.
+        model: The network or function.
         cases: The test set.
         transformed: Move every case by a rigid motion of its own first: rotation or reflection, and translation.
         threads: On a CPU; None: PyTorch's default. The paper uses one.
@@ -171,8 +171,8 @@ def evaluate(
         dtype: Precision of a network; None: its own.
         device: Of a network; None: where it is.
         about: Goes into the record as it is.
-        watch: Wraps the cases, for a progress bar.
-        keep: Called with each case and its fields, for pictures.
+        watch: See `Watch`.
+        keep: See `Keep`.
     """
     if not cases:
         raise ValueError("evaluate needs at least one case; got none.")
@@ -284,27 +284,20 @@ def _neumann_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estim
 
 @dataclass(frozen=True)
 class MomentRecord:
-    """What a network for any time did on one case.
-
-    Attributes:
-        name: Of the case.
-        group: What it belongs to, such as a family of shapes.
-        points: Of its mesh.
-        seconds: For all moments and the steady state together.
-        preparation: Seconds for operators and the transfer to the device, once per mesh.
-        times: Of the moments, in the units of the case; None where they are not known.
-        errors: By unknown, the relative L2 error at each moment.
-        steady: By unknown, that of the steady state; empty where the case has none.
-    """
+    """What a network for any time did on one case."""
 
     name: str
     group: str
     points: int
     seconds: float
+    """For all moments and the steady state together."""
     preparation: float
     times: tuple[float | None, ...]
+    """In the units of the case; None where they are not known."""
     errors: Mapping[str, tuple[float, ...]]
+    """By unknown, the relative L2 error at each moment."""
     steady: Mapping[str, float]
+    """By unknown, that of the steady state; empty where the case has none."""
 
     def to_plain(self) -> dict[str, Any]:
         return {
@@ -375,16 +368,10 @@ def evaluate_moments(
     watch: Watch | None = None,
     keep: Keep | None = None,
 ) -> MomentEvaluation:
-    """Measure a network that takes any times on cases with several moments.
+    """Measure a network that takes any times on cases with several moments, each given with the times of its targets.
 
-    Args:
-        model: With `takes_times`.
-        cases: Each with the times of its targets.
-        groups: By the name of a case, the group that it belongs to.
-        threads: As for `evaluate`.
-        about: As for `evaluate`.
-        watch: As for `evaluate`.
-        keep: As for `evaluate`; the last axis of the fields is that of times.
+    `groups` says by the name of a case what it belongs to, such as a family of shapes. The last axis of the fields that
+    are kept is that of times. For the other arguments see `evaluate`.
     """
     if not model.takes_times:
         raise ValueError(f"{type(model).__name__} predicts only its own times; use `evaluate`.")

@@ -104,13 +104,7 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """A trained network whose weights a training begins with.
-
-    Attributes:
-        name: Of a shipped network, or the folder of one.
-        model: The network.
-        config: How it was made.
-    """
+    """A trained network whose weights a training begins with: a shipped one, or one in a folder."""
 
     name: str
     model: nn.Module
@@ -148,9 +142,7 @@ class Start:
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     """Keep the parameters whose names match one of the patterns as they are; returns their names.
 
-    Args:
-        model: The network.
-        patterns: Such as "encoders.*" or "equation.geometry.*"; a name without a star means the whole part.
+    Patterns are such as "encoders.*" or "equation.geometry.*"; a name without a star means the whole part.
     """
     names = [name for name, _ in model.named_parameters()]
     frozen: set[str] = set()
@@ -173,9 +165,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
 def read(path: str | Path, changes: Mapping[str, Any] | None = None) -> dict[str, Experiment]:
     """All rows of a file, by name, in its order.
 
-    Args:
-        path: Of the file.
-        changes: Settings of the training in place of the rows': a row need not have a budget if one is given here.
+    `changes` are settings in place of the rows': a row need not have a budget if one is given here.
     """
     path = Path(path)
     try:
@@ -295,13 +285,9 @@ def for_dataset(
     changes: Mapping[str, Any] | None = None,
     device: torch.device | str | None = None,
 ) -> Experiment:
-    """What `penn train DATASET` trains.
+    """What `penn train DATASET` trains on this device.
 
-    Args:
-        folder: Of the dataset.
-        start: The network that it begins with; its architecture is kept.
-        changes: Settings in place of the defaults, such as a budget.
-        device: Where it will be trained.
+    A network that it starts from keeps its architecture; `changes` are settings in place of the defaults.
     """
     manifest = storage.read_manifest(folder)
     network = start.config.network if start is not None else network_for(manifest, folder)

@@ -25,8 +25,7 @@ from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagr
 from pennpde.train.folder import Journal, duration, log, threads_of_before
 from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
 from pennpde.train.machine import Processes, threads_for, with_threads
-from pennpde.train.schedule import Course
-from pennpde.train.settings import MAY_CHANGE, Settings
+from pennpde.train.settings import MAY_CHANGE, Course, Settings
 from pennpde.train.steps import Steps
 
 _SAVE_EVERY = 60.0

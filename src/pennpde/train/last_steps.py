@@ -22,12 +22,10 @@ USUAL = 32
 
 
 class LastSteps:
-    """Switches gradients on when a march comes to its last steps.
+    """Switches gradients on when a march comes to its last steps, of which there are so many.
 
-    Args:
-        part: The part of the network that each step calls once; its calls are counted. Of a network that takes times,
-            its last argument is the length of the step.
-        number: Of steps with gradient.
+    Each step calls `part` of the network once; these calls are counted. Of a network that takes times, the last
+    argument is the length of the step.
     """
 
     def __init__(self, part: nn.Module, number: int):

@@ -119,12 +119,9 @@ class Report:
 
 
 def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = None) -> Report:
-    """Measure the network of a folder on a dataset, and write report.md, report.json and pictures next to it.
+    """Measure the network of a folder on the dataset that it was trained on.
 
-    Args:
-        folder: Of the trained network.
-        data: Folder of the dataset that it was trained on.
-        watch: Wraps cases, for progress bars.
+    Writes report.md, report.json and pictures next to it. `watch` wraps cases, for progress bars.
     """
     folder = Path(folder)
     model = checkpoints.load(folder)

@@ -27,7 +27,7 @@ from pennpde.train.batches import at_once, evenly
 from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases
 from pennpde.train.fitting import TrainingResult, fit
 from pennpde.train.machine import device_for, device_name, threads_for, with_threads
-from pennpde.train.schedule import Course
+from pennpde.train.settings import Course
 from pennpde.train.targets import learned, seen_cases
 from pennpde.trust import ranges
 from pennpde.trust.certificate import behaviour_range
@@ -40,12 +40,11 @@ log = logging.getLogger("pennpde.train")
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a run came to."""
+    """What a run came to; the record is what `training.json` in the folder says."""
 
     result: TrainingResult
     folder: Path
     record: Mapping[str, Any]
-    """What `training.json` in the folder says."""
 
 
 def run(
@@ -65,8 +64,6 @@ def run(
 ) -> Trained:
     """Train an experiment and keep its best network in a folder, from which it can be loaded while training goes on.
 
-    What is not explained here is passed on to `fit`.
-
     Args:
         experiment: The row, or what `for_dataset` makes of a dataset.
         data: Folder of the dataset, or its cases by split ("train", "validation"). Of cases with several times a
@@ -77,7 +74,7 @@ def run(
         frozen: Patterns of names of parameters that keep their values.
         resume: Continue what the folder holds; where it holds nothing, begin.
         pause_after: Minutes, reading of the data included, after which this call saves its state and returns.
-        device: Where to train.
+        device: As for `fit`, like threads and progress.
         threads: On a CPU.
         progress: Whether a progress bar may be shown.
         changes: Settings of the training in place of the experiment's.
