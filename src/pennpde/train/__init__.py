@@ -1,11 +1,20 @@
 """Training and evaluation: `fit` for any `nn.Module` from a `Case` to fields, and what `penn train` does around it.
 
-running      a training from its dataset to the network that it leaves in a folder, with its `report`
+running      a training from its dataset to the network that it leaves in a folder
 experiment   what is trained on what: a row of a TOML file, or what follows from a dataset
 targets      which targets of a case a network learns, and which it is judged by
-fitting      the loop, with its `settings`, `losses` and `folder` of state and log
-steps        one step, captured as a graph on a GPU: `batches`, `optimizers`, `last_steps` of a march
+report       errors, learning curve and worst cases at the end, next to what can be had without a network
+
+fitting      the loop: steps, tests, restarts, rollbacks, pauses
+settings     every number of a training, checked, and the decisions of its protocol
+losses       what a training makes small
+batches      which cases a step sees: filled up to one shape on the device, or block by block
+steps        one step; on a GPU captured as a graph
+last_steps   gradients through the last steps of a network that marches in time
+optimizers   Adam and SOAP on one flat gradient
 machine      devices, threads, processes
+folder       state and log, everything that a continued training needs
+
 evaluation   errors and times of a network on a test set
 calibrate    errors on cases with reference solutions: what `penn calibrate` learns from
 """

@@ -233,51 +233,6 @@ def _refuse_unknown(given: Mapping[str, Any], known: set[str], where: str) -> No
 # What follows from a dataset
 
 
-@dataclass(frozen=True)
-class Default:
-    """What is known to train a network well.
-
-    Attributes:
-        arguments: Of the network.
-        training: Settings but for the budget; `scales` follow from the training cases.
-        gentle: What changes where it begins with trained weights.
-        cases_per_step: On a GPU and on a CPU, where smaller batches learn more in the same time.
-    """
-
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
-    gentle: Mapping[str, Any] = field(default_factory=dict)
-    cases_per_step: tuple[int, int] = (8, 2)
-
-
-_COSINE = {"schedule": "cosine", "final_rate": 0.01}
-DEFAULTS: Mapping[str, Default] = {
-    "ducts": Default(
-        {"width": 16, "iterations": 8, "pressure_iterations": 5, "decoder": "corrected", "smallest_decay": 0.2},
-        {**_COSINE, "optimizer": "soap", "learning_rate": 3e-3, "warm_up": 100, "clip": 1.0},
-        {"learning_rate": 1e-3, "warm_up": 50},
-    ),
-    "advection-diffusion": Default(
-        {"width": 32, "iterations": 8},
-        {**_COSINE, "learning_rate": 6e-3, "warm_up": 50, "clip": 0.1},
-        {"learning_rate": 2e-3},
-        (16, 4),
-    ),
-    "flow": Default(
-        {},
-        {**_COSINE, "learning_rate": 1e-3, "warm_up": 20, "clip": 1.0},
-        {"learning_rate": 3e-4},
-        (1, 1),
-    ),
-    "gradient": Default({"row": "corrected"}, {**_COSINE, "learning_rate": 1e-3}, {}, (1, 1)),
-}
-_ANY = Default(
-    {},
-    {**_COSINE, "optimizer": "soap", "learning_rate": 1e-3, "warm_up": 50, "clip": 1.0},
-    {"learning_rate": 3e-4},
-)
-
-
 def for_dataset(
     folder: str | Path,
     *,
@@ -291,7 +246,8 @@ def for_dataset(
     """
     manifest = storage.read_manifest(folder)
     network = start.config.network if start is not None else network_for(manifest, folder)
-    default = DEFAULTS.get(network, _ANY)
+    known = _defaults()
+    default = known.get(network, known["others"])
     names = manifest.names("train") if "train" in manifest.splits else []
     if not names:
         raise without_training_cases(folder, manifest)
@@ -301,15 +257,17 @@ def for_dataset(
         log.info("beginning with random weights; for plane flows --from flow needs fewer runs (docs/own_runs.md)")
     if start is not None:
         check_unknowns(start.model, files[0].case)
-    arguments = dict(start.config.arguments if start is not None else default.arguments)
+    arguments = dict(start.config.arguments if start is not None else default.get("arguments", {}))
     if network == "advection-diffusion":
         arguments |= _transport_arguments(files, arguments, start)
     else:
         arguments |= _moment(network, arguments, files)
-    batch_size = min(len(names), default.cases_per_step[device_for(device).type == "cpu"])
+    batch_size = min(len(names), default["cases_per_step"][device_for(device).type == "cpu"])
     training = {
-        **default.training,
-        **(default.gentle if start is not None else {}),
+        "schedule": "cosine",
+        "final_rate": 0.01,
+        **default["training"],
+        **(default.get("gentle", {}) if start is not None else {}),
         "batch_size": batch_size,
         # A validation takes as long as a few steps: not after every epoch of five cases, at least every 500 cases.
         "test_every": max(1.0, round(50 * batch_size / len(names), 3)),
@@ -329,6 +287,10 @@ def for_dataset(
     )
 
 
+def _defaults() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((Path(__file__).parent / "defaults.toml").read_text(encoding="utf-8"))
+
+
 def network_for(manifest: Manifest, folder: str | Path) -> str:
     """The network that fits a dataset."""
     try:
@@ -339,9 +301,10 @@ def network_for(manifest: Manifest, folder: str | Path) -> str:
     except DatasetError:
         network = _by_unknowns(folder, manifest)
     if network is None or network not in registry.names():
+        known = ", ".join(name for name in _defaults() if name != "others")
         raise DatasetError(
             f"{folder} is a dataset of the kind {manifest.dataset!r}, for which no network is known; there are "
-            f"defaults for {', '.join(DEFAULTS)}. Begin with a network of yours (--from FOLDER), or write an "
+            f"defaults for {known}. Begin with a network of yours (--from FOLDER), or write an "
             "experiment file (docs/training.md)."
         )
     return network

@@ -59,8 +59,7 @@ class Steps:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
-        device = processes.device
-        on_gpu = can_capture(device)
+        device, on_gpu = processes.device, can_capture(processes.device)
         self.gradient = _one_gradient(self.parameters)
         self.optimizer: Optimizer = (
             Adam(self.parameters, settings.betas)
@@ -68,7 +67,7 @@ class Steps:
             else Soap(self.parameters, self.gradient, settings.betas)
         )
 
-        self._step_graphs: tuple[Graph, ...] = ()
+        self._step_graphs: tuple[Graph, Graph] | None = None
         self._test_graph: Graph | None = None
         self._compiles = on_gpu and settings.compiled and bool(getattr(model, "compiled_methods", ()))
         if on_gpu:
@@ -89,8 +88,11 @@ class Steps:
             static.chosen[: len(rates)].copy_(chosen)
             static.rates[: len(rates)].copy_(torch.tensor(rates))
             static.place.zero_()
+            forward_and_backward, update = self._step_graphs
             for step in range(first, first + len(rates)):
-                self._replay()
+                forward_and_backward.replay()
+                self._average_gradients()
+                update.replay()
                 self._refresh(step)
             losses = static.losses[: len(rates)]
         else:
@@ -106,16 +108,14 @@ class Steps:
 
     def errors(self, numbers: Sequence[int]) -> dict[str, list[float]]:
         """The mean squared error of each target, case by case, in physical units as in the paper's tables."""
-        size = self.together
+        size = self.together  # graphs and compiled code want one size
         found = torch.zeros(len(self.targets), len(numbers), dtype=torch.float64, device=self.processes.device)
         places = list(range(len(numbers)))[self.processes.rank :: self.processes.count]
         self.model.eval()
         for start in range(0, len(places), size):
             some = places[start : start + size]
-            row = [numbers[place] for place in some]
-            row += row[-1:] * (size - len(row))  # graphs and compiled code want one size
-            errors = self._test(torch.tensor(row))
-            found[:, some] = errors[:, : len(some)].double()
+            row = [numbers[place] for place in (some + some[-1:] * size)[:size]]
+            found[:, some] = self._test(torch.tensor(row))[:, : len(some)].double()
         self.model.train()
         return dict(zip(self.targets, (self.processes.mean(found) * self.processes.count).tolist(), strict=True))
 
@@ -183,11 +183,9 @@ class Steps:
     def _errors_of(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
         case, weights = self.batches.draw(row)
         fields = self.model(case)
-        errors = []
-        for name in self.targets:
-            at_points = squared_error(fields[name], case.targets[name], rank_of(name, case))
-            errors.append(case.sum(weights * at_points) * len(case.sizes))
-        return torch.stack(errors)
+        pairs = ((name, fields[name], case.targets[name]) for name in self.targets)
+        at_points = (squared_error(found, target, rank_of(name, case)) for name, found, target in pairs)
+        return torch.stack([case.sum(weights * errors) for errors in at_points]) * len(case.sizes)
 
     def _capture_all(self, tell: Callable[[str], None]) -> None:
         if not self.settings.captured:
@@ -203,7 +201,7 @@ class Steps:
                 self._test_graph = self._captured_test()
                 break
             except Exception as error:  # a network of a user may do anything; eager steps still work
-                self._step_graphs, self._test_graph = (), None
+                self._step_graphs = self._test_graph = None
                 reason = (str(error).splitlines() or [""])[0]
                 what = "compiled steps" if compiles else "steps"
                 tell(f"{what} could not be captured: {type(error).__name__}: {reason}")
@@ -229,7 +227,7 @@ class Steps:
             errors=torch.zeros(len(self.targets), batch, device=device),
         )
 
-    def _captured_steps(self) -> tuple[Graph, ...]:
+    def _captured_steps(self) -> tuple[Graph, Graph]:
         static = self._static
         static.rates.zero_()  # the steps before the capture must not train
 
@@ -241,32 +239,16 @@ class Steps:
             self._update(static.rates.index_select(0, static.place)[0])
             static.place.add_(1)
 
-        def both() -> None:
-            forward_and_backward()
-            update()
-
-        def begin() -> None:
-            static.place.zero_()
-
         self.model.train()
         with self._compiled_methods():
-            if self.processes.count == 1:
-                return (capture(both, begin),)
             # Gradients are exchanged between the two graphs: a collective inside one would tie it to its communicator.
-            first = capture(forward_and_backward, begin)
-            return first, capture(update, begin)
+            return capture(forward_and_backward, static.place.zero_), capture(update, static.place.zero_)
 
     def _captured_test(self) -> Graph:
         static = self._static
         self.model.eval()
         # Without compiled methods: they would be compiled once more for inference, which takes longer than it saves.
         return capture(lambda: static.errors.copy_(self._errors_of(static.tested)), lambda: None)
-
-    def _replay(self) -> None:
-        self._step_graphs[0].replay()
-        if len(self._step_graphs) > 1:
-            self._average_gradients()
-            self._step_graphs[1].replay()
 
     @contextmanager
     def _compiled_methods(self) -> Iterator[None]:
