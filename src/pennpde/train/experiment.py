@@ -295,37 +295,32 @@ def network_for(manifest: Manifest, folder: str | Path) -> str:
     """The network that fits a dataset."""
     try:
         content = content_of(manifest)
-        network = content.network
-        if network == "flow":
-            network = _flow_network(content.space, several=content.targets.startswith("several times"))
+        kind, space, several = content.network, content.space, content.targets.startswith("several times")
     except DatasetError:
-        network = _by_unknowns(folder, manifest)
+        kind, space, several = _by_unknowns(folder, manifest)
+    # The general network takes any times, in the plane; the paper's a single one, in space as well.
+    network = "ducts" if kind == "flow" and not (several and space == 2) else kind
     if network is None or network not in registry.names():
         known = ", ".join(name for name in _defaults() if name != "others")
         raise DatasetError(
             f"{folder} is a dataset of the kind {manifest.dataset!r}, for which no network is known; there are "
-            f"defaults for {known}. Begin with a network of yours (--from FOLDER), or write an "
-            "experiment file (docs/training.md)."
+            f"defaults for {known}. Begin with a network of yours (--from FOLDER), or write an experiment file "
+            "(docs/training.md)."
         )
     return network
 
 
-def _by_unknowns(folder: str | Path, manifest: Manifest) -> str | None:
-    """For datasets whose manifest does not state their content, such as those that `storage.write` writes."""
+def _by_unknowns(folder: str | Path, manifest: Manifest) -> tuple[str | None, int, bool]:
+    """Of datasets whose manifest does not state their content: the kind of problem, space, and if of several times."""
     if not manifest.cases:
-        return None
+        return None, 0, False
     case = storage.read_file(folder, next(iter(manifest.cases)), manifest).case
-    ranks = {name: values.ndim - 1 for name, values in case.initial.items()}
+    ranks, kind = {name: values.ndim - 1 for name, values in case.initial.items()}, None
     if ranks == {"u": 1, "p": 0} and "viscosity" in case.parameters:
-        return _flow_network(case.space, several=(number_of_moments(case) or 1) > 1)
-    if ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
-        return "advection-diffusion"
-    return None
-
-
-def _flow_network(space: int, *, several: bool) -> str:
-    """The general network takes any times, in the plane; the paper's a single one, in space as well."""
-    return "flow" if several and space == 2 else "ducts"
+        kind = "flow"
+    elif ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
+        kind = "advection-diffusion"
+    return kind, case.space, (number_of_moments(case) or 1) > 1
 
 
 def without_training_cases(folder: str | Path, manifest: Manifest) -> DatasetError:

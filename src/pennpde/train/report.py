@@ -80,41 +80,34 @@ class Report:
 
     def lines(self) -> list[str]:
         """The table for a terminal."""
-        rows = [["relative L2 error", *self._columns()], *self._rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        rows = self._table("relative L2 error")
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
     def markdown(self) -> str:
-        columns = self._columns()
-        table = [
-            f"| relative L2 error, mean (largest) over cases | {' | '.join(columns)} |",
-            f"| --- |{' --- |' * len(columns)}",
-            *(f"| {' | '.join(row)} |" for row in self._rows()),
-        ]
-        pictures = [f"![{name}]({file})" for name, file in self.worst.items()]
+        titles, *rows = self._table("relative L2 error, mean (largest) over cases")
+        lines = [f"| {' | '.join(row)} |" for row in (titles, ["---"] * len(titles), *rows)]
         parts = [
             f"# {self.title}",
-            "\n".join(table),
+            "\n".join(lines),
             "The start field and the nearest training case need no network. A network that is not clearly better than "
             "both has learned little.",
             "## Learning curve",
             f"![Learning curve]({CURVE})",
         ]
-        if pictures:
+        if self.worst:
+            pictures = [f"![{name}]({file})" for name, file in self.worst.items()]
             parts += [f"## Largest errors of split {self.judged}", "\n\n".join(pictures)]
         return "\n\n".join(parts) + "\n"
 
-    def _columns(self) -> list[str]:
-        first = next(iter(self.errors.values()))
-        return list(next(iter(first.values())))
-
-    def _rows(self) -> list[list[str]]:
+    def _table(self, title: str) -> list[list[str]]:
         rows = []
         for split, by_predictor in self.errors.items():
+            cases = f"{split} ({self.cases[split]} case{'s' * (self.cases[split] != 1)})"
             for predictor, by_unknown in by_predictor.items():
+                rows = rows or [[title, *by_unknown]]
                 numbers = [f"{each['mean']:.2%} ({each['worst']:.2%})" for each in by_unknown.values()]
-                cases = self.cases[split]
-                rows.append([f"{split} ({cases} case{'s' * (cases != 1)}): {predictor}", *numbers])
+                rows.append([f"{cases}: {predictor}", *numbers])
         return rows
 
 
@@ -123,6 +116,8 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
 
     Writes report.md, report.json and pictures next to it. `watch` wraps cases, for progress bars.
     """
+    from pennpde.error_pictures import draw_case
+
     folder = Path(folder)
     model = checkpoints.load(folder)
     config = checkpoints.config_of(model)
@@ -164,7 +159,7 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
         case, fields = kept[number]
         if case.name not in worst and len(worst) < _PICTURED:  # a case has several moments
             worst[case.name] = f"worst_{len(worst) + 1}.png"
-            _draw_case(case, fields, folder / worst[case.name])
+            draw_case(case, fields, folder / worst[case.name])
     report = Report(folder, config.title or folder.name, errors, measured, worst, judged)
     write_json(folder / RECORD, report.to_plain())
     write_atomically(report.path, report.markdown())
@@ -204,12 +199,6 @@ def _draw_curve(folder: Path) -> None:
     save_figure(figure, folder / CURVE, dots_per_inch=120)
 
 
-def _draw_case(case: Case, fields: Mapping[str, Tensor], path: Path) -> None:
-    from pennpde.error_pictures import draw_case
-
-    draw_case(case, fields, path)
-
-
 # Baselines
 
 
@@ -245,22 +234,12 @@ class NearestCase:
 
     def __call__(self, case: Case) -> dict[str, Tensor]:
         others = [place for place, each in enumerate(self.train) if each.name != case.name] or [0]
-        own, numbers = _outline(case), _numbers(case)
+        outline, numbers = _outline(case), _numbers(case)
         distances = [
-            _OF_SHAPE * _shape_distance(own, self._outlines[place]) + _difference(numbers, self._all_numbers[place])
+            _OF_SHAPE * _shape_distance(outline, self._known[place][0]) + _difference(numbers, self._known[place][1])
             for place in others
         ]
-        return self._carried(case, self.train[others[int(np.argmin(distances))]])
-
-    @cached_property
-    def _outlines(self) -> list[np.ndarray]:
-        return [_outline(each) for each in self.train]
-
-    @cached_property
-    def _all_numbers(self) -> list[dict[str, np.ndarray]]:
-        return [_numbers(each) for each in self.train]
-
-    def _carried(self, case: Case, known: Case) -> dict[str, Tensor]:
+        known = self.train[others[int(np.argmin(distances))]]
         corners = known.space + 1
         distances, nearest = KDTree(_from_corner(known)).query(_from_corner(case), k=corners)
         weights = 1 / np.maximum(distances, 1e-12)
@@ -273,6 +252,10 @@ class NearestCase:
                 case.dirichlet[name].apply(carried.to(case.initial[name])) if name in case.initial else carried
             )
         return found
+
+    @cached_property
+    def _known(self) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        return [(_outline(each), _numbers(each)) for each in self.train]
 
 
 def _from_corner(case: Case) -> Float[np.ndarray, "points space"]:
