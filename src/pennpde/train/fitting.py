@@ -22,7 +22,7 @@ from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.inputs import seen_by
 from pennpde.train import folder as states
 from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagreement, evenly, prepared
-from pennpde.train.folder import Journal, duration, log, threads_of_before
+from pennpde.train.folder import Journal, duration, log
 from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
 from pennpde.train.machine import Processes, threads_for, with_threads
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
@@ -142,10 +142,8 @@ def fit(
         # Every case has its own time, and so its own steps; each process takes as many of a batch as the others.
         whole = processes.count * math.ceil(settings.batch_size / processes.count)
         settings = replace(settings, batch_size=whole, stacked=False)
-    if threads is None:
-        threads = threads_of_before(folder) if resume and folder else None
-    if threads is None:
-        threads = threads_for(train, at_once(model, settings.batch_size // processes.count), processes.device)
+    size = settings.batch_size // processes.count
+    threads = threads or threads_of(model, train, size, processes.device, folder if resume else None)
     with _determinism(settings), torch.random.fork_rng(), with_threads(threads):
         torch.manual_seed(settings.seed)
         model.to(processes.device)
@@ -155,6 +153,15 @@ def fit(
         with Journal(kept_in, run.targets, run.step, progress and processes.is_main) as run.journal:
             run.loop(None if pause_after is None else begun + 60 * pause_after)
         return run.result()
+
+
+def threads_of(
+    model: nn.Module, cases: Sequence[Case], batch_size: int, device: torch.device, continued: Path | None
+) -> int:
+    """As many as batches of these cases are worth; another number than before the break would change the last bits."""
+    found = states.load(continued) if continued else None
+    before = None if found is None else found.plain.get("threads")
+    return before or threads_for(cases, at_once(model, batch_size), device)
 
 
 @dataclass(eq=False)

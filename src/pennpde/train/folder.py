@@ -79,12 +79,6 @@ def load(folder: Path) -> State | None:
     return State(plain, tensors)
 
 
-def threads_of_before(folder: Path) -> int | None:
-    """What the training in a folder ran with: another number would change the last bits."""
-    found = load(folder)
-    return None if found is None else found.plain.get("threads") or None
-
-
 def fingerprint(cases: Sequence[Case]) -> str:
     """A hash of names, points and targets: equal if two trainings see the same data."""
     digest = hashlib.sha256()

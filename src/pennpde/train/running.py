@@ -21,12 +21,11 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
 from pennpde.penn import Predictor
 from pennpde.penn.inputs import check_unknowns, seen_by
-from pennpde.train import folder as kept_in
-from pennpde.train import losses
-from pennpde.train.batches import at_once, evenly
+from pennpde.train import folder, losses
+from pennpde.train.batches import evenly
 from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases
-from pennpde.train.fitting import TrainingResult, fit
-from pennpde.train.machine import device_for, device_name, threads_for, with_threads
+from pennpde.train.fitting import TrainingResult, fit, threads_of
+from pennpde.train.machine import device_for, device_name, with_threads
 from pennpde.train.settings import Course
 from pennpde.train.targets import learned, seen_cases
 from pennpde.trust import ranges
@@ -88,10 +87,8 @@ def run(
     kept = freeze(model, frozen)
     read = examples(experiment, model, data, also)
     check_unknowns(model, read.train[0])
-    if threads is None and resume:
-        threads = kept_in.threads_of_before(out)
-    if threads is None:
-        threads = threads_for(read.train, at_once(model, training.batch_size), device_for(device))
+    place, continued = device_for(device), out if resume else None
+    threads = threads or threads_of(model, read.train, training.batch_size, place, continued)
     with with_threads(threads):
         train, validation = (
             _affordable(model, seen_cases(model, cases), experiment) for cases in (read.train, read.validation)
@@ -103,7 +100,7 @@ def run(
         about = _About(experiment, facts, _spanned(model, train, experiment), origin)
         _prepare(model, train, validation)
         if start is not None and training.scales is None:
-            known = kept_in.load(out) if resume else None
+            known = folder.load(out) if resume else None
             scales = known.plain["scales"] if known else losses.errors_of_start(model, validation or train)
             training = replace(training, scales=scales)
             log.info(f"100 % is the error of {start.name} at its start, at most the spread of the fields")
