@@ -9,8 +9,7 @@ fitting      the loop: steps, tests, restarts, rollbacks, pauses
 settings     every number of a training, checked, and the decisions of its protocol
 losses       what a training makes small
 batches      which cases a step sees: filled up to one shape on the device, or block by block
-steps        one step; on a GPU captured as a graph
-last_steps   gradients through the last steps of a network that marches in time
+steps        one step, on a GPU captured as a graph; of networks that march in time, through their last steps
 optimizers   Adam and SOAP on one flat gradient
 machine      devices, threads, processes
 folder       state and log, everything that a continued training needs

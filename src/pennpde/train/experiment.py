@@ -40,7 +40,6 @@ from pennpde.data.content import content_of
 from pennpde.data.manifest import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular
-from pennpde.models.advection_diffusion import transport_units
 from pennpde.penn.inputs import check_unknowns
 from pennpde.train import losses
 from pennpde.train.machine import device_for
@@ -360,6 +359,8 @@ def _transport_arguments(
     files: Sequence[CaseFile], arguments: Mapping[str, Any], start: Start | None
 ) -> dict[str, Any]:
     """Output times, and the length, speed and temperature that count as one, from the training cases."""
+    from pennpde.models.advection_diffusion import transport_units
+
     first = files[0]
     steps = number_of_moments(first.case) or 1
     times = first.times
