@@ -307,24 +307,17 @@ def _coverage(judged: Sequence[Judged]) -> Coverage:
 
 def table(found: Mapping[str, Coverage]) -> list[str]:
     """Coverage by family as a Markdown table."""
-    if not found:
-        return []
-    unknowns = list(next(iter(found.values())).covered)
-    titles = ["family", "predictions"]
-    for name in unknowns:
-        titles += [f"median error of {name}", f"expected error of {name}", f"{name} below its bound"]
-    titles += [*GRADES, "good, but above 20 %"]
-    rows = [f"| {' | '.join(titles)} |", "| --- |" + " ---: |" * (len(titles) - 1)]
+    rows = []
     for family, each in found.items():
-        entries = [family, str(each.cases)]
-        for name in unknowns:
-            entries += [
-                f"{100 * each.errors[name]:.1f} %",
-                f"{100 * min(each.expected[name], 99.99):.1f} %",
-                f"{100 * each.covered[name]:.0f} %",
-            ]
-        entries += [str(each.grades.get(grade, 0)) for grade in GRADES]
-        rows.append(f"| {' | '.join([*entries, str(each.good_but_wrong)])} |")
+        columns = {"family": family, "predictions": str(each.cases)}
+        for name in each.covered:
+            columns[f"median error of {name}"] = f"{100 * each.errors[name]:.1f} %"
+            columns[f"expected error of {name}"] = f"{100 * min(each.expected[name], 99.99):.1f} %"
+            columns[f"{name} below its bound"] = f"{100 * each.covered[name]:.0f} %"
+        columns |= {grade: str(each.grades.get(grade, 0)) for grade in GRADES}
+        columns["good, but above 20 %"] = str(each.good_but_wrong)
+        rows = rows or [f"| {' | '.join(columns)} |", "| --- |" + " ---: |" * (len(columns) - 1)]
+        rows.append(f"| {' | '.join(columns.values())} |")
     return rows
 
 
