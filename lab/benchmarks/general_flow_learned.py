@@ -24,7 +24,7 @@ from pennlab.datasets.plane_flow import finished, flows
 from pennlab.paper.plane_flow_errors import errors, stacked
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.flow.network import SteppingFlow
-from pennpde.train.order import evenly
+from pennpde.train.batches import evenly
 
 OUTPUT = Path(__file__).parent / "results" / "general_flow_learned.json"
 WITH, WITHOUT = "with", "without"

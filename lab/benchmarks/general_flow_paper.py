@@ -30,7 +30,7 @@ from pennpde.checkpoints import load_pretrained
 from pennpde.files import write_json
 from pennpde.flow.network import stepping_flow
 from pennpde.prediction import predict
-from pennpde.train.baselines import start
+from pennpde.train.report import start
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = Path(__file__).parent / "results" / "general_flow_paper.json"

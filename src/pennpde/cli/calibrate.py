@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "penn calibrate runs/mine data/mine --split validation",
     "penn calibrate runs/mine data/mine --split validation --split test --json",
-    "penn calibrate flow data/plane_flow/finished --every 4 --out calibrated",
+    "penn calibrate flow data/plane_flow --split test --every 4 --out calibrated",
 ]
 CACHE = "expected_error.cases.jsonl"
 
@@ -26,7 +26,7 @@ def run(
         list[Path],
         Argument(
             metavar="DATASET...",
-            help="Datasets with truth, or a folder of finished plane flows. Cases that the network was not trained on.",
+            help="Datasets with truth. Cases that the network was not trained on.",
         ),
     ],
     split: Annotated[
@@ -106,9 +106,9 @@ def run(
 
 
 def _cases(datasets: Sequence[Path], splits: Sequence[str] | None, every: int) -> "Iterator[Known]":
-    from pennpde.train import known_cases
+    from pennpde.data import storage
+    from pennpde.train.calibrate import read_dataset
 
     for folder in datasets:
-        reader = known_cases.reader_of(folder)
-        for split in splits or [split for split in reader.splits(folder) if split != "train"]:
-            yield from reader.read(folder, split, every)
+        for split in splits or [split for split in storage.read_manifest(folder).splits if split != "train"]:
+            yield from read_dataset(folder, split, every)

@@ -11,8 +11,9 @@ from pennpde.flow.network import stepping_flow
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
 from pennpde.penn.inputs import seen_by
-from pennpde.train.examples import examples, judged, learned, learned_time
-from pennpde.train.rows import Experiment
+from pennpde.train.experiment import Experiment
+from pennpde.train.running import examples
+from pennpde.train.targets import judged, learned, learned_time
 from problems import heated_plate
 from small_ducts import duct, flow_in_units
 

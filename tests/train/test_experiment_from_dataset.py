@@ -10,9 +10,8 @@ from pennpde.case.units import Scale, Units
 from pennpde.data import storage
 from pennpde.penn.inputs import seen_by
 from pennpde.train import Start, for_dataset, run
-from pennpde.train.defaults import MINUTES
-from pennpde.train.losses import standard_deviations
-from pennpde.train.starts import errors_of_start
+from pennpde.train.experiment import MINUTES
+from pennpde.train.losses import errors_of_start, standard_deviations
 from problems import heated_plate, plate_in_units
 from small_ducts import SPLITS, duct, store_ducts
 from trainings import Constant, constant_case
@@ -112,7 +111,7 @@ def test_a_dataset_without_training_cases_or_of_an_unknown_kind_is_refused_in_wo
 
 
 def test_weights_are_taken_over_and_frozen_ones_stay(ducts):
-    from pennpde.train.starts import freeze
+    from pennpde.train.experiment import freeze
 
     start = Start.of("ducts")
     model = for_dataset(ducts, start=start).build()
@@ -135,7 +134,7 @@ def test_the_layers_that_the_help_freezes_are_there():
     import shlex
 
     from pennpde.cli.train import EXAMPLES
-    from pennpde.train.starts import freeze
+    from pennpde.train.experiment import freeze
 
     examples = [words for each in EXAMPLES if "--freeze" in (words := shlex.split(each))]
     assert examples

@@ -1,11 +1,12 @@
-"""A training that was interrupted goes on where it stood, or says why not."""
+"""A training that was interrupted goes on where it stood, or says why not; and what it shows on a terminal."""
 
 import json
+import sys
 
 import pytest
 
 from pennpde.train import fit
-from pennpde.train.log import read as read_log
+from pennpde.train.folder import read_log
 from pennpde.train.losses import RelativeError, scaled_squared_error
 from trainings import (
     EIGHT,
@@ -140,3 +141,16 @@ def test_the_state_is_plain_numbers_and_json(tmp_path):
     assert state["step"] == 1
     assert state["settings"]["learning_rate"] == 5e-4
     assert (tmp_path / "tensorboard").is_dir()
+
+
+def test_the_progress_bar_shows_on_a_terminal_and_nowhere_else(capsys, monkeypatch):
+    options = {"batch_size": 2, "steps": 4, "check_every": 2}
+    fit(network(), TRAIN, **options)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    fit(network(), TRAIN, **options)
+    shown = capsys.readouterr().err
+    assert "loss" in shown
+    fit(network(), TRAIN, progress=False, **options)
+    assert capsys.readouterr().err == ""

@@ -1,43 +1,94 @@
-"""Log of a training: rows of a CSV file, TensorBoard if installed, a progress bar."""
+"""What a training keeps in its folder: its state, to resume it, and its log, with TensorBoard if installed.
+
+The state is one file, tensors and JSON in the header; nothing is unpickled. The progress bar shows what the log says.
+"""
 
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import logging
 import math
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.files import write_atomically
 
 log = logging.getLogger("pennpde.train")
 
-FILE = "log.csv"
+FORMAT = 1
+STATE, LOG = "state.safetensors", "log.csv"
 COLUMNS = ("step", "epoch", "seconds", "learning_rate", "loss", "validation")
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a progress bar shows of a training.
+@dataclass(frozen=True, eq=False)
+class State:
+    """A training between two steps."""
 
-    Attributes:
-        fraction: Of the budget that is used up.
-        loss: Mean of the last steps.
-        error: The lowest validation error, None before the first.
-        rate: The learning rate.
-        per_second: Steps.
-    """
+    plain: Mapping[str, Any]
+    """Step, seconds, course, settings ..., in JSON's terms."""
+    tensors: Mapping[str, Tensor]
+    """Weights, best weights, the optimizer's state, states of random numbers; by "kind/name"."""
 
-    fraction: float
-    loss: float
-    error: float | None
-    rate: float
-    per_second: float | None
+    def part(self, kind: str) -> dict[str, Tensor]:
+        """The tensors of one kind, by name."""
+        start = f"{kind}/"
+        return {name.removeprefix(start): each for name, each in self.tensors.items() if name.startswith(start)}
+
+
+def save(state: State, folder: Path) -> None:
+    """Write the state atomically: a reader, also after a crash, finds the old or the new one complete."""
+    from safetensors.torch import save as to_bytes
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = json.dumps({"format": FORMAT, **state.plain})
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.tensors.items()}
+    write_atomically(folder / STATE, to_bytes(tensors, metadata={"pennpde_training": plain}))
+
+
+def load(folder: Path) -> State | None:
+    """The state of the training in a folder; None where there is none."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            plain = json.loads((file.metadata() or {})["pennpde_training"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start again."
+        ) from error
+    if plain.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {plain.get('format')}, this version of pennpde reads {FORMAT}: continue it with the "
+            "version that began it, or start again in another folder."
+        )
+    return State(plain, tensors)
+
+
+def fingerprint(cases: Sequence[Case]) -> str:
+    """A hash of names, points and targets: equal if two trainings see the same data."""
+    digest = hashlib.sha256()
+    for case in cases:
+        digest.update(case.name.encode())
+        digest.update(case.mesh.points.detach().cpu().numpy().tobytes())
+        for name, target in sorted(case.targets.items()):
+            digest.update(name.encode())
+            digest.update(target.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 class Journal:
@@ -50,15 +101,14 @@ class Journal:
         progress: Whether a bar may be shown. It is shown on a terminal and nowhere else.
     """
 
-    def __init__(self, folder: Path | None, targets: tuple[str, ...], begin: int, progress: bool):
+    def __init__(self, folder: Path | None, targets: Sequence[str], begin: int, progress: bool):
         self.columns = (*COLUMNS, *(f"validation_{name}" for name in targets), "event")
         self.rows: list[dict[str, Any]] = []
-        self._path = folder / FILE if folder else None
+        self._path = folder / LOG if folder else None
         self._board: Any = None
         self._bar: Any = None
-        self._task: Any = None
         if self._path:
-            kept = _rows_until(self._path, begin)
+            kept = [row for row in read_log(self._path.parent) if int(row["step"]) <= begin] if begin else []
             with _named(self._path), self._path.open("w", newline="") as file:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
                 writer.writeheader()
@@ -70,9 +120,8 @@ class Journal:
                 self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
         if progress and sys.stderr.isatty() and find_spec("rich"):
             self._bar = _bar()
-            self._task = self._bar.add_task(
-                "training", total=1.0, loss=math.nan, error=math.nan, rate=math.nan, speed="", left=""
-            )
+            unknown = {"loss": math.nan, "error": math.nan, "rate": math.nan, "speed": "", "left": ""}
+            self._task = self._bar.add_task("training", total=1.0, **unknown)
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -80,9 +129,7 @@ class Journal:
         self._hook, threading.excepthook = threading.excepthook, self._quiet_hook
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()
         if self._board:
@@ -90,18 +137,10 @@ class Journal:
                 self._board.close()
         threading.excepthook = self._hook
 
-    def show(self, shown: Shown, seconds_left: float | None) -> None:
-        """Move the progress bar."""
+    def show(self, **shown: Any) -> None:
+        """Move the progress bar, see `_bar`."""
         if self._bar:
-            self._bar.update(
-                self._task,
-                completed=min(1.0, shown.fraction),
-                loss=shown.loss,
-                error=math.nan if shown.error is None else shown.error,
-                rate=shown.rate,
-                speed="" if shown.per_second is None else f"{shown.per_second:.3g} steps/s",
-                left="" if seconds_left is None else f"{duration(seconds_left)} left",
-            )
+            self._bar.update(self._task, **shown)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Add a record; what it lacks stays empty."""
@@ -119,9 +158,6 @@ class Journal:
                         self._board.add_scalar(name, value, row["step"])
                 self._board.flush()
 
-    def tell(self, message: str) -> None:
-        log.info(message)
-
     @contextmanager
     def _board_may_fail(self) -> Iterator[None]:
         """A training does not need TensorBoard's files: where they cannot be written, it goes on without them."""
@@ -137,6 +173,14 @@ class Journal:
             self._hook(failed)
 
 
+def read_log(folder: Path) -> list[dict[str, str]]:
+    """The rows of a training's CSV file."""
+    if not (folder / LOG).exists():
+        return []
+    with (folder / LOG).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """What the system says about a file that cannot be written does not name it."""
@@ -147,18 +191,6 @@ def _named(path: Path) -> Iterator[None]:
             error.errno,
             f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue (--resume).",
         ) from error
-
-
-def read(folder: Path) -> list[dict[str, str]]:
-    """The rows of a training's CSV file."""
-    return _rows_until(folder / FILE, None)
-
-
-def _rows_until(path: Path, step: int | None) -> list[dict[str, str]]:
-    if not path.exists() or step == 0:
-        return []
-    with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if step is None or int(row["step"]) <= step]
 
 
 def _bar() -> Any:

@@ -6,7 +6,7 @@ import torch
 from pennpde.case import Case
 from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
-from pennpde.train.stack import CaseStack
+from pennpde.train.batches import CaseStack
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_a_stacked_batch_gives_what_its_cases_give_alone(cases):
     network = flow_network(width=4, iterations=2, pressure_iterations=2).double()
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
     chosen = [2, 0, 2, 1]
-    case, _ = stack.batch(torch.tensor(chosen))
+    case, _ = stack.draw(torch.tensor(chosen))
     with torch.no_grad():
         together, alone = network(case), [network(each) for each in cases]
     for place, number in enumerate(chosen):
@@ -45,7 +45,7 @@ def test_fillers_do_not_disturb_a_network_that_has_learned_and_holds_no_conditio
         parameter.data += 0.1 * torch.randn_like(parameter)
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
     small = min(range(len(cases)), key=lambda number: cases[number].number_of_points)
-    case, _ = stack.batch(torch.tensor([small]))
+    case, _ = stack.draw(torch.tensor([small]))
     number = cases[small].number_of_points
     assert number < stack.points_per_case
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_fillers_do_not_disturb_a_network_that_has_learned_and_holds_no_conditio
 
 def test_sums_leave_fillers_out(cases):
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
-    case, _ = stack.batch(torch.tensor([0, 1]))
+    case, _ = stack.draw(torch.tensor([0, 1]))
     ones = torch.ones(case.number_of_points, 2, dtype=torch.float64)
     sizes = [float(cases[number].number_of_points) for number in (0, 1)]
     assert case.sum(ones).tolist() == [[size] * 2 for size in sizes]
@@ -66,14 +66,14 @@ def test_sums_leave_fillers_out(cases):
 
 def test_a_weighted_sum_is_the_mean_over_cases_of_their_means(cases):
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
-    case, weights = stack.batch(torch.tensor([1, 0]))
+    case, weights = stack.draw(torch.tensor([1, 0]))
     expected = (cases[0].targets["p"].mean() + cases[1].targets["p"].mean()) / 2
     torch.testing.assert_close((weights * case.targets["p"]).sum(), expected, rtol=0, atol=1e-12)
 
 
 def test_products_and_their_derivatives_agree_with_the_sparse_matrices(cases):
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
-    case, _ = stack.batch(torch.tensor([1]))
+    case, _ = stack.draw(torch.tensor([1]))
     number = cases[1].number_of_points
     assert stack.points_per_case == number  # the largest is not filled up
     field = torch.randn(number, 2, 3, dtype=torch.float64, requires_grad=True)
@@ -89,6 +89,6 @@ def test_products_and_their_derivatives_agree_with_the_sparse_matrices(cases):
 
 
 def test_a_single_case_keeps_its_parameters(cases):
-    case, _ = CaseStack.of(cases, torch.float64, laplacian_damping=0.25).batch(torch.tensor([0]))
+    case, _ = CaseStack.of(cases, torch.float64, laplacian_damping=0.25).draw(torch.tensor([0]))
     assert case.parameter("viscosity", case.initial["u"]).shape == (1, 1)
     torch.testing.assert_close(case.parameters["viscosity"], cases[0].parameters["viscosity"])

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from pennpde.case import Case
 from pennpde.train import evaluate
-from pennpde.train.baselines import NearestCase, start
+from pennpde.train.report import NearestCase, start
 from problems import heated_plate, rectangle
 from small_ducts import duct
 

@@ -1,4 +1,4 @@
-"""`python -m pennpde.train`: training where the dependencies of the command `penn` are missing."""
+"""`python -m pennlab.train`: training where the dependencies of the command `penn` are missing, as on rented GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pennpde.train import Start, for_dataset, read_row, run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m pennpde.train", description="Train a network.")
+    parser = argparse.ArgumentParser(prog="python -m pennlab.train", description="Train a network.")
     parser.add_argument("file", help="TOML file of an experiment, or folder of a dataset")
     parser.add_argument("--row", default="penn")
     parser.add_argument("--data", help="folder of the dataset, where a TOML file is given")
