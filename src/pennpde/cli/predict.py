@@ -15,7 +15,7 @@ from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, fo
 from pennpde.files import replacing
 
 if TYPE_CHECKING:
-    from pennpde.case import Case
+    from pennpde.case import Case, Remark
     from pennpde.penn import Physics, Predictor
     from pennpde.penn.hooks import Look
     from pennpde.prediction import Outcome
@@ -146,7 +146,14 @@ def run(
     check_times(network, model, asked)
     start = _start_of(input_path)
     asked = implied_times(network, asked, write_time, start)
+    about: dict[str, Any] = {"input": str(input_path), "model": model}
+    if input_path.is_dir() and not force:
+        from pennpde.openfoam import other_physics
+
+        _refuse_other_physics(other_physics(input_path, network.equation), about)
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
+    if not force:
+        _refuse_other_physics(problem.remarks, about)
     _check_drawable(problem, png or animation, html)
     use_threads_for(problem)
     try:
@@ -161,7 +168,7 @@ def run(
         check_folders(input_path, list(folders.values()))
         outcome = _compared_with(folders, start, input_path, outcome)
     notes = list(problem.mesh.notes)
-    about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
+    about |= {"notes": notes, **_record(outcome)}
     _check_usable(outcome, strict)
     if not force:
         _refuse(output, outcome, about)
@@ -210,6 +217,17 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         raise ValueError(
             "the certificate has warnings, which --strict does not allow; nothing was written:\n  "
             + "\n  ".join(certificate.warnings)
+        )
+
+
+def _refuse_other_physics(remarks: "Sequence[Remark]", about: Mapping[str, Any]) -> None:
+    """Refuse a case whose equations have terms that the network does not know, before anything is computed."""
+    found = [each.text for each in remarks if each.other_physics]
+    if found:
+        raise Refusal(
+            "\n  ".join(["refused, nothing was computed: the case has physics that the network does not know.", *found])
+            + "\n--force predicts the flow without it all the same; how wrong the fields are is then not known.",
+            {**about, "expected": {"grade": "refused", "ignored": found}, "written": []},
         )
 
 

@@ -46,6 +46,7 @@ from pennpde.openfoam.new_cases import workplace as workplace
 from pennpde.openfoam.new_cases import write_case as write_case
 from pennpde.openfoam.poly_mesh import FacePatch as FacePatch
 from pennpde.openfoam.poly_mesh import PolyMesh as PolyMesh
+from pennpde.openfoam.problems import other_physics as other_physics
 from pennpde.openfoam.problems import read_problem as read_problem
 from pennpde.openfoam.restarts import TimeWriter as TimeWriter
 from pennpde.openfoam.restarts import write_time as write_time

@@ -10,7 +10,7 @@ from pennpde.case import Case, Remark
 from pennpde.openfoam.cases import read_case
 from pennpde.openfoam.conditions import is_field
 from pennpde.openfoam.fields import start_time, time_folders
-from pennpde.openfoam.forces import with_force
+from pennpde.openfoam.forces import uniform_forces, with_force
 from pennpde.openfoam.pressure_reference import with_pressure_reference
 from pennpde.openfoam.unread import unread
 from pennpde.penn import Physics
@@ -52,6 +52,17 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
     known = equation.foam_parameters.values()
     remarks = unread(folder, equation.foam_fields, known, equation.foam_solvers, forces)
     return case.remarked(*_about_start(case, equation), *remarks)
+
+
+def other_physics(folder: Path | str, equation: Physics) -> tuple[Remark, ...]:
+    """What the dictionaries of a case add to the equation, read before anything else; see `Remark.other_physics`.
+
+    Uniform forces are not among them: `read_problem` knows whether they become a part of the case.
+    """
+    folder = Path(folder)
+    known = equation.foam_parameters.values()
+    found = unread(folder, equation.foam_fields, known, equation.foam_solvers, uniform_forces(folder))
+    return tuple(each for each in found if each.other_physics)
 
 
 def _about_start(case: Case, equation: Physics) -> list[Remark]:

@@ -261,6 +261,14 @@ def judge(compared: Compared) -> Outcome:
     free = equation.free_levels(case)
     calibration = calibration_of(model)
     place_of = (scaled, case.mesh if prepared.has_companion else None, asked.units)
+    remarks = tuple(
+        dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about_parameters(case, equation), *_about_levels(free)))
+    )
+    missing = tuple(each.text for each in remarks if each.severe)
+    ignored = tuple(each.text for each in remarks if each.other_physics)
+    if ignored:
+        # The error of the flow that was solved says nothing about the flow that was asked for.
+        calibration = Uncalibrated("the equations of the case have terms that were left out")
     by_time = tuple(
         _with_local(
             expected_error.judge(calibration, each, list(equation.unknowns)),
@@ -270,12 +278,8 @@ def judge(compared: Compared) -> Outcome:
         )
         for place, each in enumerate(evidence)
     )
-    remarks = tuple(
-        dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about_parameters(case, equation), *_about_levels(free)))
-    )
-    missing = tuple(each.text for each in remarks if each.severe)
     by_time = tuple(
-        replace(each, missing=missing, unconverged=when == STEADY and not certificate.converged)
+        replace(each, missing=missing, ignored=ignored, unconverged=when == STEADY and not certificate.converged)
         for each, when in zip(by_time, asked.own_times, strict=True)
     )
     expected = worst(by_time)

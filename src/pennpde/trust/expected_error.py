@@ -95,6 +95,7 @@ class Expected:
         unknown_because: Why the errors are not known.
         missing: What the case says and the network does not know, a sentence each. The expected errors are those of the
             problem that was solved, not of the one that was asked; so the grade is poor at best.
+        ignored: Terms of the case's equations that were not solved, a sentence each. Then no error can be expected.
         unconverged: Whether the equations were not solved to their tolerance. Then expected errors, which are learned
             from converged solutions, say too little, and the grade is poor at best as well.
     """
@@ -106,11 +107,14 @@ class Expected:
     local: Mapping[str, Float[Tensor, " points"]] = field(default_factory=dict)
     unknown_because: str = ""
     missing: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     unconverged: bool = False
 
     @property
     def grade(self) -> str:
         """That of the first unknown, lowered by the others (`grade_of`), by what is missing and if not converged."""
+        if self.ignored:
+            return REFUSED
         grade = grade_of(self.errors)
         lowered = (self.missing or self.unconverged) and grade != UNKNOWN
         return max(grade, POOR, key=GRADES.index) if lowered else grade
@@ -118,7 +122,8 @@ class Expected:
     def lines(self) -> list[str]:
         """For people."""
         if not self.errors:
-            return [f"  {'expected error':<32}unknown: {self.unknown_because}"]
+            grade = [f"  {'grade':<32}{self.grade}"] if self.ignored else []
+            return [f"  {'expected error':<32}unknown: {self.unknown_because}", *grade]
         rows = [f"  {f'expected error of {name}':<32}{each}" for name, each in self.errors.items()]
         return [*rows, f"  {'grade':<32}{self.grade}"]
 
@@ -126,7 +131,7 @@ class Expected:
     def in_short(self) -> str:
         """One line, as for the corner of a picture."""
         if not self.errors:
-            return "expected error unknown"
+            return f"{REFUSED}: other physics, expected error unknown" if self.ignored else "expected error unknown"
         parts = ", ".join(f"{name} {_percent(each.expected)}" for name, each in self.errors.items())
         return f"{self.grade}: expected error {parts}".replace("%", " %")
 
@@ -134,9 +139,14 @@ class Expected:
     def warnings(self) -> list[str]:
         """What a user must know before using the fields."""
         bad = {name: each for name, each in self.errors.items() if each.grade in (POOR, REFUSED)}
-        if not self.errors or not (bad or self.missing or self.unconverged):
+        if not (bad or self.ignored or self.unconverged or (self.errors and self.missing)):
             return []
         sentences = []
+        if self.ignored:
+            sentences.append(
+                "The equations of the case have terms that were left out, see the other warnings; how wrong the fields "
+                "are is not known."
+            )
         if self.unconverged:
             sentences.append(
                 "The steady state has not converged: the flow may not have one that is stable. Ask for times instead "
@@ -171,6 +181,7 @@ class Expected:
                 "remedies": self.remedies,
                 "unknown_because": self.unknown_because,
                 "missing": self.missing,
+                "ignored": self.ignored,
                 "converged": not self.unconverged,
             }
         )
