@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from foam_cases import RESTING, WALLS, write_brick, write_conditions
 from pennpde import load_pretrained
@@ -10,6 +11,7 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
 from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.mass import boundary_flux
 from pennpde.openfoam.problems import read_problem
 from pennpde.prediction import predict
 
@@ -94,13 +96,58 @@ def test_a_smooth_list_stays_smooth_and_has_the_flux_of_its_faces(tmp_path):
 
 def test_an_inlet_without_an_outlet_is_refused_with_both_fluxes(tmp_path):
     case = _listed(tmp_path / "case", [1.0] * 4, outlet="type noSlip;", pressed=False)
-    with pytest.raises(ValueError, match=r"1 flows in and 0 flows out"):
+    with pytest.raises(ValueError, match=r"1 flows in and 0 flows out .*outward through left -1\)"):
         PlaneFlowPhysics().complete(case)
 
 
 def test_an_outlet_velocity_that_contradicts_the_inflow_is_refused_and_one_that_fits_is_not(tmp_path):
     outlet = "type fixedValue; value uniform ({} 0 0);"
     wrong = _listed(tmp_path / "wrong", [1.0] * 4, outlet=outlet.format(0.5), pressed=False)
-    with pytest.raises(ValueError, match=r"1 flows in and 0.5 flows out"):
+    with pytest.raises(ValueError, match=r"1 flows in and 0.5 flows out .*outward through left -1, right \+0.5\)"):
         PlaneFlowPhysics().complete(wrong)
     PlaneFlowPhysics().complete(_listed(tmp_path / "right", [1.0] * 4, outlet=outlet.format(1.0), pressed=False))
+
+
+def test_the_certificate_balances_a_jet_and_an_outlet_of_one_facet():
+    outcome = predict(load_pretrained("flow"), _slot_jet(12), times=[1.0])
+    balance = outcome.certificate.check("flux imbalance")
+    assert balance.value == pytest.approx(0.0, abs=1e-9)
+    assert "(0.08333 in, 0.08333 out); 0.08333 of it through outlets that no point resolves" in balance.text
+    assert not any("differ by" in each for each in outcome.certificate.warnings)
+
+
+def test_the_inflow_of_a_certificate_is_the_integral_of_the_profile(tmp_path):
+    y = (np.arange(8) + 0.5) / 8
+    case = _listed(tmp_path / "case", (6 * y * (1 - y)).tolist())
+    flux = boundary_flux(case.initial["u"], case)
+    assert flux.inward == pytest.approx(float((6 * y * (1 - y)).mean()), rel=1e-12)
+    # What leaves is a parabola as well: its integral is that of its values at the points.
+    height = case.mesh.points[:, 1]
+    profile = torch.stack([6 * height * (1 - height), torch.zeros_like(height)], dim=1)
+    assert boundary_flux(profile, case).outward == pytest.approx(1.0, rel=1e-12)
+
+
+def test_the_flux_of_conditions_that_change_with_time_is_that_of_its_time():
+    case = _slot_jet(12)
+    ramp = {"jet": lambda time: (2.0 * time, 0.0), "walls": (0.0, 0.0)}
+    case = Case(
+        case.mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": ramp, "p": {"outlet": 0.0}},
+        parameters={"viscosity": 0.01},
+    )
+    later = case.over([0.5, 1.5])
+    velocity = later.dirichlet["u"].last().values
+    assert boundary_flux(velocity, later).inward == pytest.approx(3.0 / 12)
+
+
+@pytest.mark.parametrize(("speed", "told"), [(-1.0, True), (1.0, False), (0.0, False)])
+def test_a_wall_that_moves_inwards_beside_an_outlet_is_warned_of(tmp_path, speed, told):
+    lid = f"type fixedValue; value uniform ({speed} 0 0);"
+    write_brick(tmp_path / "case", (6, 6, 1), types={"front": "empty", "back": "empty"})
+    velocity = {"left": "type fixedValue; value uniform (1 0 0);", "right": "type zeroGradient;", "top": lid}
+    write_conditions(tmp_path / "case", "U", "uniform (0 0 0)", RESTING | EMPTY | velocity)
+    outlet = {"right": "type fixedValue; value uniform 0;"}
+    write_conditions(tmp_path / "case", "p", "uniform 0", WALLS | EMPTY | outlet)
+    case = PlaneFlowPhysics().complete(read_problem(tmp_path / "case", PlaneFlowPhysics()))
+    assert [each.severe for each in case.remarks if "moves into the domain" in each.text] == [True] * told

@@ -38,9 +38,11 @@ class PlaneFlowPhysics(FlowPhysics):
                 "neither the velocity nor the pressure is prescribed. Give an inlet or wall its velocity, an outlet "
                 "its pressure."
             )
-        if case.space == 2:
-            BoundaryProfile.of(case).refuse_contradiction()
-        return case
+        if case.space != 2:
+            return case
+        boundary = BoundaryProfile.of(case)
+        boundary.refuse_contradiction(case.mesh.patches)
+        return case.remarked(*boundary.remarks(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
