@@ -151,3 +151,15 @@ def test_a_wall_that_moves_inwards_beside_an_outlet_is_warned_of(tmp_path, speed
     write_conditions(tmp_path / "case", "p", "uniform 0", WALLS | EMPTY | outlet)
     case = PlaneFlowPhysics().complete(read_problem(tmp_path / "case", PlaneFlowPhysics()))
     assert [each.severe for each in case.remarks if "moves into the domain" in each.text] == [True] * told
+
+
+def test_the_level_of_the_pressure_at_an_outlet_changes_no_expected_error():
+    low = _slot_jet(12)
+    high = Case(
+        low.mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"jet": (1.0, 0.0), "walls": (0.0, 0.0)}, "p": {"outlet": 1000.0}},
+        parameters={"viscosity": 0.01},
+    )
+    first, second = (predict(load_pretrained("flow"), case, times=[0.2]) for case in (low, high))
+    assert second.expected.errors["p"].bound == pytest.approx(first.expected.errors["p"].bound, rel=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class PlaneFlowPhysics(FlowPhysics):
             return case
         boundary = BoundaryProfile.of(case)
         boundary.refuse_contradiction(case.mesh.patches)
-        return case.remarked(*boundary.remarks(case))
+        return _with_level(case).remarked(*boundary.remarks(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
@@ -72,6 +73,15 @@ class PlaneFlowPhysics(FlowPhysics):
         except ValueError:
             return {}
         return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
+
+
+def _with_level(case: Case) -> Case:
+    """The case with a uniform pressure at the start, which is a first guess, at the level of its outlets."""
+    pressure, held = case.initial["p"], case.dirichlet["p"].mask
+    if not bool(held.any()) or bool((pressure[~held] != pressure[~held][:1]).any()):
+        return case
+    level = torch.full_like(pressure, pressure_level(case))
+    return replace(case, initial={**case.initial, "p": case.dirichlet["p"].apply(level)})
 
 
 def reference(case: Case) -> tuple[float, float]:
