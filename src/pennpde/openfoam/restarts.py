@@ -17,7 +17,16 @@ from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
 from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
-from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
+from pennpde.openfoam.fields import (
+    FLUX,
+    Dimensions,
+    FoamField,
+    read_field,
+    start_time,
+    time_folders,
+    write_field,
+    writes_binary,
+)
 from pennpde.openfoam.flux import Openings, Projection, openings
 from pennpde.openfoam.forces import uniform_forces
 from pennpde.openfoam.poly_mesh import PolyMesh
@@ -101,7 +110,7 @@ class TimeWriter:
         return target
 
     def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:
-        known = read_field(self._conditions_of(foam.name), self.folder)
+        known, binary = read_field(self._conditions_of(foam.name), self.folder), writes_binary(self.folder)
         at_points = Samples.of(self.mesh, self.operators, unknown, values)
         in_cells = _spatial(at_points.at(self.corners, self._plane(self.cells.cell_centres)))
         if foam.has_reference and any(patch.type == "cyclic" for patch in self.cells.patches.values()):
@@ -116,9 +125,10 @@ class TimeWriter:
             flux, in_cells = self._projected(conditions, on_faces, in_cells)
             patches = {patch.name: self._flux_on(patch.name, flux) for patch in self.cells.patches.values()}
             internal = flux[: len(self.cells.neighbour)]
-            write_field(folder / "phi", internal, FLUX, patches, time, "surfaceScalarField")
+            write_field(folder / "phi", internal, FLUX, patches, time, "surfaceScalarField", binary=binary)
         dimensions = known.dimensions or Dimensions(foam.dimensions)
-        write_field(folder / foam.name, in_cells, dimensions, self._boundary(known, foam.name, in_cells), time)
+        boundary = self._boundary(known, foam.name, in_cells)
+        write_field(folder / foam.name, in_cells, dimensions, boundary, time, binary=binary)
 
     def _conditions_of(self, name: str) -> Path:
         """The file with the conditions of a field: that of the start, or the earliest."""
