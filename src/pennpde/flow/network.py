@@ -73,8 +73,8 @@ class SteppingFlow(Predictor):
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
             raise ValueError(f'splits is {splits!r}; it may be "auto" or a number from 0 to 4.')
-        if not 0 < courant <= 20:
-            raise ValueError(f"courant is {courant!r}; it must be positive, and at most 20.")
+        if not 0.01 <= courant <= 20:
+            raise ValueError(f"courant is {courant!r}; it must be from 0.01, below which steps take for ever, to 20.")
         self.equation = PlaneFlowPhysics()
         self.exchange = ExchangeNetwork(width)
         self.courant, self.splits, self.corrected = float(courant), splits, corrected

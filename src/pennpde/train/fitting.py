@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.case import Case
+from pennpde.files import locked_folder
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.inputs import seen_by
 from pennpde.train import state as states
@@ -69,6 +70,8 @@ class TrainingResult:
     """A hash of the training and validation cases."""
     is_main: bool = True
     """Whether this process is the one that writes files; only of several does it matter."""
+    signal: int | None = None
+    """Number of the signal that paused it, such as that of ctrl+c."""
 
     @property
     def finished(self) -> bool:
@@ -153,7 +156,9 @@ def fit(
     with _determinism(settings), _own_random_numbers(settings.seed), with_threads(threads):
         model.to(processes.device)
         run = _Run(model, train, validation, settings, processes, folder, resume, loss, judge_start)
-        run.loop(begun, pause_after, progress, on_improvement)
+        mine = folder if processes.is_main else None
+        with nullcontext() if mine is None else locked_folder(mine, "another training"):
+            run.loop(begun, pause_after, progress, on_improvement)
         return run.end()
 
 
@@ -187,6 +192,7 @@ class _Run:
         self.rate, self.taken, self.time_of_steps = settings.learning_rate, 0, 0.0
         self.tell: Callable[[str], None] = log.info if processes.is_main else log.debug
         self.ended: Literal["budget", "early stop", "paused"] | None = None
+        self.signal: int | None = None
         self.history: tuple[Mapping[str, Any], ...] = ()
 
         found = self._found(resume)  # what cannot be continued is refused before the work begins
@@ -257,6 +263,8 @@ class _Run:
                         self._test(journal, on_improvement)
                 elif lost := sum(not math.isfinite(loss) for loss in losses):
                     journal.write(self._row(event=f"{lost} steps skipped: gradient not finite"))
+                if asked_to_stop:
+                    self.signal = asked_to_stop[0]
                 over = pause_after is not None and time.monotonic() - begun > 60 * pause_after
                 # The main process's clock counts: all must take the same decision.
                 self.seconds, self.processor_seconds, over = self.processes.same(
@@ -302,6 +310,7 @@ class _Run:
             scales=self.scales,
             dataset=self.dataset,
             is_main=self.processes.is_main,
+            signal=self.signal if self.ended == "paused" else None,
         )
 
     def save(self) -> None:
