@@ -139,6 +139,7 @@ def run(
     _check_series(asked, out, animation)
 
     from pennpde.prediction import predict
+    from pennpde.prediction.series import time_value
 
     if case is not None:
         mesh_input.prepare()
@@ -167,8 +168,11 @@ def run(
         folders = folder_names(write_time, outcome.times, start, network.takes_times)
         check_folders(input_path, list(folders.values()))
         outcome = _compared_with(folders, start, input_path, outcome)
+    refused_times: tuple[float, ...] = ()
+    if not force:
+        outcome, refused_times, folders = _usable(outcome, folders)
     notes = list(problem.mesh.notes)
-    about |= {"notes": notes, **_record(outcome)}
+    about |= {"notes": notes, **_record(outcome), "refused_times": [time_value(time) for time in refused_times]}
     _check_usable(outcome, strict)
     if not force:
         _refuse(output, outcome, about)
@@ -229,6 +233,19 @@ def _refuse_other_physics(remarks: "Sequence[Remark]", about: Mapping[str, Any])
             + "\n--force predicts the flow without it all the same; how wrong the fields are is then not known.",
             {**about, "expected": {"grade": "refused", "ignored": found}, "written": []},
         )
+
+
+def _usable(outcome: "Outcome", folders: Mapping[int, str]) -> "tuple[Outcome, tuple[float, ...], dict[int, str]]":
+    """The prediction at the times that are not refused, those that are, and the time folders that are left.
+
+    Where the one time folder that is asked for would be of a refused time, the prediction stays as it is: refused.
+    """
+    part, refused = outcome.usable()
+    left = {part.times.index(time): folders[place] for place, time in enumerate(outcome.times)
+            if place in folders and time in part.times}  # fmt: skip
+    if folders and not left:
+        return outcome, (), dict(folders)
+    return part, refused, left
 
 
 def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> None:
