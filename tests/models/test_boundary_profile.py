@@ -6,7 +6,7 @@ import torch
 
 from foam_cases import RESTING, WALLS, write_brick, write_conditions
 from pennpde import load_pretrained
-from pennpde.case import Case
+from pennpde.case import Case, Table
 from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
@@ -127,15 +127,25 @@ def test_the_inflow_of_a_certificate_is_the_integral_of_the_profile(tmp_path):
     assert boundary_flux(profile, case).outward == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_flux_of_conditions_that_change_with_time_is_that_of_its_time():
-    case = _slot_jet(12)
-    ramp = {"jet": lambda time: (2.0 * time, 0.0), "walls": (0.0, 0.0)}
-    case = Case(
-        case.mesh,
+def _ramped_jet() -> Case:
+    ramp = {"jet": Table([(0.0, (0.0, 0.0)), (2.0, (4.0, 0.0))], outside="clamp"), "walls": (0.0, 0.0)}
+    return Case(
+        _slot_jet(12).mesh,
         initial={"u": (0.0, 0.0), "p": 0.0},
         dirichlet={"u": ramp, "p": {"outlet": 0.0}},
         parameters={"viscosity": 0.01},
     )
+
+
+def test_a_jet_that_begins_at_rest_has_the_units_of_its_fastest_time_and_is_lost_by_the_points():
+    case = _ramped_jet()
+    assert PlaneFlowPhysics().units(case).speed == 4.0
+    assert not BoundaryProfile.of(case).means.any()
+    assert BoundaryProfile.loses(case)
+
+
+def test_the_flux_of_conditions_that_change_with_time_is_that_of_its_time():
+    case = _ramped_jet()
     later = case.over([0.5, 1.5])
     velocity = later.dirichlet["u"].last().values
     assert boundary_flux(velocity, later).inward == pytest.approx(3.0 / 12)

@@ -98,7 +98,7 @@ class SteppingFlow(Predictor):
         wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
         least = max((splits for splits, few in _FEW.items() if points <= few), default=0)
-        if not least and bool(BoundaryProfile.of(case).lost.any()):
+        if not least and BoundaryProfile.loses(case):
             if points > _MOST_POINTS_SPLIT:
                 raise ValueError(
                     f"A condition of the boundary holds on one facet, or changes from facet to facet, and the mesh has "

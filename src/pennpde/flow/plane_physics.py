@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.boundary_profile import BoundaryProfile, later
 from pennpde.models.flow_physics import FlowPhysics
 from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level
 
@@ -42,7 +43,8 @@ class PlaneFlowPhysics(FlowPhysics):
         if case.space != 2:
             return case
         boundary = BoundaryProfile.of(case)
-        boundary.refuse_contradiction(case.mesh.patches)
+        for each in (case, *later(case)) if not boundary.opened.any() else ():
+            BoundaryProfile.of(each).refuse_contradiction(case.mesh.patches)
         return _with_level(case).remarked(*boundary.remarks(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
@@ -53,7 +55,7 @@ class PlaneFlowPhysics(FlowPhysics):
                 "is plane if it is one cell thick and its front and back are of type empty."
             )
         if length is None or speed is None:
-            own_length, own_speed = reference(case)
+            own_length, own_speed = _reference_over_time(case)
             length, speed = own_length if length is None else length, own_speed if speed is None else speed
         size = float((case.mesh.points.amax(dim=0) - case.mesh.points.amin(dim=0)).norm())
         # Zero and what is not finite is refused by the units themselves.
@@ -82,6 +84,20 @@ def _with_level(case: Case) -> Case:
         return case
     level = torch.full_like(pressure, pressure_level(case))
     return replace(case, initial={**case.initial, "p": case.dirichlet["p"].apply(level)})
+
+
+def _reference_over_time(case: Case) -> tuple[float, float]:
+    """The reference at the start; where nothing drives the flow yet, as before a ramp, that of its fastest time."""
+    try:
+        return reference(case)
+    except ValueError:
+        found = []
+        for each in later(case):
+            with suppress(ValueError):
+                found.append(reference(each))
+        if not found:
+            raise
+        return max(found, key=lambda each: each[1])
 
 
 def reference(case: Case) -> tuple[float, float]:

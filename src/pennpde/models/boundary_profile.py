@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ _LOST = 0.1
 profile on four facets misses 0.05; a jet of one facet between walls misses all of it."""
 _INWARD = 0.01
 """Share of the largest prescribed velocity with which a wall has to move inwards beside an outlet to be told."""
+_LATER = tuple(10.0 ** (0.5 * power) for power in range(-8, 9))
+"""Times at which conditions that change are looked at in advance."""
 _IMBALANCE = 0.01
 """Share of all prescribed fluxes that may be missing in a domain without outlet: it is spread over the cells."""
 
@@ -66,6 +68,11 @@ class BoundaryProfile:
             lost |= replaced
         outward = mesh.facet_areas.detach().cpu().numpy().astype(float)
         return BoundaryProfile(held, ~held & ~slips & pressed, ~held & slips, velocity, lost, outward)
+
+    @staticmethod
+    def loses(case: Case) -> bool:
+        """Whether the points cannot hold a condition of some facet, now or later."""
+        return any(bool(BoundaryProfile.of(each).lost.any()) for each in (case, *later(case)))
 
     @property
     def means(self) -> Float[np.ndarray, "facets 2"]:
@@ -124,6 +131,15 @@ class BoundaryProfile:
                 "changes; an outlet further away from the moving wall would help."
             )
         ]
+
+
+def later(case: Case) -> Iterator[Case]:
+    """A case whose conditions change, at some times after its start, as far as they are known."""
+    for time in _LATER if case.changes_with_time else ():
+        try:
+            yield case.at(time)
+        except ValueError:  # a table that ends before
+            return
 
 
 def _matched(

@@ -284,7 +284,10 @@ def save(
         calibration: From `calibrate`.
         about: Datasets and splits, for the record.
     """
-    return expected_error.write(folder, calibration, {**(about or {}), "weights_sha256": _weights_of(model)})
+    config = config_of(model)
+    arguments = {} if config is None else {"arguments": plain(config.arguments)}
+    belongs = {"weights_sha256": _weights_of(model), **arguments}
+    return expected_error.write(folder, calibration, {**(about or {}), **belongs})
 
 
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:

@@ -321,12 +321,14 @@ def _part_content(part: Part) -> dict[str, Any]:
     }
 
 
-def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
+def read(folder: Path | str, weights_sha256: str, arguments: Mapping[str, Any] | None = None) -> Calibration | None:
     """The calibration in the folder of a network, checked; None where there is none.
 
     Args:
         folder: Of the network.
         weights_sha256: Of its weights: those of another network, or of an earlier training, are refused.
+        arguments: With which it was built, such as the length of its steps: others give other errors. They are
+            compared where the file has them.
     """
     path = Path(folder) / EXPECTED_ERROR
     if not path.exists():
@@ -349,6 +351,12 @@ def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
             f"{str(content.get('weights_sha256'))[:12]}..., but the network has {weights_sha256[:12]}.... Run penn "
             "calibrate again, or remove it."
         )
+    known = content.get("arguments")
+    if arguments is not None and known is not None and plain(arguments) != known:
+        raise CheckpointError(
+            f"{path} belongs to other arguments of the network: it was made for {known}, but config.json has "
+            f"{plain(arguments)}. Run penn calibrate again, or remove it."
+        )
     try:
         return _calibration(content["parts"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -365,7 +373,7 @@ def calibration_of(model: nn.Module) -> Calibration | Uncalibrated:
         if config is None or folder is None:
             known = Uncalibrated("the network was not loaded from a folder")
         else:
-            known = read(folder, config.weights_sha256) or Uncalibrated()
+            known = read(folder, config.weights_sha256, config.arguments) or Uncalibrated()
         object.__setattr__(model, "checkpoint_calibration", known)
     return known
 
