@@ -1,5 +1,7 @@
 """What each facet of the boundary prescribes, also where the points of the mesh cannot hold it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -173,3 +175,11 @@ def test_the_level_of_the_pressure_at_an_outlet_changes_no_expected_error():
     )
     first, second = (predict(load_pretrained("flow"), case, times=[0.2]) for case in (low, high))
     assert second.expected.errors["p"].bound == pytest.approx(first.expected.errors["p"].bound, rel=1e-3)
+
+
+def test_a_uniform_velocity_at_the_start_that_is_not_used_is_told(tmp_path):
+    case = _listed(tmp_path / "case", [1.0] * 4)
+    moving = replace(case, initial={**case.initial, "u": torch.ones_like(case.initial["u"])})
+    told = [[each.text for each in PlaneFlowPhysics().complete(one).remarks] for one in (case, moving)]
+    assert told[0] == []
+    assert told[1] == ["The uniform initial velocity (1, 1) is taken as a first guess: the flow starts from rest."]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.units import Units
 from pennpde.mesh.corners import facet_ends
 from pennpde.models.boundary_profile import BoundaryProfile, later
@@ -45,7 +45,7 @@ class PlaneFlowPhysics(FlowPhysics):
         boundary = BoundaryProfile.of(case)
         for each in (case, *later(case)) if not boundary.opened.any() else ():
             BoundaryProfile.of(each).refuse_contradiction(case.mesh.patches)
-        return _with_level(case).remarked(*boundary.remarks(case))
+        return _with_level(case).remarked(*boundary.remarks(case), *_about_start(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
@@ -84,6 +84,15 @@ def _with_level(case: Case) -> Case:
         return case
     level = torch.full_like(pressure, pressure_level(case))
     return replace(case, initial={**case.initial, "p": case.dirichlet["p"].apply(level)})
+
+
+def _about_start(case: Case) -> list[Remark]:
+    velocity = case.initial["u"][~case.dirichlet["u"].mask]
+    if not len(velocity) or not bool(velocity[0].any()) or bool((velocity != velocity[:1]).any()):
+        return []
+    given = ", ".join(f"{each:g}" for each in velocity[0].tolist())
+    text = f"The uniform initial velocity ({given}) is taken as a first guess: the flow starts from rest."
+    return [Remark(text, severe=False)]
 
 
 def _reference_over_time(case: Case) -> tuple[float, float]:

@@ -29,7 +29,7 @@ _HEAD = 4000
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
 _OTHER_PHYSICS = re.compile(
     r"buoyant|[iI]nter|[mM]ultiphase|cavitating|[cC]ompressible|rho|sonic|nonNewtonian|SRF|porous|[rR]eacting|fire|film|"
-    r"[pP]arcel|spray|[rR]egion|shallowWater|mhd"
+    r"[pP]arcel|spray|[rR]egion|shallowWater|mhd|FreeSurface|LiquidMixing|[sS]olid|driftFlux|Euler|VoF"
 )
 """In the names of OpenFOAM's programs that solve other equations of flow. A program of the user's own is not known."""
 _FIELDS_OF_TURBULENCE = frozenset(
