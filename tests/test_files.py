@@ -199,3 +199,10 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path):
         assert list(tmp_path.iterdir()) == []
     with files.locked_folder(tmp_path, "a training"):
         pass
+
+
+def test_links_that_lead_to_each_other_are_no_place_for_a_file(tmp_path):
+    (tmp_path / "one").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "one")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.write_atomically(tmp_path / "one", b"content")

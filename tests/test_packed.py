@@ -320,6 +320,24 @@ def test_answers_that_are_no_network_are_told_in_words(site, good, monkeypatch):
         checkpoints.load_pretrained(site.address("/mine.zip"))
 
 
+@pytest.mark.parametrize("answer", [b"no words of HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, b""])
+def test_an_answer_that_is_not_http_is_told_in_words(answer):
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def respond() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(10_000)
+            connection.sendall(answer)
+
+    server = threading.Thread(target=respond)
+    server.start()
+    with pytest.raises(PackedError, match="cannot be fetched"):
+        checkpoints.load_pretrained(f"http://127.0.0.1:{listening.getsockname()[1]}/mine.zip")
+    server.join()
+    listening.close()
+
+
 @pytest.mark.parametrize("drips", [b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b""])
 def test_a_server_that_drips_is_given_up_at_the_deadline(drips, monkeypatch):
     """Its body, or already its headers, come byte by byte, each long before the socket's own limit."""

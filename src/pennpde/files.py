@@ -169,7 +169,10 @@ def plain(value: Any) -> Any:
 def _target(path: Path) -> Path:
     """What a name stands for: a link is written through, not replaced; a pipe or a device is no place for a file."""
     if path.is_symlink():
-        path = path.resolve()
+        try:
+            path = path.resolve()
+        except RuntimeError as error:  # Python's word for links that lead to each other
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(f"{path} is a pipe, a device or a socket, not a file; choose another name.")
     return path

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import http.client
 import ipaddress
 import json
 import os
@@ -365,7 +366,7 @@ def _received(address: str, path: Path) -> str:
     except urllib.error.HTTPError as error:
         with error:
             raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None
