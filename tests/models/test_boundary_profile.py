@@ -13,8 +13,9 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.models.mass import boundary_flux
+from pennpde.models.mass import boundary_flux, mass_checks
 from pennpde.openfoam.problems import read_problem
+from pennpde.operators import Operators
 from pennpde.prediction import predict
 
 EMPTY = {"front": "type empty;", "back": "type empty;"}
@@ -183,3 +184,31 @@ def test_a_uniform_velocity_at_the_start_that_is_not_used_is_told(tmp_path):
     told = [[each.text for each in PlaneFlowPhysics().complete(one).remarks] for one in (case, moving)]
     assert told[0] == []
     assert told[1] == ["The uniform initial velocity (1, 1) is taken as a first guess: the flow starts from rest."]
+
+
+def test_a_network_of_values_at_points_refuses_conditions_of_one_facet():
+    with pytest.raises(ValueError, match="on one facet, or changes from facet to facet"):
+        predict(load_pretrained("ducts"), _slot_jet(40))
+
+
+@pytest.mark.parametrize(("missing", "warned"), [(0.2, False), (0.6, True)])
+def test_an_outlet_of_two_facets_is_not_blamed_for_what_two_facets_cannot_show(missing, warned):
+    """Between two walls one point moves: the flux is two thirds of its velocity, or all of it."""
+    mesh = _square(6)
+    ends = mesh.facets.connectivity.reshape(-1, 2)
+    middle = mesh.points.numpy()[ends].mean(axis=1)
+    outlet = (middle[:, 0] > 1 - 1e-9) & (abs(middle[:, 1] - 0.5) < 1 / 6)
+    jet = (middle[:, 0] < 1e-9) & (abs(middle[:, 1] - 0.5) < 1 / 6)
+    parts = {"jet": jet, "outlet": outlet, "walls": ~(jet | outlet)}
+    case = Case(
+        mesh.with_patch_facets({name: ends[chosen].tolist() for name, chosen in parts.items()}),
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"jet": (1.0, 0.0), "walls": (0.0, 0.0)}, "p": {"outlet": 0.0}},
+        parameters={"viscosity": 0.01},
+    )
+    velocity = case.dirichlet["u"].values.clone()
+    at = case.mesh.points
+    velocity[(at[:, 0] > 1 - 1e-9) & ((at[:, 1] - 0.5).abs() < 1e-9), 0] = 1.5 * (1 - missing)
+    balance = mass_checks(case, velocity, Operators.on(case.mesh, singular="pseudoinverse"))[1]
+    assert balance.value == pytest.approx(missing)
+    assert balance.passed is not warned
