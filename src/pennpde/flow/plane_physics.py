@@ -82,8 +82,8 @@ def _with_level(case: Case) -> Case:
     pressure, held = case.initial["p"], case.dirichlet["p"].mask
     if not bool(held.any()) or bool((pressure[~held] != pressure[~held][:1]).any()):
         return case
-    level = torch.full_like(pressure, pressure_level(case))
-    return replace(case, initial={**case.initial, "p": case.dirichlet["p"].apply(level)})
+    level = case.dirichlet["p"].apply(torch.full_like(pressure, pressure_level(case)))
+    return case if torch.equal(level, pressure) else replace(case, initial={**case.initial, "p": level})
 
 
 def _about_start(case: Case) -> list[Remark]:
