@@ -148,7 +148,6 @@ def run(
     _check_series(asked, targets)
 
     from pennpde.prediction import predict
-    from pennpde.prediction.outcome import time_value
 
     if case is not None:
         from pennpde.mesh import reader_process
@@ -199,7 +198,7 @@ def run(
     if not force:
         outcome, refused_times, folders = _usable(outcome, folders)
     notes = list(problem.mesh.notes)
-    about |= {"notes": notes, **_record(outcome), "refused_times": [time_value(time) for time in refused_times]}
+    about |= {"notes": notes, **_record(outcome), "refused_times": _as_json(refused_times)}
     _check_usable(outcome, strict)
     if not force:
         _refuse(output, outcome, about)
@@ -530,15 +529,19 @@ def _state(outcome: "Outcome") -> str:
     return f"{len(outcome.times)} times, {time_name(outcome.times[0])} to {last}{after}"
 
 
+def _as_json(times: Sequence[float]) -> list[float | str]:
+    """Times as JSON can hold them."""
+    return ["steady" if time == math.inf else time for time in times]
+
+
 def _record(outcome: "Outcome") -> dict[str, Any]:
-    from pennpde.penn import STEADY
 
     mesh = None if outcome.companion is None else outcome.companion.mesh
     return {
         "points": outcome.case.number_of_points,
         "companion": None if mesh is None else {"points": mesh.number_of_points, "triangles": mesh.number_of_cells},
         "seconds": outcome.seconds,
-        "times": ["steady" if time == STEADY else time for time in outcome.times],
+        "times": _as_json(outcome.times),
         "expected": outcome.expected.as_dict()
         | {"by_time": [each.as_dict() for each in outcome.expected_by_time] if len(outcome.times) > 1 else []},
         "certificate": outcome.certificate.as_dict(),
