@@ -187,7 +187,12 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
     try:
         for level in model.levels:
             model.set_level(level)
-            outcome = predict(model, case, ranges, **asked)
+            try:
+                outcome = predict(model, case, ranges, **asked)
+            except ArithmeticError:  # cells too coarse for a march that does not diverge
+                if level == model.levels[-1]:
+                    raise
+                continue
             spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
             first = next(iter(outcome.expected.errors.values()), None)
             enough = first is not None and first.expected <= accuracy and not outcome.expected.unconverged
