@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from pennpde.case import Case
@@ -19,6 +21,7 @@ from pennpde.penn.hooks import Check
 _LARGE_IMBALANCE = 0.05
 _LARGE_BACKFLOW = 0.1
 _DIVERGENCE_AGAINST_TRUTH = 3.0
+_FEW_FACETS = 3
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Flux:
     """The part that goes through outlets of one facet between points whose velocity is prescribed: it follows from the
     rest, as no point has it."""
     blurred: float = 0.0
-    """What facets of outlets beside walls may let through or not, as only one of their ends moves."""
+    """What facets of small outlets beside walls may let through or not, as only one of their ends moves."""
 
     @property
     def backflow(self) -> float:
@@ -119,10 +122,20 @@ def _plane_flux(velocity: Float[Tensor, "points 2"], case: Case) -> Flux:
         # An outlet between two points that rest: what the rest of the boundary leaves for it.
         unseen = inward - outward
         inward, outward = inward + max(-unseen, 0.0), outward + max(unseen, 0.0)
-    beside = boundary.opened & (held[ends].sum(axis=1) == 1)
+    beside = boundary.opened & (held[ends].sum(axis=1) == 1) & _of_few_facets(ends, boundary.opened)
     fastest = np.where(held[ends[:, :1]], values[ends[:, 1]], values[ends[:, 0]])
     blurred = np.abs(((fastest - means) * boundary.outward).sum(axis=1))[beside].sum()
     return Flux(inward, outward, back, abs(unseen), float(blurred))
+
+
+def _of_few_facets(
+    ends: Int[np.ndarray, "facets 2"], opened: Bool[np.ndarray, " facets"]
+) -> Bool[np.ndarray, " facets"]:
+    """Facets of openings of at most three facets, whose flux is mostly that of facets beside walls."""
+    number = int(ends.max()) + 1
+    links = coo_array((np.ones(opened.sum()), ends[opened].T), (number, number))
+    opening = connected_components(links, directed=False)[1][ends[:, 0]]
+    return opened & (np.bincount(opening, opened, number) <= _FEW_FACETS)[opening]
 
 
 def _means(parabolas: Float[np.ndarray, "facets 3 2"]) -> Float[np.ndarray, "facets 2"]:
