@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pennpde.flow.network import stepping_flow
-from pennpde.operators.capture import can_capture
+from pennpde.operators.machine import can_capture
 from pennpde.penn.inputs import seen_by
 from pennpde.train import fit
 from pennpde.train.last_steps import USUAL, LastSteps

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pennpde.operators.capture import nothing_captured
+from pennpde.operators.machine import nothing_captured
 
 USUAL = 32
 """Steps where the settings say nothing."""

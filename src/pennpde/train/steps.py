@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
-from pennpde.operators.capture import Graph, can_capture, capture
+from pennpde.operators.machine import Graph, can_capture, capture
 from pennpde.train.batches import Blocks, Stacked, at_once
 from pennpde.train.last_steps import LastSteps
 from pennpde.train.losses import Loss
