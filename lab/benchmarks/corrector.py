@@ -29,7 +29,7 @@ from pennpde.case import Case
 from pennpde.files import write_json
 from pennpde.flow.fast_flow import FastFlow, fast_flow
 from pennpde.flow.network import stepping_flow
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"

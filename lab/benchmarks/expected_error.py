@@ -38,7 +38,7 @@ from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.checkpoints import EXPECTED_ERROR, SHIPPED, config_of, load_pretrained
 from pennpde.files import write_json
-from pennpde.models.flow_clues import BACKFLOW
+from pennpde.models.flow_physics import BACKFLOW
 from pennpde.penn import STEADY, Predictor
 from pennpde.train import calibrate as calibrating
 from pennpde.train.calibrate import UNDETERMINED, Coverage, Known, Measured

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pennpde.penn import VECTOR as VECTOR
     from pennpde.penn import Equation as Equation
     from pennpde.penn import Predictor as Predictor
-    from pennpde.penn.invariants import dot as dot
     from pennpde.penn.nisogcn import Divergence as Divergence
     from pennpde.penn.nisogcn import Gradient as Gradient
     from pennpde.penn.nisogcn import Laplacian as Laplacian
+    from pennpde.penn.nisogcn import dot as dot
     from pennpde.penn.solver import BarzilaiBorwein as BarzilaiBorwein
     from pennpde.prediction import predict as predict
     from pennpde.sharing import pack as pack
@@ -91,7 +91,7 @@ _MODULE_OF = {
     "Divergence": "penn.nisogcn",
     "Gradient": "penn.nisogcn",
     "Laplacian": "penn.nisogcn",
-    "dot": "penn.invariants",
+    "dot": "penn.nisogcn",
     "predict": "prediction",
     "BarzilaiBorwein": "penn.solver",
     "PENN": "penn",

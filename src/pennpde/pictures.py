@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
-from pennpde.penn.hooks import Look
+from pennpde.penn.physics import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

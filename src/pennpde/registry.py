@@ -29,7 +29,6 @@ _BUILDERS: dict[str, Builder | str] = {
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
     "flow": "pennpde.flow.network:stepping_flow",
     "ducts": "pennpde.models.ducts:flow_network",
-    "flow-as-written": "pennpde.models.ducts_as_written:flow_as_written",
     "released-flow": "pennpde.released.flow:ReleasedFlow",
     "released-advection-diffusion": "pennpde.released.advection_diffusion:ReleasedAdvectionDiffusion",
 }

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.sparse import coo_matrix
 
-from pennpde.penn.graph_convolution import released_smoothing
+from pennpde.released.layers import released_smoothing
 from problems import brick, rectangle
 
 

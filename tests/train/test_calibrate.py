@@ -9,7 +9,7 @@ from calibrated import WORSE, drawn
 from pennlab.datasets.advection_diffusion import TIMES
 from pennpde.case import Case
 from pennpde.models.advection_diffusion import advection_diffusion_network
-from pennpde.models.flow_clues import flow_clues
+from pennpde.models.flow_physics import flow_clues
 from pennpde.operators import Operators
 from pennpde.train import calibrate as calibrating
 from pennpde.train.calibrate import DETERMINED, NOT_MEASURED, UNDETERMINED, Measured

@@ -10,7 +10,7 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.flow.network import stepping_flow
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train.examples import examples, judged, learned, learned_time
 from pennpde.train.rows import Experiment
 from problems import heated_plate

@@ -6,7 +6,7 @@ from torch import nn
 
 from pennpde.flow.network import stepping_flow
 from pennpde.operators.machine import can_capture
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train import fit
 from pennpde.train.last_steps import USUAL, LastSteps
 from pennpde.train.losses import scaled_squared_error

@@ -22,7 +22,7 @@ from pennlab.datasets.plane_flow import finished, flows
 from pennpde.case import Case
 from pennpde.flow.network import stepping_flow
 from pennpde.flow.step import begin
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"

@@ -14,7 +14,7 @@ from pennpde.case import Case
 from pennpde.flow.corrector import coarse_case
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.models.flow_physics import FlowPhysics
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 
 class _Units(torch.nn.Module):

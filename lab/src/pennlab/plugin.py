@@ -1,4 +1,4 @@
-"""What the laboratory adds to pennpde: the networks it compares with, their loss, and a reader of finished flows."""
+"""What the laboratory adds to pennpde: further networks, a loss, and a reader of finished flows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pennpde.case import Case
 from pennpde.train import known_cases, losses
 from pennpde.train.calibrate import Known
 
+registry.register("flow-as-written", "pennlab.paper.flow_as_written:flow_as_written")
 registry.register("mp-pde", "pennlab.paper.baselines.mp_pde:MPPDE")
 registry.register("mesh-graph-net", "pennlab.paper.baselines.mesh_graph_net:MeshGraphNet")
 registry.register("plane-mesh-graph-net", "pennlab.paper.baselines.plane_mesh_graph_net:PlaneMeshGraphNet")

@@ -65,7 +65,7 @@ def run(
     from pennpde.case.moments import moments
     from pennpde.data import storage
     from pennpde.data.relatives import second_test_set, unrelated_names
-    from pennpde.penn.inputs import check_unknowns
+    from pennpde.penn.predictor import check_unknowns
 
     check_device(device)
     network = _network(model, getattr(torch, precision), device)

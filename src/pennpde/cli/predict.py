@@ -17,7 +17,7 @@ from pennpde.files import replacing
 if TYPE_CHECKING:
     from pennpde.case import Case
     from pennpde.penn import Physics, Predictor
-    from pennpde.penn.hooks import Look
+    from pennpde.penn.physics import Look
     from pennpde.prediction import Outcome
     from pennpde.trust.certificate import Certificate
 

@@ -22,9 +22,9 @@ from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.operators import Operators
 from pennpde.penn import PENN, SCALAR, EncodedCase, Equation
-from pennpde.penn.hooks import FoamName, Look
 from pennpde.penn.mixing import mix
 from pennpde.penn.mlp import MLP
+from pennpde.penn.physics import FoamName, Look
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, State
 
 

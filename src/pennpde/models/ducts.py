@@ -27,9 +27,9 @@ from pennpde.models.potential_flow import potential_flow
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 from pennpde.penn import PENN, EncodedCase, Equation
-from pennpde.penn.invariants import dot, scale_by, squared_norm
 from pennpde.penn.mixing import Linear, mix
 from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import dot, scale_by, squared_norm
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 
 DURATION = 4.0

@@ -18,7 +18,7 @@ from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import read_field, time_folders
 from pennpde.openfoam.unread import about_field
-from pennpde.penn.hooks import FoamName
+from pennpde.penn.physics import FoamName
 
 
 def read_case(

@@ -25,7 +25,7 @@ from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
-from pennpde.penn.inputs import check_unknowns
+from pennpde.penn.predictor import check_unknowns
 from pennpde.prediction.outcome import Outcome
 from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.trust import expected_error

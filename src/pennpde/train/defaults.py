@@ -19,7 +19,7 @@ from pennpde.data.content import content_of
 from pennpde.data.manifest import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.models.advection_diffusion import transport_units
-from pennpde.penn.inputs import check_unknowns
+from pennpde.penn.predictor import check_unknowns
 from pennpde.train.examples import learned_time
 from pennpde.train.rows import Experiment
 from pennpde.train.settings import BUDGETS, Settings

@@ -24,7 +24,7 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.metrics import Estimate, dirichlet_squared_error, domain_errors, neumann_squared_error, relative_l2
 from pennpde.operators import Operators
-from pennpde.penn.inputs import Seen, seen_by
+from pennpde.penn.predictor import Seen, seen_by
 
 Model = Callable[[Case], Mapping[str, Tensor]]
 

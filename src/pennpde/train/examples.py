@@ -14,8 +14,8 @@ from pennpde.case.moments import FOREVER, moments, number_of_moments, without_st
 from pennpde.data import storage
 from pennpde.data.storage import dataset_hash
 from pennpde.data.vtkhdf import CaseFile
-from pennpde.penn.inputs import seen_by
 from pennpde.penn.physics import Physics
+from pennpde.penn.predictor import seen_by
 from pennpde.train.rows import Experiment
 
 Cases = Mapping[str, Sequence[Case]]

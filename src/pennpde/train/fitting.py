@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.metrics import COMPONENTS, rank_of
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train import state as states
 from pennpde.train.batches import Stacked, at_once, check_cases, disagreement, prepared
 from pennpde.train.evaluation import with_threads

@@ -18,7 +18,7 @@ from pennpde import __version__, checkpoints
 from pennpde.case import Case
 from pennpde.files import write_json
 from pennpde.penn import Predictor
-from pennpde.penn.inputs import check_unknowns
+from pennpde.penn.predictor import check_unknowns
 from pennpde.train import losses
 from pennpde.train import state as states
 from pennpde.train.batches import at_once

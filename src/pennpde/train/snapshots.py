@@ -17,7 +17,7 @@ from pennpde.case import Case
 from pennpde.case.moments import FOREVER, moments
 from pennpde.metrics import relative_l2
 from pennpde.penn import Predictor
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train.evaluation import device_name, wait_for, with_threads
 
 KIND = "evaluation at moments"
