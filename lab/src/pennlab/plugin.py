@@ -12,6 +12,7 @@ from pennpde.case import Case
 from pennpde.train import known_cases, losses
 from pennpde.train.calibrate import Known
 
+registry.register("gradient-of-table-1", "pennlab.paper.gradient:GradientNetwork")
 registry.register("flow-as-written", "pennlab.paper.flow_as_written:flow_as_written")
 registry.register("mp-pde", "pennlab.paper.baselines.mp_pde:MPPDE")
 registry.register("mesh-graph-net", "pennlab.paper.baselines.mesh_graph_net:MeshGraphNet")
