@@ -11,7 +11,7 @@ from any_time import AnyTime
 from calibrated import calibrate, drawn, made_up
 from commands import store
 from pennpde import checkpoints
-from pennpde.case.remarks import Remark
+from pennpde.case import Remark
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
 from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
