@@ -24,6 +24,7 @@ from pennpde.operators import Operators
 from pennpde.penn import PENN, SCALAR, EncodedCase, Equation
 from pennpde.penn.mixing import mix
 from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import distance_levels, near_identity
 from pennpde.penn.physics import FoamName, Look
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, State
 
@@ -80,14 +81,13 @@ class AdvectionDiffusion(Equation):
         self.reference = reference
         self.upwind, self.forcing, self.laplacian_damping = upwind, forcing, laplacian_damping
         shares = scale * torch.linspace(1 - spread, 1 + spread, width)
-        self.advection = nn.Parameter(_near_identity(width) * shares)
-        self.diffusion = nn.Parameter(_near_identity(width) * shares)
-        self.source = nn.Parameter(_near_identity(width))
+        self.advection = nn.Parameter(near_identity(width) * shares)
+        self.diffusion = nn.Parameter(near_identity(width) * shares)
+        self.source = nn.Parameter(near_identity(width))
         self.coefficients = MLP((8, hidden, hidden, (4 + forcing) * width), start=0.0)
 
     def prepare(self, case: EncodedCase) -> Coefficients:
-        distance = inlet_distance(case.case)[:, None]
-        levels = torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], dim=1)
+        levels = distance_levels(inlet_distance(case.case))
         velocity, diffusivity = case.parameter("velocity", levels), case.parameter("diffusivity", levels)
         speed = torch.linalg.vector_norm(velocity, dim=1, keepdim=True)  # its derivative at rest is zero, not infinite
         # The velocity enters as invariants: its size, and how it points away from the inlet.
@@ -217,7 +217,3 @@ def inlet_distance(case: Case) -> Float[Tensor, " points"]:
         walls = case.mesh.with_patches({"prescribed": held.numpy()})
         found.append(walls.distance_to("prescribed", images=case.periods("T"))[block])
     return torch.cat(found).to(case.initial["T"])
-
-
-def _near_identity(width: int) -> Tensor:
-    return torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)

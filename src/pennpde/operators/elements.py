@@ -16,6 +16,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from pennpde.mesh.triangulation import cross
+
 _GAUSS = 1.0 / np.sqrt(3.0)
 _CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)
 _THIN = 3.0, 6.0
@@ -83,13 +85,9 @@ def _thinness(corners: Float[np.ndarray, "cells 4 2"]) -> Float[np.ndarray, " ce
     """0 for ordinary quads, 1 for long thin ones; 0 for those with a corner that is not convex."""
     one, other = (corners[:, [1, 3]] + corners[:, [2, 2]] - corners[:, [0, 0]] - corners[:, [3, 1]]).swapaxes(0, 1) / 2
     ahead = np.roll(corners, -1, axis=1) - corners
-    turns = _cross(ahead, np.roll(ahead, -1, axis=1))
-    area = np.abs(_cross(one, other))
+    turns = cross(ahead, np.roll(ahead, -1, axis=1))
+    area = np.abs(cross(one, other))
     length_squared = np.maximum((one**2).sum(axis=-1), (other**2).sum(axis=-1))
     low, high = _THIN
     share = np.clip((length_squared / np.maximum(area, 1e-300) - low) / (high - low), 0.0, 1.0)
     return np.where(turns.min(axis=1) > _FLAT_CORNER * area, share, 0.0)
-
-
-def _cross(one: Float[np.ndarray, "... 2"], other: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
-    return one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0]

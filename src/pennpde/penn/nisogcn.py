@@ -46,6 +46,16 @@ def dot(
     return (inserted * tensor).sum(dim=1)
 
 
+def distance_levels(distance: Float[Tensor, " points"]) -> Float[Tensor, "points 3"]:
+    """A distance as the paper's networks see it, on three scales of length."""
+    return torch.stack([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], dim=1)
+
+
+def near_identity(width: int) -> Float[Tensor, "width width"]:
+    """A channel mixing before training: an untrained network is nearly the operator that it is made of."""
+    return torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)
+
+
 class NIsoGCN(nn.Module):
     """A differential operator in the encoded space: y = c(x) * (D(x) W).
 
@@ -64,7 +74,7 @@ class NIsoGCN(nn.Module):
     ):
         super().__init__()
         self.operator = operator
-        self.mixing = nn.Parameter(scale * (torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)))
+        self.mixing = nn.Parameter(scale * near_identity(width))
         self.coefficient = MLP((width, width, width), start=1.0) if coefficient else None
 
     def forward(

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from pennpde.case import Case
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.mlp import MLP
-from pennpde.penn.nisogcn import dot
+from pennpde.penn.nisogcn import distance_levels, dot
 from pennpde.released.layers import (
     SWITCHES,
     EquivariantMLP,
@@ -124,7 +124,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
         velocity = case.parameter("velocity", case.mesh.points.to(initial)).expand(case.number_of_points, -1)
         diffusivity = case.parameter("diffusivity", initial).expand_as(initial)
         speed = torch.linalg.vector_norm(velocity, dim=1)
-        geometry = [torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2.0 * distance), diffusivity, speed]
+        geometry = [*distance_levels(distance).unbind(dim=1), diffusivity, speed]
         return Inputs(
             operators=released_operators(
                 slab.mesh, OPERATOR_SCALE, thin_faces=False, dtype=like.dtype, device=like.device

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.models.ducts import DURATION
+from pennpde.models.ducts import DURATION, wall_levels
 from pennpde.operators import Operators
 from pennpde.operators.sparse import SparseMatrix, UniformMatrix
 from pennpde.penn import PENN, SCALAR, VECTOR, EncodedCase, Equation
@@ -83,13 +83,7 @@ class FlowAsWritten(Equation):
         self.smoothing = GraphConvolution((width, width), ("identity",), bias=False)
 
     def prepare(self, case: EncodedCase) -> Geometry:
-        if "wall_distance" not in case.features:
-            raise KeyError(
-                'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
-                'Case(..., features={"wall_distance": mesh.distance_to(["wall"])}).'
-            )
-        distance = case.features["wall_distance"][:, None]
-        code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
+        code = self.geometry(wall_levels(case))
         operators = {name: case.operators[name].composed() for name in self.unknowns}
         adjacency = smoothing_of(case.case, code.dtype, code.device)
         return Geometry(code, self.geometry_gradient(code, operators["p"]), operators, adjacency)
