@@ -24,8 +24,7 @@ from snapshots import Run, has_level, read, relative_errors
 from torch import Tensor, nn
 
 from pennlab.datasets.plane_flow import finished, flows
-from pennpde.case import Case
-from pennpde.case.batching import batch
+from pennpde.case import Case, batch
 from pennpde.flow.corrector import corrector
 
 _LEAST = 5e-4

@@ -1,17 +1,14 @@
 """A boundary value problem: mesh, start, conditions, parameters.
 
-case           the problem itself, for one mesh or a batch; what users give becomes tensors over all points
+case           the problem itself, for one mesh or several as one batch
 conditions/    Dirichlet, Neumann, Robin, slip, periodic; values that change with time
-batching       several cases as one
 units          reference scales: a case in units in which a network sees it, and back
 companion      a case on another mesh of the same domain
 moments        truth at several moments and in the steady state
-motion         random rigid motions of cases
 problem_files  a case from a TOML file
 """
 
-from pennpde.case.batching import batch, unbatch
-from pennpde.case.case import Case, Remark
+from pennpde.case.case import Case, Remark, batch, unbatch
 from pennpde.case.conditions import Across, Condition, Dirichlet, Neumann, Periodic, Robin, Slip, Table
 
 __all__ = [

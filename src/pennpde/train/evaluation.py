@@ -163,7 +163,7 @@ def evaluate(
     else:
         wanted, place = dtype or torch.float64, torch.device(device or "cpu")
     if transformed:
-        from pennpde.case.motion import moved
+        from pennpde.testing import moved
 
         cases = moved(cases, seed=seed)
     records = []
