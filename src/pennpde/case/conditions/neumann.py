@@ -16,12 +16,21 @@ from pennpde.case.conditions.given import Course, Door, together
 from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, NUMBER, WHERE, Condition, Reference, Slope, only
 
 
+@dataclass(frozen=True, eq=False)
 class _OnSlopes(Condition):
-    """A condition that the operators know."""
+    """A condition that the operators know, with the normals of its own patches (zero elsewhere)."""
 
     varying: ClassVar = "normal_derivative"
 
-    normal_derivative: Float[Tensor, "points *axes"]
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
+    normal_derivative: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
+    """At the start, where it changes with time; on Robin boundaries where the field is zero."""
+    is_homogeneous: bool = False
+    """Known to be zero everywhere: to find out would wait for a GPU."""
+    course: Course | None = None
+    is_series: bool = False
+    """Whether the last axis is one of times (`over`)."""
 
     def settled(self) -> Self:
         zero = self.course is None and not bool(self.normal_derivative.any())
@@ -30,20 +39,10 @@ class _OnSlopes(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Neumann(_OnSlopes):
-    """Prescribed normal derivatives of one unknown, with the normals of its own Neumann patches (zero elsewhere)."""
+    """Prescribed normal derivatives of one unknown."""
 
     kind: ClassVar = "neumann"
     on_every_unknown: ClassVar = True
-
-    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
-    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
-    normal_derivative: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
-    """At the start, where it changes with time."""
-    is_homogeneous: bool = False
-    """Known to be zero everywhere: to find out would wait for a GPU."""
-    course: Course | None = None
-    is_series: bool = False
-    """Whether the last axis is one of times (`over`)."""
 
     @classmethod
     def resolve(cls, given: Any, door: Door) -> Neumann:
@@ -87,17 +86,8 @@ class Robin(_OnSlopes):
 
     kind: ClassVar = "robin"
 
-    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
-    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
-    transfer: Float[Tensor, " points"] = field(metadata=NUMBER.tag)
-    """a/b"""
-    normal_derivative: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
-    """c/b, the normal derivative where f is zero; at the start, where c changes with time."""
-    is_homogeneous: bool = False
-    """c is known to be zero everywhere."""
-    course: Course | None = None
-    is_series: bool = False
-    """Whether the last axis is one of times (`over`)."""
+    transfer: Float[Tensor, " points"] = field(metadata=NUMBER.tag, kw_only=True)
+    """a/b; the normal derivative is c/b."""
 
     @classmethod
     def resolve(cls, given: Any, door: Door) -> Robin:
@@ -122,7 +112,7 @@ class Robin(_OnSlopes):
             over = partial(_over, divided)
             parts.append((points, right.mapped(over) if isinstance(right, Course) else over(right)))
         derivative, course = together(parts, like)
-        return cls((normals != 0).any(dim=1), normals, transfer, derivative, course=course)
+        return cls((normals != 0).any(dim=1), normals, derivative, course=course, transfer=transfer)
 
     def slope(self) -> Slope:
         derivative, homogeneous = self.normal_derivative, self.is_homogeneous
@@ -133,7 +123,8 @@ class Robin(_OnSlopes):
         level = (self.transfer * reference.zero).reshape(-1, *[1] * (self.normal_derivative.ndim - 1))
         derivative = (self.normal_derivative - level) * (reference.length / reference.one)
         homogeneous = self.is_homogeneous and reference.zero == 0
-        return Robin(self.mask, self.normals, self.transfer * reference.length, derivative, homogeneous)
+        transfer = self.transfer * reference.length
+        return Robin(self.mask, self.normals, derivative, homogeneous, transfer=transfer)
 
 
 def _numbers(given: Any, where: str) -> tuple[Any, Any, Any]:
