@@ -89,7 +89,9 @@ def _number_of_rows(row_starts: Tensor | None, columns: Tensor) -> int:
 
 
 def _save_for_backward(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
+    *matrix, dense = inputs
+    # Only the gradient of the values needs it, and rows of one length have none: memory saved at every product.
+    ctx.save_for_backward(*matrix, None if matrix[0] is None else dense)
 
 
 def _backward(ctx, gradient):
@@ -99,7 +101,6 @@ def _backward(ctx, gradient):
         gradient_of_dense = _sparse_product(
             t_row_starts, t_columns, t_values, row_starts, columns, values, gradient.contiguous()
         )
-    # Meshes whose points want gradients are not stacked: rows of one length have constant values.
     if ctx.needs_input_grad[2] and row_starts is not None:
         rows = torch.repeat_interleave(row_starts.diff(), output_size=columns.shape[0])
         gradient_of_values = (gradient[rows] * dense[columns]).sum(dim=1)

@@ -89,14 +89,13 @@ class ReleasedFlow(nn.Module):
 
         self.geometry_encoder = MLP((3, hidden, width), bias=False)
         self.geometry_gradient = IsoGCN(width, geometry_hidden, width, bias=True)
-        features = 3 if switches.boundary_features else 1
         if physical:
             self.velocity_encoder = MLP((1, width))
             self.pressure_encoder = MLP((1, hidden, width))
             self.pressure_decoder = MLP((width, hidden, 1))
         elif switches.boundary_features:
-            self.velocity_encoder = MLP((features, width), bias=False)
-            self.pressure_encoder = MLP((features, hidden, width), ("leaky_relu", "identity"), bias=False)
+            self.velocity_encoder = MLP((3, width), bias=False)
+            self.pressure_encoder = MLP((3, hidden, width), ("leaky_relu", "identity"), bias=False)
         else:
             self.velocity_encoder = Encoder((1, width))
             self.pressure_encoder = Encoder((1, hidden, width))
@@ -151,20 +150,14 @@ class ReleasedFlow(nn.Module):
         conditions = ("IN_DIRICHLET.reference_block", "IN_P_DIRICHLET.reference_block")
         if self.switches.dirichlet_in_solver == "none":
             conditions = ()
+        copies = ("DECODER.reference_block", "OUT_P.reference_block")
         if self.switches.decoder == "mlp":
-            decoders = {"velocity_decoder": ("DECODER",), "pressure_decoder": ("OUT_P",)}
+            blocks |= {"velocity_decoder": ("DECODER",), "pressure_decoder": ("OUT_P",)}
             copies = ()
-        else:
-            decoders = {}
-            copies = ("DECODER.reference_block", "OUT_P.reference_block")
-        return (
-            blocks
-            | decoders
-            | {
-                "velocity_encoder": ("IN_U", *conditions[:1], *copies[:1]),
-                "pressure_encoder": ("IN_P", *conditions[1:], *copies[1:]),
-            }
-        )
+        return blocks | {
+            "velocity_encoder": ("IN_U", *conditions[:1], *copies[:1]),
+            "pressure_encoder": ("IN_P", *conditions[1:], *copies[1:]),
+        }
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         """Velocity and pressure at t = 4, from a case with the feature "wall_distance".
