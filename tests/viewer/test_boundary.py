@@ -8,8 +8,9 @@ import torch
 
 from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
-from pennpde.mesh.outline import edges_of
-from pennpde.viewer.boundary import MOST_SEGMENTS, segments, with_roles
+from pennpde.mesh.boundary import edges_of
+from pennpde.viewer.uploads import segments, with_roles
+from pennpde.viewer.views import MOST_SEGMENTS
 from problems import brick, rectangle
 
 

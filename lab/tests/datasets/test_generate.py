@@ -14,10 +14,10 @@ from fake_recipe import FakeRecipe
 from forks import forked, wait_until
 from generating import make, names
 from pennlab.datasets import recipes
+from pennlab.running import InstallationError
 from pennpde.data import generate, storage
 from pennpde.data.generate import GenerationError, Status
 from pennpde.data.storage import DatasetError
-from pennpde.openfoam import InstallationError
 
 # Without faults
 

@@ -32,7 +32,7 @@ from pennpde.case.conditions import (
 )
 from pennpde.case.conditions.given import Door, field_from, finite_tensor
 from pennpde.mesh import Mesh
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.graph import PointGraph
 

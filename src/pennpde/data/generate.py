@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pennpde import __version__, openfoam
-from pennpde.data.recipe import HopelessError, OtherRunsError, Product, Recipe, Report
+from pennpde import __version__
+from pennpde.data.recipe import HopelessError, MissingProgramError, OtherRunsError, Product, Recipe, Report
 from pennpde.data.storage import MANIFEST, DatasetError, Manifest, intact, pack, read_manifest, store, write_manifest
 from pennpde.files import remove_leftovers
 
@@ -311,7 +311,7 @@ def attempt(recipe: Recipe, task: tuple[str, ...], report: Report) -> Outcome:
     """Make the cases of a task."""
     try:
         return list(recipe.make(task, report))
-    except (openfoam.InstallationError, OtherRunsError) as error:
+    except (MissingProgramError, OtherRunsError) as error:
         return Failure(str(error), stops_all=True)
     except Exception as error:  # a worker must survive whatever a solver does
         log = getattr(error, "log_tail", "") or traceback.format_exc()

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.openfoam import Block, Side
+Corner = tuple[float, float]
+Side = tuple[Corner, Corner]
 
 PARAMETERS = tuple(round(0.1 * tenths, 1) for tenths in range(11))
 _NUMBER_OF_PARAMETERS = {"a": 1, "b": 2, "c": 2}
@@ -30,7 +31,7 @@ class Region:
             it determines the numbers of cells, so that neighbouring regions match for all parameters.
     """
 
-    corners: tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
+    corners: tuple[Corner, Corner, Corner, Corner]
     reference: tuple[float, float, float, float]
 
     def cells(self, per_length: float) -> tuple[int, int]:
@@ -51,10 +52,6 @@ class Duct:
     name: str
     regions: tuple[Region, ...]
     patches: Mapping[str, tuple[Side, ...]]
-
-    def blocks(self, cells_per_length: float) -> list[Block]:
-        """The blocks of a `blockMesh` at this resolution."""
-        return [Block(region.corners, region.cells(cells_per_length)) for region in self.regions]
 
     def grid(self, cells_per_length: float) -> tuple[Float[np.ndarray, "points 2"], Int64[np.ndarray, "cells 4"]]:
         """Points and counter-clockwise quads of the mesh that `blockMesh` would make."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.sparse import csr_array, diags_array, sparray, spmatrix
+from scipy.sparse import csr_array, diags_array, eye_array, sparray, spmatrix
 from torch import Tensor
 
 from pennpde.operators.sparse import SparseMatrix
@@ -42,7 +42,8 @@ class Level:
     Attributes:
         matrix: symmetric.
         smoothing: the inverse diagonal, divided by the largest eigenvalue of (inverse diagonal × matrix): smoothing ×
-            matrix has its eigenvalues between 0 and 1.
+            matrix has its eigenvalues between 0 and 1. It is scaled mesh by mesh, so that a batch needs no
+            coefficients of its own.
         prolongation: rows points of this level, columns those of the coarser one.
     """
 
@@ -60,15 +61,17 @@ class Levels:
 
     Attributes:
         finer: all levels but the coarsest, the finest one first.
-        coarsest: the inverse of the coarsest matrix, dense; a pseudoinverse where it is singular.
+        coarsest: the inverse of the coarsest matrix, one dense block per mesh; a pseudoinverse where it is singular.
         free: 1 where a value is looked for, 0 where it is prescribed.
-        parts: of a batch, the levels of its meshes, each of which is solved by itself; empty for one mesh.
+        owner: the mesh of each point; None for one mesh.
+        number_of_meshes: side by side.
     """
 
     finer: tuple[Level, ...]
     coarsest: SparseMatrix
     free: Float[Tensor, " points"]
-    parts: tuple[Levels, ...] = ()
+    owner: Int[Tensor, " points"] | None = None
+    number_of_meshes: int = 1
 
     # Set-up
 
@@ -112,12 +115,37 @@ class Levels:
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Levels]) -> Levels:
-        """The levels of a batch."""
-        return cls((), parts[0].coarsest, torch.cat([part.free for part in parts]), tuple(parts))
+        """The levels of a batch. A mesh with fewer levels repeats its coarsest matrix: the solution stays the same."""
+        depth = max(len(part.finer) for part in parts)
+        deep = [part._deepened(depth) for part in parts]
+        finer = tuple(
+            Level(
+                _symmetric_blocks([part.finer[place].matrix for part in deep]),
+                torch.cat([part.finer[place].smoothing for part in deep]),
+                SparseMatrix.block_diagonal([part.finer[place].prolongation for part in deep]),
+            )
+            for place in range(depth)
+        )
+        counts, owner = 0, []
+        for part in deep:
+            own = torch.zeros(part.number_of_points, dtype=torch.int64) if part.owner is None else part.owner
+            owner.append(own + counts)
+            counts += part.number_of_meshes
+        coarsest = _symmetric_blocks([part.coarsest for part in deep])
+        return cls(finer, coarsest, torch.cat([part.free for part in deep]), torch.cat(owner), counts)
 
-    @property
-    def number_of_meshes(self) -> int:
-        return max(1, len(self.parts))
+    def _deepened(self, depth: int) -> Levels:
+        missing = depth - len(self.finer)
+        if not missing:
+            return self
+        # With P = 1 the coarser level solves this one's equation exactly, so that smoothing changes nothing.
+        number = self.coarsest.shape[0]
+        dtype = self.free.dtype
+        one = SparseMatrix.from_scipy(eye_array(number, format="csr")).to(dtype)
+        matrix = np.linalg.pinv(self.coarsest.to_scipy().toarray(), hermitian=True)
+        repeated = SparseMatrix.from_scipy(csr_array(matrix)).to(dtype)
+        level = Level(repeated, torch.zeros(number, dtype=dtype), one)
+        return replace(self, finer=(*self.finer, *[level] * missing))
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Levels:
         return self.map(lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else None))
@@ -129,12 +157,17 @@ class Levels:
             finer=tuple(level.map(change) for level in self.finer),
             coarsest=self.coarsest.map(change),
             free=change(self.free),
-            parts=tuple(part.map(change) for part in self.parts),
+            owner=None if self.owner is None else change(self.owner),
         )
 
     @property
     def number_of_points(self) -> int:
         return self.free.shape[0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Points of each level, the finest first."""
+        return [*(level.matrix.shape[0] for level in self.finer), self.coarsest.shape[0]]
 
     @property
     def multiplications(self) -> int:
@@ -173,7 +206,7 @@ class Levels:
     ) -> Float[Tensor, "points channels"]:
         """The solution of matrix × solution = right side, zero at prescribed points.
 
-        Conjugate gradients with a V-cycle as preconditioner, a fixed number of times; each channel has its own
+        Conjugate gradients with a V-cycle as preconditioner, a fixed number of times; each mesh and channel has its own
         coefficients. Every cycle leaves about a third of the residual: from zero, 5 to 9 cycles leave a thousandth of
         it, 9 to 18 a millionth, at 3,000 to 300,000 points.
 
@@ -185,11 +218,6 @@ class Levels:
             start: a guess, such as the solution at the last time step; zero by default. No derivative goes through it.
             cycles: how many.
         """
-        if self.parts:
-            counts = [part.number_of_points for part in self.parts]
-            starts = [None] * len(counts) if start is None else start.split(counts)
-            solved = zip(self.parts, right.split(counts), starts, strict=True)
-            return torch.cat([part.solve(own, guess, cycles=cycles) for part, own, guess in solved])
         guess = torch.zeros_like(right) if start is None else start.detach() * self.free[:, None]
         if not self.finer:
             return self.free[:, None] * (self.coarsest @ (self.free[:, None] * right))
@@ -210,14 +238,22 @@ class Levels:
                 direction = preconditioned
             else:
                 # Polak and Ribière's form forgives a preconditioner that rounding has made slightly unsymmetric.
-                share = -(preconditioned * image).sum(dim=0) / square.clamp_min(smallest)
-                direction = preconditioned + share * direction
+                share = -self._sum(preconditioned * image) / square.clamp_min(smallest)
+                direction = preconditioned + self._spread(share) * direction
             image = matrix @ direction
-            square = (direction * image).sum(dim=0)
-            length = (direction * residual).sum(dim=0) / square.clamp_min(smallest)
+            square = self._sum(direction * image)
+            length = self._spread(self._sum(direction * residual) / square.clamp_min(smallest))
             found = found + length * direction
             residual = residual - length * image
         return found
+
+    def _sum(self, values: Float[Tensor, "points channels"]) -> Float[Tensor, "meshes channels"]:
+        if self.owner is None:
+            return values.sum(dim=0, keepdim=True)
+        return values.new_zeros(self.number_of_meshes, values.shape[1]).index_add(0, self.owner, values)
+
+    def _spread(self, sums: Float[Tensor, "meshes channels"]) -> Float[Tensor, "..."]:
+        return sums if self.owner is None else sums.index_select(0, self.owner)
 
 
 def _chebyshev_steps(number: int, share: float) -> tuple[float, ...]:
@@ -343,4 +379,14 @@ def _symmetric(matrix: csr_array) -> SparseMatrix:
         transposed_row_starts=straight.row_starts,
         transposed_columns=straight.columns,
         transposed_values=straight.values,
+    )
+
+
+def _symmetric_blocks(matrices: list[SparseMatrix]) -> SparseMatrix:
+    stacked = SparseMatrix.block_diagonal(matrices)
+    return replace(
+        stacked,
+        transposed_row_starts=stacked.row_starts,
+        transposed_columns=stacked.columns,
+        transposed_values=stacked.values,
     )

@@ -6,7 +6,7 @@ value tensors of the matrix *and* of its transpose. Backward is the same operato
 differentiable any number of times.
 """
 
-# ruff: noqa: ARG001  (a product takes its transpose for backward alone, and a fake takes what the real one takes)
+# ruff: noqa: ARG001, ARG005  (a product takes its transpose for backward alone, and a fake takes what the real one takes)
 
 from __future__ import annotations
 
@@ -29,22 +29,19 @@ _LARGEST_INDEX = 2**31 - 1
 
 @torch.library.custom_op("pennpde::sparse_product", mutates_args=())
 def _sparse_product(
-    row_starts: Tensor | None,
+    row_starts: Tensor,
     columns: Tensor,
     values: Tensor,
-    transposed_row_starts: Tensor | None,
+    transposed_row_starts: Tensor,
     transposed_columns: Tensor,
     transposed_values: Tensor,
     dense: Tensor,
 ) -> Tensor:
-    """Without row starts all rows have the same number of entries: columns and values are [rows, entries]."""
+    rows = row_starts.shape[0] - 1
     on_gpu = _triton_product() if dense.device.type == "cuda" else None
     if on_gpu is not None:
-        return on_gpu(row_starts, columns, values, dense.contiguous())
-    if row_starts is None:
-        number, length = columns.shape
-        row_starts = torch.arange(0, number * length + 1, length, dtype=columns.dtype, device=columns.device)
-    return _multiply(row_starts, columns.reshape(-1), values.reshape(-1), dense)
+        return on_gpu(row_starts, columns, values, dense.contiguous(), rows)
+    return _multiply(row_starts, columns, values, dense)
 
 
 @cache
@@ -81,17 +78,11 @@ def _is_plain(values: Tensor, dense: Tensor) -> bool:
 
 @_sparse_product.register_fake
 def _(row_starts, columns, values, transposed_row_starts, transposed_columns, transposed_values, dense):
-    return dense.new_empty((_number_of_rows(row_starts, columns), dense.shape[1]))
-
-
-def _number_of_rows(row_starts: Tensor | None, columns: Tensor) -> int:
-    return columns.shape[0] if row_starts is None else row_starts.shape[0] - 1
+    return dense.new_empty((row_starts.shape[0] - 1, dense.shape[1]))
 
 
 def _save_for_backward(ctx, inputs, output):
-    *matrix, dense = inputs
-    # Only the gradient of the values needs it, and rows of one length have none: memory saved at every product.
-    ctx.save_for_backward(*matrix, None if matrix[0] is None else dense)
+    ctx.save_for_backward(*inputs)
 
 
 def _backward(ctx, gradient):
@@ -101,7 +92,7 @@ def _backward(ctx, gradient):
         gradient_of_dense = _sparse_product(
             t_row_starts, t_columns, t_values, row_starts, columns, values, gradient.contiguous()
         )
-    if ctx.needs_input_grad[2] and row_starts is not None:
+    if ctx.needs_input_grad[2]:
         rows = torch.repeat_interleave(row_starts.diff(), output_size=columns.shape[0])
         gradient_of_values = (gradient[rows] * dense[columns]).sum(dim=1)
     # The transpose holds the same numbers, so the product does not depend on it a second time.
@@ -124,59 +115,40 @@ def _triton_product() -> Callable[..., Tensor] | None:
         return None
 
     @triton.jit
-    def kernel(
-        row_starts,
-        columns,
-        values,
-        dense,
-        result,
-        rows,
-        channels,
-        LENGTH: tl.constexpr,
-        ROWS: tl.constexpr,
-        CHANNELS: tl.constexpr,
-    ):
+    def kernel(row_starts, columns, values, dense, result, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
         row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-        is_row = row < rows
+        begin = tl.load(row_starts + row, mask=row < rows, other=0)
+        end = tl.load(row_starts + row + 1, mask=row < rows, other=0)
         inside = (channel < channels)[None, :]
         total = tl.zeros((ROWS, CHANNELS), dtype=values.dtype.element_ty)
-        if LENGTH > 0:  # every row has as many entries: unrolled
-            for entry in tl.static_range(LENGTH):
-                column = tl.load(columns + row * LENGTH + entry, mask=is_row, other=0)
-                weight = tl.load(values + row * LENGTH + entry, mask=is_row, other=0.0)
-                position = dense + column[:, None].to(tl.int64) * channels + channel[None, :]
-                total += weight[:, None] * tl.load(position, mask=is_row[:, None] & inside, other=0.0)
-        else:
-            begin = tl.load(row_starts + row, mask=is_row, other=0)
-            end = tl.load(row_starts + row + 1, mask=is_row, other=0)
-            for step in range(tl.max(end - begin)):
-                live = begin + step < end
-                column = tl.load(columns + begin + step, mask=live, other=0)
-                weight = tl.load(values + begin + step, mask=live, other=0.0)
-                position = dense + column[:, None].to(tl.int64) * channels + channel[None, :]
-                total += weight[:, None] * tl.load(position, mask=live[:, None] & inside, other=0.0)
+        for step in range(tl.max(end - begin)):
+            entry = begin + step
+            live = entry < end
+            column = tl.load(columns + entry, mask=live, other=0)
+            weight = tl.load(values + entry, mask=live, other=0.0)
+            position = dense + column[:, None].to(tl.int64) * channels + channel[None, :]
+            total += weight[:, None] * tl.load(position, mask=live[:, None] & inside, other=0.0)
         target = result + row[:, None].to(tl.int64) * channels + channel[None, :]
-        tl.store(target, total, mask=is_row[:, None] & inside)
+        tl.store(target, total, mask=(row < rows)[:, None] & inside)
 
-    def product(row_starts, columns, values, dense):
-        rows, channels = _number_of_rows(row_starts, columns), dense.shape[1]
+    def product(row_starts, columns, values, dense, rows):
+        channels = dense.shape[1]
         result = dense.new_empty((rows, channels))
         if rows == 0 or channels == 0:
             return result
-        length = columns.shape[1] if row_starts is None else 0
-        block_channels = min(32 if length else 64, triton.next_power_of_2(channels))
+        block_channels = min(64, triton.next_power_of_2(channels))
         # One program keeps about a thousand sums: enough loads in flight, few enough registers.
         block_rows = max(1, 512 // block_channels)
-        kernel[triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels)](  # pyright: ignore[reportIndexIssue]
-            columns if row_starts is None else row_starts,
+        grid = (triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels))
+        kernel[grid](  # pyright: ignore[reportIndexIssue]
+            row_starts,
             columns,
             values,
             dense,
             result,
             rows,
             channels,
-            LENGTH=length,
             ROWS=block_rows,
             CHANNELS=block_channels,
         )
@@ -299,6 +271,88 @@ def _stack(parts: list[tuple[Tensor, Tensor, Tensor, int]]) -> tuple[Tensor, Ten
     return torch.cat(starts), torch.cat(columns), torch.cat([values for _, _, values, _ in parts])
 
 
+@torch.library.custom_op("pennpde::uniform_product", mutates_args=())
+def _uniform_product(
+    columns: Tensor, values: Tensor, transposed_columns: Tensor, transposed_values: Tensor, dense: Tensor
+) -> Tensor:
+    on_gpu = _triton_uniform_product() if dense.device.type == "cuda" else None
+    if on_gpu is not None:
+        return on_gpu(columns, values, dense.contiguous())
+    rows, length = columns.shape
+    starts = torch.arange(0, rows * length + 1, length, dtype=columns.dtype, device=columns.device)
+    return _multiply(starts, columns.reshape(-1), values.reshape(-1), dense)
+
+
+@_uniform_product.register_fake
+def _(columns, values, transposed_columns, transposed_values, dense):
+    return dense.new_empty((columns.shape[0], dense.shape[1]))
+
+
+def _backward_uniform(ctx, gradient):
+    columns, values, transposed_columns, transposed_values = ctx.saved_tensors
+    gradient_of_dense = None
+    if ctx.needs_input_grad[4]:
+        gradient_of_dense = _uniform_product(
+            transposed_columns, transposed_values, columns, values, gradient.contiguous()
+        )
+    return None, None, None, None, gradient_of_dense
+
+
+_uniform_product.register_autograd(
+    _backward_uniform, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:4])
+)
+for _device in ("cpu", "cuda"):
+    torch.library.register_autocast("pennpde::uniform_product", _device, torch.float32)
+
+
+@cache
+def _triton_uniform_product() -> Callable[..., Tensor] | None:
+    """The GPU kernel for rows of one length, unrolled over their entries; None where Triton is absent."""
+    try:
+        import triton  # pyright: ignore[reportMissingImports]
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return None
+
+    @triton.jit
+    def kernel(
+        columns,
+        values,
+        dense,
+        result,
+        rows,
+        channels,
+        LENGTH: tl.constexpr,
+        ROWS: tl.constexpr,
+        CHANNELS: tl.constexpr,
+    ):
+        row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+        channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+        live = row < rows
+        inside = live[:, None] & (channel < channels)[None, :]
+        total = tl.zeros((ROWS, CHANNELS), dtype=values.dtype.element_ty)
+        for entry in tl.static_range(LENGTH):
+            column = tl.load(columns + row * LENGTH + entry, mask=live, other=0)
+            weight = tl.load(values + row * LENGTH + entry, mask=live, other=0.0)
+            position = dense + column[:, None].to(tl.int64) * channels + channel[None, :]
+            total += weight[:, None] * tl.load(position, mask=inside, other=0.0)
+        tl.store(result + row[:, None].to(tl.int64) * channels + channel[None, :], total, mask=inside)
+
+    def product(columns, values, dense):
+        rows, length = columns.shape
+        channels = dense.shape[1]
+        result = dense.new_empty((rows, channels))
+        block_channels = min(32, triton.next_power_of_2(channels))
+        block_rows = max(1, 512 // block_channels)
+        grid = (triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels))
+        kernel[grid](  # pyright: ignore[reportIndexIssue]
+            columns, values, dense, result, rows, channels, LENGTH=length, ROWS=block_rows, CHANNELS=block_channels
+        )
+        return result
+
+    return product
+
+
 @dataclass(frozen=True, eq=False)
 class UniformMatrix:
     """A sparse matrix whose rows all have the same number of entries, short rows filled with zeros.
@@ -317,5 +371,4 @@ class UniformMatrix:
         return self.columns.shape[0], self.transposed_columns.shape[0]
 
     def __matmul__(self, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:
-        across = self.transposed_columns, self.transposed_values
-        return _sparse_product(None, self.columns, self.values, None, *across, dense)
+        return _uniform_product(self.columns, self.values, self.transposed_columns, self.transposed_values, dense)

@@ -16,8 +16,7 @@ from pennlab.paper import budgets
 from pennlab.paper.tables import WHOLE_STEPS, Record, title_of
 from pennpde.case import Case
 from pennpde.checkpoints import WEIGHTS, config_of, load_pretrained
-from pennpde.error_pictures import colours_of, cut_flat, layers_of
-from pennpde.pictures import ERROR, Panel, draw
+from pennpde.pictures import ERROR, Panel, colours_of, cut_flat, draw, layers_of
 from pennpde.testing import moved
 
 Fields = Mapping[str, Tensor]

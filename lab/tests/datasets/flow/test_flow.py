@@ -13,7 +13,7 @@ from pennlab.datasets import recipes
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import truth as flow_truth
-from pennlab.datasets.flow.truth import Profile, Run
+from pennlab.datasets.flow.truth import Profile, Run, blocks_of
 from pennpde.data import storage
 from pennpde.designs import duct_flow, ducts
 from pennpde.mesh import Mesh
@@ -106,7 +106,8 @@ def test_coarse_meshes_fill_the_duct_and_their_patches_its_boundary(name):
 
 def test_fine_meshes_have_as_many_cells_as_the_authors():
     numbers = {
-        name[0]: sum(a * b for a, b in (block.cells for block in ducts.duct(name).blocks(90))) for name in ONE_OF_EACH
+        name[0]: sum(a * b for a, b in (block.cells for block in blocks_of(ducts.duct(name), 90)))
+        for name in ONE_OF_EACH
     }
     assert numbers == {"a": 40_500, "b": 56_700, "c": 40_500}
 

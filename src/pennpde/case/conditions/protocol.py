@@ -26,7 +26,7 @@ from torch import Tensor
 
 from pennpde.case.conditions.given import Course, Door
 from pennpde.mesh import Mesh
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 
 if TYPE_CHECKING:
     from pennpde.case.companion import Along
