@@ -51,8 +51,8 @@ from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, cali
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "trust.md"
 FINISHED, TRIALS = ROOT / "data" / "plane_flow" / "finished", ROOT / "data" / "trials"
-COMPUTES = ("case", "mesh", "models", "network", "operators")
-ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
+COMPUTES = ("case", "flow", "mesh", "models", "operators", "penn")
+ALSO = ("prediction/stages.py", "trust/evidence.py", "trust/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
 WITHOUT: Mapping[str, tuple[str, ...]] = {

@@ -33,6 +33,7 @@ from pennpde.mesh.cells import (
     cell_facets,
     next_in_row,
 )
+from pennpde.mesh.triangulation import cross
 
 if TYPE_CHECKING:
     from skfem import CellBasis

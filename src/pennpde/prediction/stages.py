@@ -184,6 +184,7 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
     if not isinstance(model, Predictor) or not model.levels:
         return predict(model, case, ranges, **asked)
     before, spent = model.level, {}
+    outcome = None
     try:
         for level in model.levels:
             model.set_level(level)
@@ -195,6 +196,7 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
                 break
     finally:
         model.set_level(before)
+    assert outcome is not None  # there is a level
     return outcome
 
 
