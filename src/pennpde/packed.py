@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import http.client
 import ipaddress
 import json
 import os
+import queue
 import re
 import shutil
 import ssl
 import stat
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -134,8 +137,8 @@ def _check_list(content: Mapping[str, bytes], name: str) -> None:
     if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
         raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
     for each, facts in listed.items():
-        if hashlib.sha256(content[each]).hexdigest() != facts.sha256:
-            raise PackedError(f"{name} is damaged: {each!r} does not have the hash that {MANIFEST} lists.")
+        if len(content[each]) != facts.size or hashlib.sha256(content[each]).hexdigest() != facts.sha256:
+            raise PackedError(f"{name} is damaged: {each!r} does not have the size or hash that {MANIFEST} lists.")
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,10 @@ def files_of(manifest: bytes, source: str) -> dict[str, Listed]:
                 f"{source} has format {found['format']!r}, version {found['format_version']!r}; this is {FORMAT!r}, "
                 f"version {FORMAT_VERSION}. Install a newer pennpde."
             )
-        return {str(name): Listed(int(facts["bytes"]), str(facts["sha256"])) for name, facts in found["files"].items()}
+        listed = {str(name): Listed(int(each["bytes"]), str(each["sha256"])) for name, each in found["files"].items()}
+        if any(each.size < 0 for each in listed.values()):
+            raise PackedError(f"{source} lists a file of a negative size.")
+        return listed
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise PackedError(f"{source} is damaged: {error}.") from None
 
@@ -309,7 +315,30 @@ class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _download(address: str, path: Path) -> str:
-    """Fetch a file, and return its hash."""
+    """Fetch a file, and return its hash. The deadline holds for all of it, however slowly bytes, or headers, come."""
+    done: queue.SimpleQueue[str | BaseException] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put(_received(address, path))
+        except BaseException as error:
+            done.put(error)
+
+    # A thread can be left behind: a server that sends a byte from time to time holds it in a call of the library.
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        found = done.get(timeout=_SECONDS)
+    except queue.Empty:
+        raise PackedError(f"{address} was given up: it takes more than {_SECONDS:.0f} s.") from None
+    try:
+        if isinstance(found, BaseException):
+            raise found
+        return found
+    finally:
+        del found  # an error that its own traceback holds would keep the connection open
+
+
+def _received(address: str, path: Path) -> str:
     # Not build_opener: it would also open files and ftp addresses.
     opener = urllib.request.OpenerDirector()
     for handler in (
@@ -325,7 +354,7 @@ def _download(address: str, path: Path) -> str:
     try:
         with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response, path.open("wb") as stream:
             announced = int(response.headers.get("Content-Length") or 0)
-            while part := response.read(_CHUNK):
+            while part := response.read1(_CHUNK):  # what is there, without waiting for the rest of the chunk
                 received += len(part)
                 if max(received, announced) > MOST_BYTES or time.monotonic() > deadline:
                     raise PackedError(
@@ -337,7 +366,7 @@ def _download(address: str, path: Path) -> str:
     except urllib.error.HTTPError as error:
         with error:
             raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None

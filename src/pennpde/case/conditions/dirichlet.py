@@ -154,6 +154,12 @@ class Dirichlet(Condition):
         now = super().at(time)
         return now if self.on_facets is None else replace(now, on_facets=self.on_facets.at(time))
 
+    def over(self, times: Sequence[float]) -> Dirichlet:
+        """As for all conditions; what facets prescribe is that of the last time."""
+        series = super().over(times)
+        known = self.on_facets
+        return series if known is None or not times else replace(series, on_facets=known.at(times[-1]))
+
     def moved(self, turn: Float[Tensor, "space space"], rank: int) -> Dirichlet:
         moved = super().moved(turn, rank)
         # A reflected mesh has its facets in another order.
