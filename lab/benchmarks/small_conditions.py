@@ -34,7 +34,7 @@ import torch
 import pennpde as penn
 from pennpde import openfoam
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.openfoam.problems import read_problem
+from pennpde.openfoam.cases import read_problem
 
 OUTPUT = Path(__file__).parent / "results" / "small_conditions.json"
 CELLS, FINER = 20, 4

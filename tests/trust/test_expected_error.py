@@ -11,12 +11,12 @@ from any_time import AnyTime
 from calibrated import calibrate, drawn, made_up
 from commands import store
 from pennpde import checkpoints
-from pennpde.case.remarks import Remark
+from pennpde.case import Remark
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
 from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.penn import STEADY
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.prediction import predict
 from pennpde.trust import expected_error
 from pennpde.trust.calibration import ALONE, BEYOND, SECOND_OPINION, fit

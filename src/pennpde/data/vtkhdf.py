@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
+from pennpde.case.case import counted_points
 from pennpde.case.conditions import KINDS
-from pennpde.case.resolving import counted_points
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets

@@ -20,7 +20,7 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.files import locked_folder
 from pennpde.metrics import COMPONENTS, rank_of
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
 from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagreement, evenly, prepared
 from pennpde.train.folder import Journal, duration, log

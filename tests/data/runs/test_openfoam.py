@@ -19,7 +19,7 @@ from pennpde.data import storage
 from pennpde.data.content import content_of
 from pennpde.data.runs.collect import collect_runs
 from pennpde.data.times import moments
-from pennpde.models.mass import boundary_flux
+from pennpde.models.flow_physics import boundary_flux
 
 pytestmark = pytest.mark.openfoam
 

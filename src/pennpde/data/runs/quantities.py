@@ -10,7 +10,7 @@ from pennpde.case.units import Units
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.ducts import Flow
 from pennpde.models.inlet import describe_inlet, inlet_units
-from pennpde.penn.hooks import FoamName, Look
+from pennpde.penn.physics import FoamName, Look
 
 _OURS = {"U": "u"}
 """Our names of fields that are called differently in OpenFOAM."""

@@ -17,7 +17,7 @@ from pennpde.data.storage import Manifest, read_file
 from pennpde.data.times import STEADY
 from pennpde.files import plain, replacing, write_atomically, write_json
 from pennpde.mesh import Mesh
-from pennpde.penn.hooks import Look
+from pennpde.penn.physics import Look
 
 JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
 MOST_PICTURED = 9
