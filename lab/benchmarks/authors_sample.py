@@ -17,7 +17,7 @@ import torch
 
 from pennlab.datasets.flow.cases import splits
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.designs.duct_flow import flow_case
+from pennpde.designs import flow_case
 from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.released import weights as released

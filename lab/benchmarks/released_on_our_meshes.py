@@ -26,8 +26,7 @@ from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from pennpde.case import Case, Dirichlet
 from pennpde.data import storage
-from pennpde.designs.duct_flow import flow_case
-from pennpde.designs.ducts import duct
+from pennpde.designs import duct, flow_case
 from pennpde.mesh import Mesh
 from pennpde.released import weights as released
 

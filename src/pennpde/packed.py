@@ -23,12 +23,12 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from pennpde.files import write_json
+from pennpde.files import replacing_folder, write_json
 
 SUFFIX = ".zip"
 MANIFEST = "pack.json"
@@ -101,7 +101,14 @@ def _content_of(path: Path, name: str) -> dict[str, bytes]:
                     raise PackedError(f"{name} is damaged: {entry.filename!r} is not as long as it announces.")
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError) as error:
         raise PackedError(f"{name} is damaged, or not a packed network: {error}.") from None
-    _check_list(content, name)
+    if MANIFEST not in content:
+        raise PackedError(f"{name} is not a packed network: it has no {MANIFEST}. `penn pack` makes one.")
+    listed = files_of(content[MANIFEST], f"{MANIFEST} of {name}")
+    if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
+        raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
+    for each, (_, sha256) in listed.items():
+        if hashlib.sha256(content[each]).hexdigest() != sha256:
+            raise PackedError(f"{name} is damaged: {each!r} does not have the hash that {MANIFEST} lists.")
     return content
 
 
@@ -118,8 +125,7 @@ def _checked_entries(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInf
             raise PackedError(
                 f"{name} holds {entry.filename!r}; a packed network has only files that end in {', '.join(SUFFIXES)}."
             )
-    names = [entry.filename.lower() for entry in entries]
-    if len(set(names)) < len(names):
+    if len({entry.filename.lower() for entry in entries}) < len(entries):
         raise PackedError(f"{name} holds two files of one name.")
     size = sum(entry.file_size for entry in entries)
     if size > MOST_BYTES:
@@ -127,27 +133,8 @@ def _checked_entries(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInf
     return entries
 
 
-def _check_list(content: Mapping[str, bytes], name: str) -> None:
-    if MANIFEST not in content:
-        raise PackedError(f"{name} is not a packed network: it has no {MANIFEST}. `penn pack` makes one.")
-    listed = files_of(content[MANIFEST], f"{MANIFEST} of {name}")
-    if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
-        raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
-    for each, facts in listed.items():
-        if hashlib.sha256(content[each]).hexdigest() != facts.sha256:
-            raise PackedError(f"{name} is damaged: {each!r} does not have the hash that {MANIFEST} lists.")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A file in the list of a packed network."""
-
-    size: int
-    sha256: str
-
-
-def files_of(manifest: bytes, source: str) -> dict[str, Listed]:
-    """The files that a list names; a PackedError where it is none."""
+def files_of(manifest: bytes, source: str) -> dict[str, tuple[int, str]]:
+    """The sizes and hashes of the files that a list names; a PackedError where it is none."""
     try:
         found: Any = json.loads(manifest.decode())
         if found["format"] != FORMAT or found["format_version"] > FORMAT_VERSION:
@@ -155,7 +142,7 @@ def files_of(manifest: bytes, source: str) -> dict[str, Listed]:
                 f"{source} has format {found['format']!r}, version {found['format_version']!r}; this is {FORMAT!r}, "
                 f"version {FORMAT_VERSION}. Install a newer pennpde."
             )
-        return {str(name): Listed(int(facts["bytes"]), str(facts["sha256"])) for name, facts in found["files"].items()}
+        return {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found["files"].items()}
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise PackedError(f"{source} is damaged: {error}.") from None
 
@@ -176,11 +163,11 @@ def check_folder(folder: Path) -> None:
     """Refuse a packed folder in which a file is not what its list says. Folders without a list are not packed."""
     if not (folder / MANIFEST).is_file():
         return
-    for name, facts in files_of((folder / MANIFEST).read_bytes(), str(folder / MANIFEST)).items():
+    for name, (size, sha256) in files_of((folder / MANIFEST).read_bytes(), str(folder / MANIFEST)).items():
         path = folder / name
-        if not _NAME.fullmatch(name) or not path.is_file() or path.stat().st_size != facts.size:
+        if not _NAME.fullmatch(name) or not path.is_file() or path.stat().st_size != size:
             raise PackedError(f"{folder} is not complete: {name} is missing, or not as long as {MANIFEST} lists it.")
-        if hashlib.sha256(path.read_bytes()).hexdigest() != facts.sha256:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             raise PackedError(f"{path} was changed: it does not have the hash that {MANIFEST} lists.")
 
 
@@ -208,23 +195,17 @@ def _cached(digest: str) -> Path | None:
 
 def _settle(content: Mapping[str, bytes], digest: str, name: str) -> Path:
     """Write the files into a folder of the cache, which appears there complete."""
-    parent = _writable(cache_folder() / "networks")
-    temporary = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+    folder = _writable(cache_folder() / "networks") / digest
     try:
-        for each, data in content.items():
-            (temporary / each).parent.mkdir(exist_ok=True)
-            (temporary / each).write_bytes(data)
-        write_json(temporary / "source.json", {"from": name, "sha256": digest})
-        folder = parent / digest
-        shutil.rmtree(folder, ignore_errors=True)  # one that was changed, or cut off
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if _cached(digest) is None:  # else another program was quicker
-                raise
-        return folder
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with replacing_folder(folder) as temporary:
+            for each, data in content.items():
+                (temporary / each).parent.mkdir(exist_ok=True)
+                (temporary / each).write_bytes(data)
+            write_json(temporary / "source.json", {"from": name, "sha256": digest})
+    except OSError:
+        if _cached(digest) is None:  # else another program was quicker
+            raise
+    return folder
 
 
 def _writable(folder: Path) -> Path:
@@ -252,13 +233,10 @@ def fetched(address: str) -> Path:
     if sha256 is not None and (known := _cached(sha256)) is not None:
         return known
     plain = parts._replace(fragment="").geturl()
-    folder = Path(tempfile.mkdtemp(prefix="pennpde-"))
-    try:
-        path = folder / "network.zip"
+    with tempfile.TemporaryDirectory(prefix="pennpde-") as folder:
+        path = Path(folder) / "network.zip"
         digest = _download(plain, path)
         found = unpacked(path, sha256, plain)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     if sha256 is None:
         warnings.warn(
             f"{plain} was not compared with a hash. To be sure to get this very network again, give "
@@ -283,12 +261,9 @@ def _checked_address(address: str) -> SplitResult:
 
 
 def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 def _hash_in(parts: SplitResult, address: str) -> str | None:
@@ -325,7 +300,7 @@ def _download(address: str, path: Path) -> str:
     try:
         with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response, path.open("wb") as stream:
             announced = int(response.headers.get("Content-Length") or 0)
-            while part := response.read(_CHUNK):
+            while part := response.read1(_CHUNK):
                 received += len(part)
                 if max(received, announced) > MOST_BYTES or time.monotonic() > deadline:
                     raise PackedError(

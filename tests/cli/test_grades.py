@@ -8,7 +8,7 @@ import pytest
 
 from calibrated import calibrate
 from commands import penn, store
-from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.designs import coarse_mesh
 from pennpde.mesh import Mesh
 from problems import DUCT, rectangle
 

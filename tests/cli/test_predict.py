@@ -12,7 +12,7 @@ from commands import penn, store
 from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
 from pennlab.datasets.flow.cases import extruded
 from pennpde import checkpoints, openfoam
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.prediction import predict
 from pennpde.trust.ranges import spanned

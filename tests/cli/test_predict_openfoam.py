@@ -12,8 +12,7 @@ import torch
 from commands import penn, store
 from foam_cases import write_dictionary
 from pennpde import checkpoints, openfoam
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
-from pennpde.designs.ducts import duct
+from pennpde.designs import coarse_mesh, duct, flow_case
 from pennpde.mesh import Mesh
 from pennpde.openfoam import NonUniform, Uniform
 from pennpde.prediction import predict
@@ -171,8 +170,8 @@ def step(installation, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("step")
     shape, width, speed = duct("a_0.40"), 0.2, 3.0
     blocks = [
-        openfoam.Block(tuple((width * x, width * y) for x, y in block.corners), block.cells)
-        for block in shape.blocks(6)
+        openfoam.Block(tuple((width * x, width * y) for x, y in region.corners), region.cells(6))
+        for region in shape.regions
     ]
     sides = {
         RENAMED[name]: (

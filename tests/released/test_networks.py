@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case, batch, unbatch
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.released import weights as released

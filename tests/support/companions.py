@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.designs import coarse_mesh
 from pennpde.mesh import Mesh
 from problems import rectangle
 

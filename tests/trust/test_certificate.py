@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.models.ducts import flow_network
 from pennpde.models.flow_clues import flow_clues

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
 from pennpde.models.inlet import flow_units
 from pennpde.trust.ranges import Comparison, checked, compare, describe, outside, spanned

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.designs import coarse_mesh
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
 from pennpde.viewer.boundary import MOST_SEGMENTS, segments, with_roles

@@ -13,10 +13,11 @@ import pytest
 from fake_recipe import FakeRecipe
 from forks import forked, wait_until
 from generating import make, names
-from pennlab.datasets import recipes
-from pennpde.data import generate, storage
-from pennpde.data.generate import GenerationError, Status
+from pennlab.datasets import generate, recipes
+from pennlab.datasets.generate import GenerationError
+from pennpde.data import storage
 from pennpde.data.storage import DatasetError
+from pennpde.data.workers import Status
 from pennpde.openfoam import InstallationError
 
 # Without faults

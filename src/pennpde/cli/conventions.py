@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from pennpde import plugins
 from pennpde.files import plain
 
 Item = TypeVar("Item")
@@ -189,7 +190,8 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 
 def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == "pennpde"
+    added = {command.partition(".")[0] for command in plugins.commands().values()}
+    return module.partition(".")[0] in {"pennpde", *added}
 
 
 def _is_usage_error(error: Exception) -> bool:

@@ -64,7 +64,7 @@ def run(
 
     from pennpde.case.moments import moments
     from pennpde.data import storage
-    from pennpde.data.relatives import second_test_set, unrelated_names
+    from pennpde.data.content import second_test_set, unrelated_names
     from pennpde.penn.inputs import check_unknowns
 
     check_device(device)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pennpde.cli.conventions import Output
 
 if TYPE_CHECKING:
-    from pennpde.data.generate import Status
+    from pennpde.data.workers import Status
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import h5py
 import numpy as np
@@ -24,8 +24,8 @@ from torch import Tensor
 
 from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
 from pennpde.case.conditions import KINDS
+from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.case.resolving import counted_points
-from pennpde.files import read_regular
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.announced import check_stored
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
@@ -129,6 +129,16 @@ class CaseFile:
     times: tuple[float, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def moments(self) -> tuple[float, ...]:
+        """The times at which the unknowns have targets; none where only the steady state is known."""
+        return self.times if any(name in self.case.initial for name in self.case.targets) else ()
+
+    def at_moment(self, number: int) -> Case:
+        """The case at one of its times: the unknowns' targets then, and the parameter `time`."""
+        parameters = {**self.case.parameters, TIME: as_parameter(self.times[number])}
+        return replace(at_moment(self.case, number), parameters=parameters)
+
 
 def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """The case in the content of a case file. It is only data: no code in it is ever run.
@@ -144,25 +154,20 @@ def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | No
                 f"{source} is an HDF5 file, but no case of pennpde: it has the groups {', '.join(file) or 'none'}. "
                 "Mesh.read reads files that contain only a mesh."
             )
-        return assemble(file["pennpde"].attrs["case"], _Arrays(file), source, meshes)
+
+        def stored(path: str) -> np.ndarray | None:
+            return whole_array(h5py.h5d.open(file.id, path.encode())) if path in file else None
+
+        return assemble(file["pennpde"].attrs["case"], stored, source, meshes)
 
 
-class Arrays(Protocol):
-    """The arrays of a case by their paths in a case file, such as "VTKHDF/Points" and "pennpde/facets/inlet"."""
-
-    def __getitem__(self, path: str, /) -> np.ndarray: ...
-
-    def __contains__(self, path: str, /) -> bool: ...
+Stored = Callable[[str], np.ndarray | None]
+"""The array of a case by its path in a case file, such as "VTKHDF/Points" and "pennpde/facets/inlet", if it has it."""
 
 
-def assemble(record: Any, arrays: Arrays, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
+def assemble(record: Any, stored: Stored, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """Put a case together from its arrays and the attribute `case` of its file; `unpack` explains the rest."""
-    return _Reader(arrays, _checked_record(record, source), source).case_file({} if meshes is None else meshes)
-
-
-def read_case(path: Path | str) -> Case:
-    """The case of one file, wherever it lies."""
-    return unpack(read_regular(path), str(path)).case
+    return _Reader(stored, _checked_record(record, source), source).case_file({} if meshes is None else meshes)
 
 
 def is_case_file(path: Path | str) -> bool:
@@ -383,8 +388,8 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, arrays: Arrays, record: Mapping[str, Any], source: str) -> None:
-        self.arrays, self.record, self.source = arrays, record, source
+    def __init__(self, stored: Stored, record: Mapping[str, Any], source: str) -> None:
+        self.stored, self.record, self.source = stored, record, source
         self.space = int(record["space"])
         if self.space not in (2, 3):
             raise CaseFileError(f"{source}: space has {self.space} dimensions; 2 and 3 are possible.")
@@ -438,11 +443,8 @@ class _Reader:
         points, connectivity = self.array("Points"), self.array("Connectivity")
         offsets, types = self.array("Offsets"), self.array("Types")
         masks = {name: self.array(f"PointData/{_PATCH}{name}") != 0 for name in self.record["patches"]}
-        chosen = {
-            name: self.arrays[f"pennpde/facets/{name}"].astype(np.int64)
-            for name in masks
-            if f"pennpde/facets/{name}" in self.arrays
-        }
+        facets = {name: self.stored(f"pennpde/facets/{name}") for name in masks}
+        chosen = {name: values.astype(np.int64) for name, values in facets.items() if values is not None}
         parts = [points, connectivity, offsets, types, *masks.values(), *chosen.values()]
         digest = hashlib.sha256(repr((self.space, list(masks), list(chosen))).encode())
         for part in parts:
@@ -491,7 +493,10 @@ class _Reader:
 
     def field(self, name: str, axes: Sequence[int]) -> Tensor:
         """The blocks of a field, [blocks, points, *axes]."""
-        values = self.array(f"PointData/{name}").astype(np.float64)
+        return self.blocks(self.array(f"PointData/{name}"), name, axes)
+
+    def blocks(self, array: np.ndarray, name: str, axes: Sequence[int]) -> Tensor:
+        values = array.astype(np.float64)
         stored = tuple(axes)
         if _is_plane_tensor(stored, self.space):
             stored = (3,) * len(stored)
@@ -518,12 +523,16 @@ class _Reader:
         return made
 
     def field_or_zero(self, name: str, axes: Sequence[int]) -> Tensor:
-        if f"VTKHDF/PointData/{name}" in self.arrays:
-            return self.field(name, axes)[0]
-        return torch.zeros(self.points, *axes, dtype=torch.float64)
+        values = self.stored(f"VTKHDF/PointData/{name}")
+        if values is None:
+            return torch.zeros(self.points, *axes, dtype=torch.float64)
+        return self.blocks(values, name, axes)[0]
 
     def array(self, name: str) -> np.ndarray:
-        return self.arrays[f"VTKHDF/{name}"]
+        found = self.stored(f"VTKHDF/{name}")
+        if found is None:
+            raise LookupError(f"it has no array {name!r}")
+        return found
 
 
 def _further(case: Case) -> dict[str, Mapping[str, Condition]]:
@@ -544,19 +553,6 @@ def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
 def _is_plane_tensor(axes: Sequence[int], space: int) -> bool:
     """Whether a field is to get a third component: viewers draw arrows only for vectors of three components."""
     return space == 2 and len(axes) > 0 and set(axes) == {2}
-
-
-class _Arrays:
-    """Those of a file that holds one case, read when they are asked for."""
-
-    def __init__(self, file: h5py.File) -> None:
-        self.file = file
-
-    def __getitem__(self, path: str) -> np.ndarray:
-        return whole_array(h5py.h5d.open(self.file.id, path.encode()))
-
-    def __contains__(self, path: str) -> bool:
-        return path in self.file
 
 
 def whole_array(dataset: h5py.h5d.DatasetID) -> np.ndarray:

@@ -16,7 +16,7 @@ from pennpde.case import Case
 from pennpde.case.moments import FOREVER, number_of_moments
 from pennpde.data import storage
 from pennpde.data.content import content_of
-from pennpde.data.manifest import DatasetError, Manifest
+from pennpde.data.storage import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.models.advection_diffusion import transport_units
 from pennpde.penn.inputs import check_unknowns

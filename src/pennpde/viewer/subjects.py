@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pennpde import designs
 from pennpde.case import Case
-from pennpde.designs import heated_plate as transport
-from pennpde.designs.duct_flow import CELLS_PER_LENGTH, coarse_mesh, flow_through
-from pennpde.designs.ducts import case_name, duct
+from pennpde.designs import CELLS_PER_LENGTH, case_name, coarse_mesh, duct, flow_through
 from pennpde.mesh import Mesh
 from pennpde.viewer.requests import number_of
 
@@ -147,7 +146,7 @@ class TransportSubject(Subject):
                     Slider("velocity", "Velocity", 0.0, 1.0, 0.05, 0.5),
                     diffusivity,
                     temperature,
-                    Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(transport.POINTS - 1), 0),
+                    Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(designs.PLATE_POINTS - 1), 0),
                 ),
                 "0.00,0.00 2.00,0.00 2.00,2.00 0.00,2.00",
             ),
@@ -166,15 +165,15 @@ class TransportSubject(Subject):
         read = {each.name: each.read(values) for each in template.sliders}
         if not (read["velocity"] or read["diffusivity"]):
             raise ValueError("Without velocity and diffusivity nothing happens: choose one of them above zero.")
-        mesh = transport.coarse_mesh("plate", int(read["resolution"]) + 1)
-        return transport.advection_diffusion_case(mesh, read["velocity"], read["diffusivity"], read["temperature"])
+        mesh = designs.plate_mesh("plate", int(read["resolution"]) + 1)
+        return designs.advection_diffusion_case(mesh, read["velocity"], read["diffusivity"], read["temperature"])
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
         read = {each.name: each.read(values) for each in self.numbers}
         if read["diffusivity"] < 0:
             raise ValueError(f"The diffusivity is {read['diffusivity']:g}; it must not be negative.")
         velocity = (read["velocity"], read["across"])
-        return transport.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
+        return designs.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
 
 
 def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) -> Subject:

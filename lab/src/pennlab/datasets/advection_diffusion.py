@@ -24,7 +24,9 @@ from jaxtyping import Float
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.designs.heated_plate import POINTS, advection_diffusion_case, coarse_mesh, heated_at_inlet  # noqa: F401
+from pennpde.designs import PLATE_POINTS as POINTS
+from pennpde.designs import advection_diffusion_case, heated_at_inlet  # noqa: F401
+from pennpde.designs import plate_mesh as coarse_mesh
 from pennpde.files import write_atomically
 from pennpde.openfoam import Block, Side, Uniform
 

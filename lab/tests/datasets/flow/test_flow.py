@@ -12,10 +12,11 @@ from paths import ROOT
 from pennlab.datasets import recipes
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import cases as flow
+from pennlab.datasets.flow import ducts as ducts_of_the_lab
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow.truth import Profile, Run
+from pennpde import designs as ducts
 from pennpde.data import storage
-from pennpde.designs import duct_flow, ducts
 from pennpde.mesh import Mesh
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
@@ -106,7 +107,8 @@ def test_coarse_meshes_fill_the_duct_and_their_patches_its_boundary(name):
 
 def test_fine_meshes_have_as_many_cells_as_the_authors():
     numbers = {
-        name[0]: sum(a * b for a, b in (block.cells for block in ducts.duct(name).blocks(90))) for name in ONE_OF_EACH
+        name[0]: sum(a * b for a, b in (block.cells for block in ducts_of_the_lab.blocks(ducts.duct(name), 90)))
+        for name in ONE_OF_EACH
     }
     assert numbers == {"a": 40_500, "b": 56_700, "c": 40_500}
 
@@ -117,7 +119,7 @@ def test_jitter_moves_inner_points_by_at_most_its_share_and_no_others(name):
     shift = (mesh.points - lattice.points).norm(dim=1).numpy()
     assert not shift[mesh.boundary_points].any()
     inside = np.setdiff1d(np.arange(len(shift)), mesh.boundary_points)
-    sizes = duct_flow._shortest_edge(lattice.points.numpy(), lattice.connectivity.reshape(-1, 4))
+    sizes = ducts._shortest_edge(lattice.points.numpy(), lattice.connectivity.reshape(-1, 4))
     share = (shift / sizes)[inside]
     assert 0.14 < share.max() <= 0.15 + 1e-12
     assert share.min() > 0

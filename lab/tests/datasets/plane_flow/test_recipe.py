@@ -10,8 +10,8 @@ from pennlab.datasets.plane_flow import cost, finished, flows, recipe, truth
 from pennlab.datasets.plane_flow.dual import dual_of
 from pennlab.datasets.plane_flow.foam import Resolution, write_case
 from pennlab.datasets.plane_flow.recipe import PlaneFlowRecipe, kept_moments
+from pennlab.datasets.recipe import HopelessError
 from pennpde import openfoam
-from pennpde.data.recipe import HopelessError
 
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 

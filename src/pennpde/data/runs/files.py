@@ -6,7 +6,6 @@ fields, at points or in cells.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import tomllib
@@ -23,9 +22,7 @@ from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
 from pennpde.case.problem_files import read_problem
-from pennpde.data.runs.quantities import OTHER_NAMES, Quantities, of_unknowns
-from pennpde.data.runs.source import End, Source, with_patches
-from pennpde.data.runs.times import RunError
+from pennpde.data.runs.source import OTHER_NAMES, Quantities, RunError, Source, of_unknowns, with_patches
 from pennpde.mesh import Mesh, reader_process
 from pennpde.mesh.announced import check_stored
 from pennpde.mesh.cell_values import CellsToPoints
@@ -58,11 +55,11 @@ class FileSource(Source):
     """Files of one run."""
 
     def __init__(self, path: Path, problem: Path, wanted: Quantities | None, repair: bool = True) -> None:
-        self.path, self.problem_file, self.wanted, self.repair = path, problem, wanted, repair
-        self.notes = []
+        super().__init__(wanted)
+        self.path, self.problem_file, self.repair = path, problem, repair
 
     @property
-    def format(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def format(self) -> str:
         kind = "".join(self.path.suffixes[-2:]) if self.path.suffix == ".series" else self.path.suffix
         return f"{kind} ({len(self._frames)} times)" if len(self._frames) > 1 else kind
 
@@ -86,9 +83,6 @@ class FileSource(Source):
 
     def times(self) -> tuple[float, Sequence[float]]:
         return 0.0, [math.inf if frame.time is None else frame.time for frame in self._frames]
-
-    def end(self) -> End:
-        return End(True)  # files do not say how far the run should have come
 
     # The mesh and its fields
 
@@ -161,15 +155,8 @@ class FileSource(Source):
         given = self._at(time)
         return {name: given.field(name, self._names(name), self._problem) for name in self._problem.initial}
 
-    def units(self) -> Mapping[str, tuple[int, ...]]:
-        return {}
-
-    def state(self, times: Sequence[float]) -> str:  # noqa: ARG002
-        digest = hashlib.sha256()
-        for path in [self.path, self.problem_file, *(file for frame in self._frames for file in frame.files)]:
-            state = path.stat()
-            digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
-        return digest.hexdigest()[:16]
+    def files(self, times: Sequence[float]) -> list[Path]:  # noqa: ARG002
+        return [self.path, self.problem_file, *(file for frame in self._frames for file in frame.files)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from pennpde import pictures
 from pennpde.case import Case
+from pennpde.case.moments import STEADY_PREFIX
 from pennpde.data.content import Content, content_of
-from pennpde.data.runs.quantities import FLOW, SCALAR
+from pennpde.data.runs.source import FLOW, SCALAR
 from pennpde.data.runs.splitting import SPLITS
 from pennpde.data.storage import Manifest, read_file
-from pennpde.data.times import STEADY
 from pennpde.files import plain, replacing, write_atomically, write_json
 from pennpde.mesh import Mesh
 from pennpde.penn.hooks import Look
@@ -168,7 +168,7 @@ def _draw(path: Path, cases: Sequence[Case], content: Content) -> None:
     for case in cases:
         row = []
         for name, start in case.initial.items():
-            values = case.targets.get(name, case.targets.get(STEADY + name, start))
+            values = case.targets.get(name, case.targets.get(STEADY_PREFIX + name, start))
             last = values[..., -1] if values.ndim > start.ndim else values
             look = looks.get(name, Look(f"|{name}|" if start.ndim > 1 else name))
             size = last.flatten(1).norm(dim=1) if last.ndim > 1 else last

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.designs.ducts import duct
+from pennpde.designs import duct
 from pennpde.mesh import Mesh, triangulation
 from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smoothed
 

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Float
 
 from pennlab.datasets.fine_mesh import FineMesh
+from pennlab.datasets.flow.ducts import blocks
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
-from pennpde.designs.duct_flow import INLET_VELOCITY, VISCOSITY
-from pennpde.designs.ducts import Duct, duct
+from pennpde.designs import INLET_VELOCITY, VISCOSITY, Duct, duct
 from pennpde.files import write_atomically
 from pennpde.openfoam import NonUniform, Uniform
 
@@ -117,7 +117,7 @@ def write_case(
     patches = {name: ("wall" if name == "wall" else "patch", sides) for name, sides in shape.patches.items()}
     openfoam.write_case(
         folder,
-        block_mesh=openfoam.block_mesh_dictionary(shape.blocks(profile.cells), patches, thickness=0.1),
+        block_mesh=openfoam.block_mesh_dictionary(blocks(shape, profile.cells), patches, thickness=0.1),
         control={
             "application": "icoFoam",
             "endTime": END_TIME,

@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 
 from pennlab.datasets.flow.triangles import triangle_mesh
-from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.designs import coarse_mesh
 from pennpde.mesh import Mesh
 
 _SPLIT = {"half split": 0.5, "split": 1.0}

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from pennlab.datasets.plane_flow import cases, cost, finished, flows, foam, meshes, truth
 from pennlab.datasets.plane_flow.flow import Flow
+from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report
 from pennpde import openfoam
-from pennpde.data.recipe import HopelessError, Product, Recipe, Report
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 
