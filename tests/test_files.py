@@ -165,3 +165,14 @@ def test_only_regular_files_of_a_sensible_size_are_read(tmp_path):
         files.read_regular("/dev/zero")
     with pytest.raises(FileNotFoundError):
         files.read_regular(tmp_path / "nothing")
+
+
+def test_a_link_in_the_place_of_the_unfinished_file_is_not_followed(tmp_path):
+    other, path = tmp_path / "other", tmp_path / "case.json"
+    other.write_text("not to be touched")
+    for temporary in (files._temporary(path), files._temporary(path, path.suffix)):
+        temporary.symlink_to(other)
+    files.write_atomically(path, "{}")
+    with files.replacing(path) as temporary:
+        temporary.write_text("[]")
+    assert (path.read_text(), other.read_text()) == ("[]", "not to be touched")

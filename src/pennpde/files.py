@@ -35,7 +35,9 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
     content = content.encode() if isinstance(content, str) else content
     temporary = _temporary(path)
     try:
-        with temporary.open("wb") as stream:
+        # A new file: one of that name may be a link that somebody has put there to have another file overwritten.
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -83,7 +85,8 @@ def replacing(path: Path | str) -> Iterator[Path]:
     path = _target(Path(path))
     temporary = _temporary(path, path.suffix)
     try:
-        temporary.touch()  # VTK does not raise where it cannot write, it only complains on the terminal
+        temporary.unlink(missing_ok=True)
+        temporary.touch(exist_ok=False)  # VTK does not raise where it cannot write, it only complains on the terminal
         yield temporary
         if not temporary.is_file() or not _is_complete(temporary):
             raise OSError(f"{path} could not be written completely; is the disk full? What was there before is kept.")

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
+from pennpde.case import Case, Condition
 from pennpde.case.conditions import KINDS
 from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.case.resolving import counted_points
@@ -38,14 +38,17 @@ SINGLE = 24
 """Significant bits of single precision."""
 
 _PATCH = "patch:"  # as Mesh.read knows it
-_CONDITIONS, _DIRICHLET, _DERIVATIVE = "conditions:", "dirichlet:", "normal derivative:"
-_NEUMANN_NORMAL, _SLIP_NORMAL = "neumann normal:", "slip normal:"
-_HAS_DIRICHLET, _HAS_NEUMANN, _HAS_SLIP = 1, 2, 4
+_CONDITIONS = "conditions:"
+_BITS = {"dirichlet": 1, "neumann": 2, "slip": 4}
+"""The kinds of conditions of the first version. Their masks are one array; what other arrays leave out is zero."""
+_PREFIXES = {
+    ("dirichlet", "values"): "dirichlet:",
+    ("neumann", "normal_derivative"): "normal derivative:",
+    ("neumann", "normals"): "neumann normal:",
+    ("slip", "normals"): "slip normal:",
+}
+"""Of the arrays of these kinds. Other kinds are stored as they are, part by part."""
 _ONE_CHUNK = 1 << 18
-
-
-_FIRST_KINDS = ("dirichlet", "neumann", "slip")
-"""What files of the first version hold; other kinds are stored tensor by tensor."""
 
 
 class CaseFileError(ValueError):
@@ -321,28 +324,19 @@ class _Writer:
             self.steps(series, offsets)
 
     def conditions(self, name: str, case: Case) -> None:
-        dirichlet, neumann, slip = case.dirichlet[name], case.neumann[name], case.slip.get(name)
-        kinds = _HAS_DIRICHLET * dirichlet.mask.cpu().numpy() + _HAS_NEUMANN * neumann.mask.cpu().numpy()
-        arrays = {
-            _DIRICHLET: dirichlet.values,
-            _DERIVATIVE: neumann.normal_derivative,
-            _NEUMANN_NORMAL: neumann.normals,
-        }
-        if slip is not None:
-            kinds = kinds + _HAS_SLIP * slip.mask.cpu().numpy()
-            arrays[_SLIP_NORMAL] = slip.normals
-        self.point_field(_CONDITIONS + name, kinds.astype(np.uint8))
-        for prefix, values in arrays.items():
-            if values.any():  # what is left out is zero
+        known = {kind: by_unknown[name] for kind, by_unknown in case.conditions.items() if name in by_unknown}
+        parts = {(kind, part): getattr(each, part).cpu() for kind, each in known.items() for part in each.roles()}
+        kinds = np.zeros(self.points, np.uint8)
+        for kind, bit in _BITS.items():
+            if kind in known:
+                kinds += bit * parts.pop((kind, "mask")).numpy().astype(np.uint8)
+        self.point_field(_CONDITIONS + name, kinds)
+        for key, prefix in _PREFIXES.items():
+            if key in parts and (values := parts.pop(key)).any():
                 self.point_field(prefix + name, _finite(values, prefix + name))
-        for kind, by_unknown in _further(case).items():
-            if name in by_unknown:
-                for part in by_unknown[name].roles():
-                    values: Tensor = getattr(by_unknown[name], part)
-                    whole = (
-                        values.cpu().numpy() if values.dtype != torch.bool else values.cpu().numpy().astype(np.uint8)
-                    )
-                    self.point_field(f"{kind} {part}:{name}", whole)
+        for (kind, part), values in parts.items():
+            whole = values.numpy()
+            self.point_field(f"{kind} {part}:{name}", whole.astype(np.uint8) if whole.dtype == bool else whole)
 
     def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
         """The time steps, all on the same mesh."""
@@ -398,7 +392,7 @@ class _Reader:
         mesh = self.mesh(meshes)
         record, self.points = self.record, mesh.number_of_points
         times = tuple(map(float, record["times"]))
-        initial, dirichlet, neumann, slip, targets = {}, {}, {}, {}, {}
+        initial, targets = {}, {}
         shapes = {name: tuple(axes) for name, axes in record["targets"].items()}
         for name, axes in record["unknowns"].items():
             blocks = self.field(name, tuple(axes))
@@ -406,33 +400,19 @@ class _Reader:
             if name in shapes:
                 later = list(blocks[1:])
                 targets[name] = torch.stack(later, dim=-1) if len(shapes[name]) > len(axes) else later[0]
-            kinds = torch.from_numpy(self.array(f"PointData/{_CONDITIONS}{name}"))
-            dirichlet[name] = Dirichlet((kinds & _HAS_DIRICHLET) != 0, self.field_or_zero(_DIRICHLET + name, axes))
-            neumann[name] = Neumann(
-                (kinds & _HAS_NEUMANN) != 0,
-                self.field_or_zero(_NEUMANN_NORMAL + name, [self.space]),
-                self.field_or_zero(_DERIVATIVE + name, axes),
-            )
-            if name in record["slip"]:
-                slip[name] = Slip((kinds & _HAS_SLIP) != 0, self.field_or_zero(_SLIP_NORMAL + name, [self.space]))
-            if len(kinds) != self.points:
-                raise CaseFileError(f"{self.source}: the conditions of {name!r} are not over {self.points} points.")
         for name, axes in shapes.items():
             if name not in initial:
                 targets[name] = self.field(name, axes)[0]
             if targets[name].shape[1:] != axes:
                 raise CaseFileError(f"{self.source}: target {name!r} is {list(targets[name].shape[1:])}, not {axes}.")
-        conditions = self.further_conditions(record["unknowns"])
+        conditions = self.conditions(record["unknowns"])
         case = Case(
             mesh,
             initial,
-            dirichlet,
-            neumann,
-            slip,
-            {name: torch.tensor(value, dtype=torch.float64) for name, value in record["parameters"].items()},
-            {name: self.field(name, tuple(axes))[0] for name, axes in record["features"].items()},
-            {name: targets[name] for name in shapes},
-            str(record["name"]),
+            parameters={name: torch.tensor(value, dtype=torch.float64) for name, value in record["parameters"].items()},
+            features={name: self.field(name, tuple(axes))[0] for name, axes in record["features"].items()},
+            targets={name: targets[name] for name in shapes},
+            name=str(record["name"]),
             sizes=(self.points,),
             present=counted_points(conditions, initial),
             conditions=conditions,
@@ -505,21 +485,36 @@ class _Reader:
             raise CaseFileError(f"{self.source}: field {name!r} holds values that are not finite; generate it again.")
         return torch.from_numpy(np.ascontiguousarray(values))
 
-    def further_conditions(self, unknowns: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Condition]]:
-        """Conditions of kinds that version 1 does not have; none of any kind where the file has none."""
-        kinds = {kind.kind: kind for kind in KINDS if kind.kind not in _FIRST_KINDS}
-        made: dict[str, dict[str, Condition]] = {kind: {} for kind in kinds}
-        for kind, by_unknown in self.record.get("conditions", {}).items():
-            if kind not in kinds:
-                raise CaseFileError(f"{self.source} has conditions of the kind {kind!r}; known are {sorted(kinds)}.")
-            for name, flags in by_unknown.items():
-                shapes = {None: tuple(unknowns[name]), 0: (), 1: (self.space,)}
-                tensors: dict[str, Any] = {}
-                for part, role in kinds[kind].roles().items():
-                    values = self.field(f"{kind} {part}:{name}", shapes[role.rank])[0]
-                    stored = self.array(f"PointData/{kind} {part}:{name}").dtype
-                    tensors[part] = values.bool() if stored == np.uint8 else values.long() if role.is_point else values
-                made[kind][name] = kinds[kind](**tensors, **flags)
+    def conditions(self, unknowns: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Condition]]:
+        known = {kind.kind: kind for kind in KINDS}
+        further = self.record.get("conditions", {})
+        if unknown := sorted(further.keys() - (known.keys() - _BITS.keys())):
+            raise CaseFileError(f"{self.source} has conditions of the kind {unknown[0]!r}; known are {sorted(known)}.")
+        made: dict[str, dict[str, Condition]] = {kind: {} for kind in known}
+        for name, axes in unknowns.items():
+            bits = torch.from_numpy(self.array(f"PointData/{_CONDITIONS}{name}"))
+            if len(bits) != self.points:
+                raise CaseFileError(f"{self.source}: the conditions of {name!r} are not over {self.points} points.")
+            ranks = {None: tuple(axes), 0: (), 1: (self.space,)}
+            for kind, bit in _BITS.items():
+                if kind == "slip" and name not in self.record["slip"]:
+                    continue
+                roles = known[kind].roles()
+                tensors: dict[str, Any] = {"mask": (bits & bit) != 0}
+                for (of, part), prefix in _PREFIXES.items():
+                    if of == kind:
+                        tensors[part] = self.field_or_zero(prefix + name, ranks[roles[part].rank])
+                made[kind][name] = known[kind](**tensors)
+            for kind, by_unknown in further.items():
+                if name not in by_unknown:
+                    continue
+                tensors = {}
+                for part, role in known[kind].roles().items():
+                    label = f"{kind} {part}:{name}"
+                    values = self.field(label, ranks[role.rank])[0]
+                    is_mask = self.array(f"PointData/{label}").dtype == np.uint8
+                    tensors[part] = values.bool() if is_mask else values.long() if role.is_point else values
+                made[kind][name] = known[kind](**tensors, **by_unknown[name])
         return made
 
     def field_or_zero(self, name: str, axes: Sequence[int]) -> Tensor:
@@ -536,7 +531,7 @@ class _Reader:
 
 
 def _further(case: Case) -> dict[str, Mapping[str, Condition]]:
-    return {kind: each for kind, each in case.conditions.items() if kind not in _FIRST_KINDS and each}
+    return {kind: each for kind, each in case.conditions.items() if kind not in _BITS and each}
 
 
 def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -58,14 +58,15 @@ def each(
         scheduler: address of a running Dask scheduler instead.
         on_progress: is called at the start and after each result.
     """
-    total, failed, done = len(arguments), 0, 0
-    if on_progress is not None:
-        on_progress(Status(total))
+    status = Status(len(arguments))
+    heard = on_progress or (lambda _: None)
+    heard(status)
     for name, result in _results(work, arguments, workers, scheduler):
-        failed += isinstance(result, Failure)
-        done += not isinstance(result, Failure)
-        if on_progress is not None:
-            on_progress(Status(total, done, failed))
+        if isinstance(result, Failure):
+            status = replace(status, failed=status.failed + 1)
+        else:
+            status = replace(status, done=status.done + 1)
+        heard(status)
         yield name, result
 
 

@@ -9,6 +9,7 @@ import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +110,16 @@ def collect_runs(
     shares = shares or Shares()
     coarser = None if spacing is None else Spacing.parse(spacing)
     plan = Plan(Times.parse(time), coarser, unfinished, parse(fields, parameters), repair)
-    found = find_runs(paths, problem)
+    found, skipped = find_runs(paths, problem)
     before = _before(folder, {"time": plan.times.text, "spacing": coarser and coarser.text})
-    runs = _renamed(found.runs, before)
+    runs = _renamed(found, before)
     if any(Path(run.path) == folder.resolve() for run in runs.values()):
         raise ValueError(f"{folder} is one of the runs; choose another folder for the dataset.")
     if workers is None and scheduler is None and len(runs) <= FEW_RUNS:
         workers = 0
 
     def results(what: str, work: Callable[..., Any], arguments: Mapping[str, tuple[Any, ...]]) -> _Results:
-        hear = None if on_progress is None else lambda status: on_progress(what, status)
+        hear = None if on_progress is None else partial(on_progress, what)
         return each(work, arguments, workers=workers, scheduler=scheduler, on_progress=hear)
 
     surveys, kept, failed = _surveyed(runs, before, plan, results)
@@ -148,11 +149,11 @@ def collect_runs(
     if not manifest.cases:
         _clear(folder)
     if not made and not kept:
-        raise NothingCollectedError(_nothing(found.skipped, {name: failed[name] for name in runs if name in failed}))
+        raise NothingCollectedError(_nothing(skipped, {name: failed[name] for name in runs if name in failed}))
     by_path = {runs[name].given: reason for name, reason in failed.items()}
     draw = bool(made) or not (folder / report.PICTURE_FILE).exists()
-    written = report.write(folder, manifest, found.skipped, by_path, draw=draw)
-    return Collection(folder, made, kept, failed, found.skipped, written, clock.monotonic() - started)
+    written = report.write(folder, manifest, skipped, by_path, draw=draw)
+    return Collection(folder, made, kept, failed, skipped, written, clock.monotonic() - started)
 
 
 _Results = Iterator[tuple[str, Any]]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,7 +14,7 @@ import numpy as np
 from pennpde.data.content import Content
 from pennpde.data.runs.files import SERIES, FileSource, is_mesh_file
 from pennpde.data.runs.foam import FoamSource, is_foam_case
-from pennpde.data.runs.source import Quantities, Source
+from pennpde.data.runs.source import Quantities, RunError, Source
 from pennpde.data.runs.splitting import Signature
 from pennpde.data.runs.targets import Plan, chosen_times
 
@@ -44,16 +43,8 @@ class Run:
         return FileSource(Path(self.path), Path(self.problem), quantities, repair)
 
 
-@dataclass(frozen=True)
-class Found:
-    """Runs, and by path why the others are none."""
-
-    runs: tuple[Run, ...]
-    skipped: dict[str, str]
-
-
-def find_runs(paths: Sequence[Path | str], problem: Path | str | None = None) -> Found:
-    """The runs among these paths: `runs/*` also has notes, logs and scripts, which are skipped.
+def find_runs(paths: Sequence[Path | str], problem: Path | str | None = None) -> tuple[tuple[Run, ...], dict[str, str]]:
+    """The runs among these paths, and why the others are none: `runs/*` also has notes, logs and scripts.
 
     Args:
         paths: folders of OpenFOAM cases, files, or folders with a file and its problem file.
@@ -61,59 +52,56 @@ def find_runs(paths: Sequence[Path | str], problem: Path | str | None = None) ->
     """
     if problem is not None and not Path(problem).is_file():
         raise FileNotFoundError(f"There is no problem file {problem}.")
-    found: dict[Path, tuple[Path, Path | None, str]] = {}
+    found: dict[Path, tuple[Path | None, str]] = {}
     skipped: dict[str, str] = {}
     for given in paths:
-        path = Path(given)
-        known = _recognised(path, None if problem is None else Path(problem))
-        if isinstance(known, str):
-            skipped[str(given)] = known
-        else:
-            found.setdefault(known[0].resolve(), (*known, str(given)))
-    names = _names([path for path, _, _ in found.values()])
+        try:
+            path, toml = _recognised(Path(given), None if problem is None else Path(problem))
+            found.setdefault(path.resolve(), (toml, str(given)))
+        except RunError as reason:
+            skipped[str(given)] = str(reason)
     runs = [
-        Run(name, str(path.resolve()), None if toml is None else str(toml.resolve()), given)
-        for name, (path, toml, given) in zip(names, found.values(), strict=True)
+        Run(name, str(path), None if toml is None else str(toml.resolve()), given)
+        for name, (path, (toml, given)) in zip(_names(list(found)), found.items(), strict=True)
     ]
-    return Found(tuple(runs), skipped)
+    return tuple(runs), skipped
 
 
-def _recognised(path: Path, problem: Path | None) -> tuple[Path, Path | None] | str:
-    """A run and its problem file, or why a path is none."""
+def _recognised(path: Path, problem: Path | None) -> tuple[Path, Path | None]:
+    """A run and its problem file; a RunError where a path is none."""
     if not path.exists():
-        return "there is no such file or folder"
+        raise RunError("there is no such file or folder")
     if path.is_dir():
         return _in_folder(path, problem)
     if not path.is_file():
-        return "it is a pipe or a device, not a file"
+        raise RunError("it is a pipe or a device, not a file")
     if path.suffix == ".foam":
-        return (path.parent, None) if is_foam_case(path.parent) else "it marks an OpenFOAM case, but its folder is none"
+        if not is_foam_case(path.parent):
+            raise RunError("it marks an OpenFOAM case, but its folder is none")
+        return path.parent, None
     if not is_mesh_file(path):
-        return "it is no mesh or series that can be read"
+        raise RunError("it is no mesh or series that can be read")
     toml = _problem_of(path, problem)
-    return (
-        f"it has no problem file: {path.stem}.toml or {CASE_FILE} next to it, or --case"
-        if toml is None
-        else (
-            path,
-            toml,
-        )
-    )
+    if toml is None:
+        raise RunError(f"it has no problem file: {path.stem}.toml or {CASE_FILE} next to it, or --case")
+    return path, toml
 
 
-def _in_folder(path: Path, problem: Path | None) -> tuple[Path, Path | None] | str:
+def _in_folder(path: Path, problem: Path | None) -> tuple[Path, Path | None]:
     if is_foam_case(path):
         return path, None
     files = sorted(each for each in path.iterdir() if each.is_file() and is_mesh_file(each))
     # The files of a series that a .pvd or .series file lists are not runs of their own.
     chosen = [each for each in files if each.name.endswith(SERIES)] or files
-    toml = _problem_of(chosen[0], problem) if chosen else None
     if not chosen:
-        return "it is no OpenFOAM case (no system/controlDict), and has no mesh file or series"
+        raise RunError("it is no OpenFOAM case (no system/controlDict), and has no mesh file or series")
+    toml = _problem_of(chosen[0], problem)
     if toml is None:
-        return f"it is no OpenFOAM case, and its {chosen[0].name} has no problem file ({CASE_FILE})"
+        raise RunError(f"it is no OpenFOAM case, and its {chosen[0].name} has no problem file ({CASE_FILE})")
     if len(chosen) > 1:
-        return f"it has {len(chosen)} mesh files ({chosen[0].name}, {chosen[1].name} ...); give them one by one"
+        raise RunError(
+            f"it has {len(chosen)} mesh files ({chosen[0].name}, {chosen[1].name} ...); give them one by one"
+        )
     return chosen[0], toml
 
 
@@ -125,10 +113,7 @@ def _problem_of(path: Path, problem: Path | None) -> Path | None:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """The last part of each path, with as many of the parts before it as tell them apart."""
-    resolved = [path.resolve() for path in paths]
-    parts = [
-        (*each.parent.parts[1:], each.name.partition(".")[0] if each.is_file() else each.name) for each in resolved
-    ]
+    parts = [(*each.parent.parts[1:], each.name.partition(".")[0] if each.is_file() else each.name) for each in paths]
     depth = [1] * len(parts)
     while True:
         names = ["_".join(each[-number:]) for each, number in zip(parts, depth, strict=True)]
@@ -154,7 +139,6 @@ class Survey:
     """What is known of a run.
 
     Attributes:
-        quantities: which of its fields are whose.
         content: what its dataset would hold.
         patches: their names, sorted.
         units: by unknown, powers of kg, m, s ...; empty where the run does not say.
@@ -162,8 +146,6 @@ class Survey:
         state: a hash of its files.
     """
 
-    run: Run
-    quantities: Quantities
     content: Content
     patches: tuple[str, ...]
     units: Mapping[str, tuple[int, ...]]
@@ -196,8 +178,6 @@ def survey(run: Run, plan: Plan, known: str | None = None) -> Survey | None:
         case.space,
     )
     return Survey(
-        run,
-        quantities,
         content,
         tuple(sorted(case.mesh.patches)),
         units,
@@ -226,10 +206,10 @@ class Family:
         """That of most of the runs; of the first ones where they are equally many."""
         space = _most([each.content.space for each in surveys])
         alike = [each for each in surveys if each.content.space == space]
-        content = _most([each.content for each in alike], key=_kind)
-        alike = [each for each in alike if _kind(each.content) == _kind(content)]
-        units = _most([each.units for each in alike], key=_plain)
-        alike = [each for each in alike if _plain(each.units) == _plain(units)]
+        kind = _most([_kind(each.content) for each in alike])
+        alike = [each for each in alike if _kind(each.content) == kind]
+        content, units = alike[0].content, _most([each.units for each in alike])
+        alike = [each for each in alike if each.units == units]
         patches = None if mixed else _most([each.patches for each in alike])
         return Family(content, units, patches, None if mixed else median(each.size for each in alike))
 
@@ -246,7 +226,7 @@ class Family:
                 f"its unknowns are {', '.join(content.unknowns)} with the parameters {', '.join(content.parameters)}, "
                 f"the others have {', '.join(self.content.unknowns)} with {', '.join(self.content.parameters)}"
             )
-        if _plain(units) != _plain(self.units):
+        if units != self.units:
             name = next(name for name in {**units, **self.units} if units.get(name) != self.units.get(name))
             return (
                 f"{name} has the units {_words(units.get(name))}, that of the others {_words(self.units.get(name))}; "
@@ -273,17 +253,13 @@ class Family:
         }
 
 
-def _most(values: Sequence[Any], key: Callable[[Any], Hashable] = lambda value: value) -> Any:
-    commonest = Counter(map(key, values)).most_common(1)[0][0]
-    return next(value for value in values if key(value) == commonest)
+def _most(values: Sequence[Any]) -> Any:
+    """The commonest; of those the first."""
+    return max(values, key=values.count)
 
 
-def _kind(content: Content) -> Hashable:
-    return content.network, tuple(sorted(content.unknowns.items())), content.parameters
-
-
-def _plain(units: Mapping[str, tuple[int, ...]]) -> Hashable:
-    return tuple(sorted((name, tuple(powers)) for name, powers in units.items()))
+def _kind(content: Content) -> tuple[Any, ...]:
+    return content.network, dict(content.unknowns), content.parameters
 
 
 def _words(powers: Sequence[int] | None) -> str:
