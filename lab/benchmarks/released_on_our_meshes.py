@@ -26,8 +26,8 @@ from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from pennpde.case import Case, Dirichlet
 from pennpde.data import storage
-from pennpde.designs import duct, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import duct, flow_case
 from pennpde.released import weights as released
 
 RESULT = Path(__file__).parent / "results" / "released_on_our_meshes.json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import io
 import ipaddress
 import json
 import os
@@ -61,36 +62,38 @@ def is_packed(path: Path) -> bool:
 # Unpacking
 
 
-def unpacked(path: Path | str, sha256: str | None = None, name: str | None = None) -> Path:
-    """The folder of a packed network, in the cache.
+def unpacked(path: Path) -> Path:
+    """The folder of a packed network, in the cache."""
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.stat().st_size > MOST_BYTES:
+        raise PackedError(f"{path} has {path.stat().st_size:,} bytes; a packed network has at most {MOST_BYTES:,}.")
+    return _unpacked(path.read_bytes(), str(path))
+
+
+def _unpacked(archive: bytes, name: str, sha256: str | None = None) -> Path:
+    """The folder of a packed network.
 
     Args:
-        path: of the .zip file.
-        sha256: what the hash of the file must be.
-        name: what messages call the file.
+        archive: the content of the .zip file.
+        name: what messages call it.
+        sha256: what its hash must be.
     """
-    path = Path(path)
-    name = name or str(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {name}.")
-    if path.stat().st_size > MOST_BYTES:
-        raise PackedError(f"{name} has {path.stat().st_size:,} bytes; a packed network has at most {MOST_BYTES:,}.")
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if sha256 is not None and digest != sha256.lower():
+    digest = hashlib.sha256(archive).hexdigest()
+    if sha256 is not None and digest != sha256:
         raise PackedError(
-            f"{name} has the sha256 {digest}, expected is {sha256.lower()}: it is damaged, or not the network that was "
-            "meant. Nothing of it was used."
+            f"{name} has the sha256 {digest}, expected is {sha256}: it is damaged, or not the network that was meant. "
+            "Nothing of it was used."
         )
     if (known := _cached(digest)) is not None:
         return known
-    return _settle(_content_of(path, name), digest, name)
+    return _settle(_content_of(archive, name), digest, name)
 
 
-def _content_of(path: Path, name: str) -> dict[str, bytes]:
+def _content_of(packed: bytes, name: str) -> dict[str, bytes]:
     """All files of an archive, checked against its list, in memory: nothing is written before all of it is right."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             entries = _checked_entries(archive, name)
             content = {}
             for entry in entries:
@@ -233,14 +236,12 @@ def fetched(address: str) -> Path:
     if sha256 is not None and (known := _cached(sha256)) is not None:
         return known
     plain = parts._replace(fragment="").geturl()
-    with tempfile.TemporaryDirectory(prefix="pennpde-") as folder:
-        path = Path(folder) / "network.zip"
-        digest = _download(plain, path)
-        found = unpacked(path, sha256, plain)
+    archive = _download(plain)
+    found = _unpacked(archive, plain, sha256)
     if sha256 is None:
         warnings.warn(
             f"{plain} was not compared with a hash. To be sure to get this very network again, give "
-            f"{plain}#sha256={digest}",
+            f"{plain}#sha256={hashlib.sha256(archive).hexdigest()}",
             stacklevel=2,
         )
     return found
@@ -283,8 +284,7 @@ class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(address: str, path: Path) -> str:
-    """Fetch a file, and return its hash."""
+def _download(address: str) -> bytes:
     # Not build_opener: it would also open files and ftp addresses.
     opener = urllib.request.OpenerDirector()
     for handler in (
@@ -296,19 +296,17 @@ def _download(address: str, path: Path) -> str:
         _CarefulRedirects(),
     ):
         opener.add_handler(handler)
-    digest, received, deadline = hashlib.sha256(), 0, time.monotonic() + _SECONDS
+    received, deadline = bytearray(), time.monotonic() + _SECONDS
     try:
-        with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response, path.open("wb") as stream:
+        with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response:
             announced = int(response.headers.get("Content-Length") or 0)
             while part := response.read1(_CHUNK):
-                received += len(part)
-                if max(received, announced) > MOST_BYTES or time.monotonic() > deadline:
+                received += part
+                if max(len(received), announced) > MOST_BYTES or time.monotonic() > deadline:
                     raise PackedError(
                         f"{address} was given up: it has more than {MOST_BYTES:,} bytes, or takes more than "
                         f"{_SECONDS:.0f} s."
                     )
-                digest.update(part)
-                stream.write(part)
     except urllib.error.HTTPError as error:
         with error:
             raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
@@ -316,6 +314,6 @@ def _download(address: str, path: Path) -> str:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None
-    if received < announced:
-        raise PackedError(f"{address} cannot be fetched: {received:,} of {announced:,} bytes came.")
-    return digest.hexdigest()
+    if len(received) < announced:
+        raise PackedError(f"{address} cannot be fetched: {len(received):,} of {announced:,} bytes came.")
+    return bytes(received)

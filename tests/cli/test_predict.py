@@ -12,8 +12,8 @@ from commands import penn, store
 from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
 from pennlab.datasets.flow.cases import extruded
 from pennpde import checkpoints, openfoam
-from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.prediction import predict
 from pennpde.trust.ranges import spanned
 from problems import DUCT, FLOW, PLATE, rectangle

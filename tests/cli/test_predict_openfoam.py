@@ -12,8 +12,8 @@ import torch
 from commands import penn, store
 from foam_cases import write_dictionary
 from pennpde import checkpoints, openfoam
-from pennpde.designs import coarse_mesh, duct, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, duct, flow_case
 from pennpde.openfoam import NonUniform, Uniform
 from pennpde.prediction import predict
 

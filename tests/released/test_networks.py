@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case, batch, unbatch
-from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.operators import Operators
 from pennpde.released import weights as released
 from pennpde.released.layers import contract_gradient, gradient_of_vector

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pennpde.case import Case
-from pennpde.designs import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
 from pennpde.models.flow_clues import flow_clues
 from pennpde.models.mass import Flux, boundary_flux

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from pennpde.designs import coarse_mesh
 from pennpde.mesh import Mesh
 from pennpde.mesh.outline import edges_of
+from pennpde.models.designs import coarse_mesh
 from pennpde.viewer.boundary import MOST_SEGMENTS, segments, with_roles
 from problems import brick, rectangle
 

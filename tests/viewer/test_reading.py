@@ -9,7 +9,7 @@ import pytest
 
 from foam_cases import write_plane_channel
 from pennlab.datasets.flow.cases import extruded
-from pennpde.designs import coarse_mesh
+from pennpde.models.designs import coarse_mesh
 from pennpde.models.ducts import Flow
 from pennpde.viewer.pool import CrashError, Patience, Worker, WorkError
 from pennpde.viewer.reading import arrays_of, mesh_of, read_case, read_mesh

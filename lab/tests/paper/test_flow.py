@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pennpde.case import Case
-from pennpde.designs import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts_as_written import flow_as_written
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.graph_convolution import smoothing_of

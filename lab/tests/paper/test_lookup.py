@@ -7,8 +7,8 @@ import torch
 from pennlab.datasets.flow.ducts import carried
 from pennlab.paper.lookup import LookUp, Scaled, _shares, by_name, floors, in_the_template, same_places, start
 from pennpde.case import Case
-from pennpde.designs import coarse_mesh, duct, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, duct, flow_case
 
 
 def square(velocity: float, temperature: float, field) -> Case:

@@ -43,7 +43,7 @@ def run(
 def _flow(output: Output, out: Path) -> dict[str, Any]:
     from pennpde.checkpoints import load_pretrained
     from pennpde.cli.predict import tell, use_threads_for, write_files
-    from pennpde.designs import coarse_mesh, flow_case
+    from pennpde.models.designs import coarse_mesh, flow_case
     from pennpde.penn import Predictor
     from pennpde.prediction import predict
 

@@ -81,7 +81,7 @@ def _results(
     with _executor(min(workers or processors(), len(arguments)), scheduler) as executor:
         futures = {executor.submit(_attempt, work, *given): name for name, given in arguments.items()}
         for future in as_completed(futures):
-            name = futures[future]
+            name = futures.pop(future)  # results may be large: none is kept after it was handed on
             try:
                 yield name, future.result()
             except BrokenExecutor:

@@ -10,4 +10,5 @@ boundary_profile     what the facets of a boundary prescribe, and the flux throu
 potential_flow       the flow that a prediction starts from
 inlet                width and speed of an inlet, as units
 mass                 divergence and flux of a predicted velocity
+designs              ready problems with a few parameters: ducts, and a plate that is heated
 """

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pennpde import designs
 from pennpde.case import Case
-from pennpde.designs import CELLS_PER_LENGTH, case_name, coarse_mesh, duct, flow_through
 from pennpde.mesh import Mesh
+from pennpde.models import designs
+from pennpde.models.designs import CELLS_PER_LENGTH, case_name, coarse_mesh, duct, flow_through
 from pennpde.viewer.requests import number_of
 
 VISCOSITY = 1e-3

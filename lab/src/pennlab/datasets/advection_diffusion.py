@@ -24,10 +24,10 @@ from jaxtyping import Float
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.designs import PLATE_POINTS as POINTS
-from pennpde.designs import advection_diffusion_case, heated_at_inlet  # noqa: F401
-from pennpde.designs import plate_mesh as coarse_mesh
 from pennpde.files import write_atomically
+from pennpde.models.designs import PLATE_POINTS as POINTS
+from pennpde.models.designs import advection_diffusion_case, heated_at_inlet  # noqa: F401
+from pennpde.models.designs import plate_mesh as coarse_mesh
 from pennpde.openfoam import Block, Side, Uniform
 
 TIMES = (0.25, 0.5, 0.75, 1.0)

@@ -129,14 +129,14 @@ def same_places(wanted: Case, known: Case) -> np.ndarray:  # noqa: ARG001
 def in_the_template(wanted: Case, known: Case) -> np.ndarray:
     """Points of a duct in another duct of its template."""
     from pennlab.datasets.flow.ducts import carried
-    from pennpde.designs import duct
+    from pennpde.models.designs import duct
 
     return carried(wanted.mesh.points.double().numpy(), duct(wanted.name), duct(known.name))
 
 
 def by_name(case: Case) -> tuple[str, tuple[float, ...]]:
     """Template and design parameters of a duct."""
-    from pennpde.designs import parse_name
+    from pennpde.models.designs import parse_name
 
     return parse_name(case.name)
 

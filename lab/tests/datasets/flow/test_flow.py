@@ -15,9 +15,9 @@ from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import ducts as ducts_of_the_lab
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow.truth import Profile, Run
-from pennpde import designs as ducts
 from pennpde.data import storage
 from pennpde.mesh import Mesh
+from pennpde.models import designs as ducts
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
 

@@ -96,9 +96,9 @@ class FoamSource(Source):
         collated = [each for each in self.folder.iterdir() if re.fullmatch(r"processors\d+.*", each.name)]
         if max(map(self._last_of, collated), default=-1.0) > max(self._folders, default=-1.0):
             raise RunError("its results are collated files (processors...); put them together with reconstructPar")
-        names = [each.name for each in self.quantities().fields.values()]
-        complete = [time for time, folder in self._folders.items() if all(is_field(folder / name) for name in names)]
+        complete = [time for time, folder in self._folders.items() if not self._missing(folder)]
         if not complete:
+            names = (each.name for each in self.quantities().fields.values())
             raise RunError(f"it has no time with all of its fields, {', '.join(names)}")
         return min(complete), sorted(self._folders)
 
@@ -106,10 +106,12 @@ class FoamSource(Source):
         for time in times:
             for place in self._places:
                 folder = place / self._folders[time].name
-                missing = [each.name for each in self.quantities().fields.values() if not is_field(folder / each.name)]
-                if missing:
+                if missing := self._missing(folder):
                     where = f" of {place.name}" if self.in_pieces else ""
                     raise RunError(f"time {folder.name}{where} has no field {' and no '.join(missing)}")
+
+    def _missing(self, folder: Path) -> list[str]:
+        return [each.name for each in self.quantities().fields.values() if not is_field(folder / each.name)]
 
     def counts_iterations(self) -> bool:
         return is_steady(self.folder)

@@ -17,7 +17,8 @@ from pennlab.datasets.flow.ducts import all_names, with_potential_flow
 from pennlab.datasets.flow.truth import END_TIME, PROFILES, TIMES, Run, is_complete, read_run, solve
 from pennlab.datasets.profile import Profile
 from pennpde.case import Case
-from pennpde.designs import (
+from pennpde.mesh import Mesh
+from pennpde.models.designs import (
     CELLS_PER_LENGTH,
     INLET_VELOCITY,
     JITTER,
@@ -29,7 +30,6 @@ from pennpde.designs import (
     flow_through,
     parse_name,
 )
-from pennpde.mesh import Mesh
 
 __all__ = [
     "CELLS_PER_LENGTH",

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from pennpde.case import Case
-from pennpde.designs import NUMBER_OF_PARAMETERS, Duct, Region, case_name
+from pennpde.models.designs import NUMBER_OF_PARAMETERS, Duct, Region, case_name
 from pennpde.models.potential_flow import potential_flow
 from pennpde.openfoam import Block
 

@@ -20,8 +20,8 @@ from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow.ducts import blocks
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
-from pennpde.designs import INLET_VELOCITY, VISCOSITY, Duct, duct
 from pennpde.files import write_atomically
+from pennpde.models.designs import INLET_VELOCITY, VISCOSITY, Duct, duct
 from pennpde.openfoam import NonUniform, Uniform
 
 END_TIME = 4.0

@@ -11,8 +11,8 @@ import zlib
 import numpy as np
 
 from pennlab.datasets.flow.triangles import triangle_mesh
-from pennpde.designs import coarse_mesh
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh
 
 _SPLIT = {"half split": 0.5, "split": 1.0}
 KINDS = ("quads", *_SPLIT, "unstructured")

@@ -39,7 +39,7 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.case.motion import moved
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.designs import flow_case
+from pennpde.models.designs import flow_case
 
 KIND = "speed-accuracy trade-off"
 RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"

@@ -19,8 +19,9 @@ from jaxtyping import Float, Int64
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.models.potential_flow import potential_flow
-from pennpde.openfoam import Side
 
+Side = tuple[tuple[float, float], tuple[float, float]]
+"""Of a patch: a straight line from one place to another."""
 INLET_VELOCITY = (1.0, 0.0)
 VISCOSITY = 1e-3
 CELLS_PER_LENGTH = 22.5
