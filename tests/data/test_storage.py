@@ -109,3 +109,9 @@ def test_names_that_cannot_be_files_and_names_given_twice_are_refused(tmp_path):
         storage.write(tmp_path, [some_case(name="same"), some_case(name="same")])
     with pytest.raises(ValueError, match="Split 'test' names \\['other'\\]"):
         storage.write(tmp_path, [some_case(name="one")], {"test": ["other"]})
+
+
+def test_an_older_dataset_is_replaced_with_its_files(folder):
+    storage.write(folder, [some_case(name="one"), some_case(name="four")])
+    assert sorted(path.name for path in folder.iterdir()) == ["four.vtkhdf", "manifest.json", "one.vtkhdf"]
+    assert sorted(case.name for case in storage.read(folder)) == ["four", "one"]

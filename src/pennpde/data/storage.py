@@ -16,7 +16,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -410,12 +410,17 @@ def write(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    older: set[str] = set()
+    with suppress(DatasetError):  # there is none, or it is damaged
+        older = read_manifest(folder).files
     manifest = _stored(folder, cases, Manifest(dataset, settings or {}), times, significant_bits)
     given = {"train": list(manifest.cases)} if splits is None else splits
     for split, names in given.items():
         if unknown := [name for name in names if name not in manifest.cases]:
             raise ValueError(f"Split {split!r} names {unknown[:5]}, which are none of the cases.")
     write_manifest(folder, replace(manifest, splits=given))
+    for file in older - manifest.files:
+        (folder / file).unlink(missing_ok=True)
 
 
 def append(
