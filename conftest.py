@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pennlab.running import Installation
     from pennpde.mesh import Mesh
-    from pennpde.openfoam import Installation
 
 OPENFOAM = (
     *("blockMesh", "checkMesh", "decomposePar", "polyDualMesh"),
@@ -60,11 +60,11 @@ def pairs() -> dict[str, tuple[Mesh, Mesh]]:
 @pytest.fixture(scope="session")
 def installation() -> Installation:
     """OpenFOAM with the programs that the tests run."""
-    from pennpde import openfoam
+    from pennlab import running
 
     try:
-        return openfoam.find_installation(OPENFOAM)
-    except openfoam.InstallationError as error:
+        return running.find_installation(OPENFOAM)
+    except running.InstallationError as error:
         pytest.skip(f"OpenFOAM is not installed: {error}")
 
 

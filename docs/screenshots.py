@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import sync_playwright
 
+from pennlab.datasets.split_quads import triangulated
 from pennpde.models.designs import coarse_mesh
 
 IMAGES = Path(__file__).parent / "images"
@@ -57,7 +58,7 @@ def show_dataset(page: Any) -> None:
 
 def upload(page: Any) -> None:
     """A duct of triangles without any patch, its inlet and outlet picked on the page."""
-    mesh = replace(coarse_mesh("a_0.60").triangulated(), patches={})
+    mesh = replace(triangulated(coarse_mesh("a_0.60")), patches={})
     with tempfile.TemporaryDirectory() as folder:
         mesh.save(Path(folder) / "my duct.vtu")
         part(page, "source-mesh").click()

@@ -223,7 +223,7 @@ TABLE = [
         PREDICT + " --out out/file/flow.vtu",
         lambda f: (f / "out/file").write_text(""),
     ),
-    Wrong("the demo's folder is a file", "File exists: duct.toml", "demo --operators --out duct.toml"),
+    Wrong("the demo's folder is a file", "File exists: duct.toml", "demo --out duct.toml"),
     # Mesh files
     Wrong("no mesh file", "there is no absent.vtu", "predict absent.vtu --case duct.toml --model own"),
     Wrong("an empty mesh file", "duct.vtu", PREDICT, lambda f: (f / "duct.vtu").write_bytes(b"")),

@@ -86,7 +86,7 @@ WRITTEN = {
     "several times in .pvd": (f"{SERIES} --out out/series.pvd", "out/series.pvd"),
     "an animation": (f"{SERIES} --animation out/series.gif", "out/series.gif"),
     "a packed network": ("pack own --out out/own.zip --licence CC-BY-4.0", "out/own.zip"),
-    "the demo": ("demo --operators --out out", "out/operators.vtu"),
+    "the demo": ("demo --out out", "out/flow.vtu"),
     "tables of records": (f"report {ROOT / 'lab' / 'records'} --out out/results.md", "out/results.md"),
 }
 QUICK = ("fields in .vtkhdf", "a picture in .png")

@@ -47,7 +47,7 @@ storage.read(data)
 found["reading"] = loaded("torch._dynamo")
 # None in sys.modules makes an import raise, as if the library were missing.
 sys.modules.update(dict.fromkeys({HEAVY}))
-from pennpde.train.__main__ import main
+from pennlab.train import main
 main([toml, "--data", data, "--out", out, "--device", "cpu", "--set", "epochs = 2"])
 with open(told, "w") as file:
     json.dump(found, file)

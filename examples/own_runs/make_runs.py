@@ -1,4 +1,4 @@
-"""Finished simulations as a user has them, in SI units: bends, and two smaller families. Needs OpenFOAM.
+"""Finished simulations as a user has them, in SI units: bends, and two smaller families. Needs OpenFOAM and pennlab.
 
     python examples/own_runs/make_runs.py bends --out runs/bends            # icoFoam, 54 runs of some seconds each
     python examples/own_runs/make_runs.py diffusers --out runs/diffusers    # simpleFoam, steady
@@ -26,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from pennlab import running
+from pennlab.running import Block, NewField
 from pennpde import openfoam
-from pennpde.openfoam import Block, NewField, Uniform
+from pennpde.openfoam import Uniform
 
 WATER = 1e-6
 """Kinematic viscosity of water in m²/s."""
@@ -122,9 +124,9 @@ def plume(folder: Path, number: int, seed: int, cells: int) -> dict[str, float]:
     block = Block(((0.0, 0.0), (length, 0.0), (length, height), (0.0, height)), (along, round(height * cells)))
     free = {name: {"type": "zeroGradient"} for name in ("outlet", "sides")}
     same = {name: {"type": "fixedValue", "value": Uniform(velocity)} for name in patches}
-    openfoam.write_case(
+    running.write_case(
         folder,
-        block_mesh=openfoam.block_mesh_dictionary([block], patches, 0.1),
+        block_mesh=running.block_mesh_dictionary([block], patches, 0.1),
         control={
             "application": "scalarTransportFoam",
             "endTime": end,
@@ -157,7 +159,7 @@ def main(
 ) -> dict[str, Any]:
     """Make the runs of a family that are not there yet, and say how long they took."""
     write, solver, all_runs, usual_cells = FAMILIES[family]
-    installation = openfoam.find_installation(("blockMesh", solver))
+    installation = running.find_installation(("blockMesh", solver))
 
     def make(place: int) -> float:
         folder = out / f"{family[:-1]}_{place:02d}"
@@ -168,8 +170,8 @@ def main(
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         numbers = write(unfinished, place, seed, cells or usual_cells)
-        openfoam.run(unfinished, "blockMesh", installation=installation)
-        openfoam.run(unfinished, solver, installation=installation)
+        running.run(unfinished, "blockMesh", installation=installation)
+        running.run(unfinished, solver, installation=installation)
         (unfinished / "numbers.json").write_text(json.dumps(numbers, indent=2) + "\n")
         unfinished.rename(folder)
         return time.monotonic() - started
@@ -211,9 +213,9 @@ def _write_duct(
     }
     inflow = {"type": "fixedValue", "value": Uniform(np.array([speed, 0.0, 0.0]))}
     free = {"type": "zeroGradient"}
-    openfoam.write_case(
+    running.write_case(
         folder,
-        block_mesh=openfoam.block_mesh_dictionary(blocks, patches, thickness),
+        block_mesh=running.block_mesh_dictionary(blocks, patches, thickness),
         control=control,
         schemes={**SCHEMES, **(schemes or {})},
         solution={"solvers": SOLVERS, **solution},

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from format_writers import WRITERS, write_as, write_cgns, write_unv
 from mesh_writers import facets_of, positions_of, rows_of, write_gmsh
+from meshes import box
 from pennpde.mesh import Mesh, reader_process
 from same_meshes import named, same
 
@@ -232,3 +233,57 @@ def test_what_gmsh_itself_writes_is_read(path):
 
 def test_the_files_of_gmsh_are_there():
     assert len(list(FILES.glob("duct*"))) == 4
+
+
+ABAQUS = """*HEADING
+square
+*NODE
+1, 0, 0, 0
+2, 1, 0, 0
+3, 1, 1, 0
+4, 0, 1, 0
+*ELEMENT, type=T3D2, ELSET=Lines
+1, 4, 1
+2, 1, 2
+*ELEMENT, type=CPS3, ELSET=Surface
+3, 1, 2, 3
+4, 1, 3, 4
+*ELSET, ELSET=inlet
+1
+*NSET, NSET=right
+2, 3
+*NSET, NSET=all
+1, 2, 3, 4
+"""
+
+
+def test_sets_of_an_abaqus_file_become_patches(tmp_path, capsys):
+    (tmp_path / "square.inp").write_text(ABAQUS)
+    mesh = Mesh.read(tmp_path / "square.inp")
+    assert {name: patch.points.tolist() for name, patch in mesh.patches.items()} == {
+        "Lines": [0, 1, 3],
+        "inlet": [0, 3],
+        "right": [1, 2],
+    }
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("suffix", [".inp", ".med", ".bdf", ".mesh"])
+def test_what_meshio_writes_is_read(suffix, tmp_path):
+    import meshio
+
+    mesh = box("tetrahedron", 2)
+    cells = [("tetra", mesh.connectivity.reshape(-1, 4))]
+    meshio.Mesh(mesh.points.numpy(), cells).write(tmp_path / f"mesh{suffix}")
+    read = Mesh.read(tmp_path / f"mesh{suffix}")
+    np.testing.assert_allclose(read.points, mesh.points, atol=1e-6)
+    np.testing.assert_array_equal(read.connectivity, mesh.connectivity)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("junk.inp", "no cells|no mesh file that meshio reads"), ("junk.med", "damaged")]
+)
+def test_what_is_no_mesh_of_meshio_is_refused_in_words(name, words, tmp_path):
+    (tmp_path / name).write_bytes(b"\x00\x01")
+    with pytest.raises(ValueError, match=words):
+        Mesh.read(tmp_path / name)

@@ -1,7 +1,7 @@
-"""The corrector on flows it has not seen, next to the coarse march that it corrects and to the plain scheme.
+"""`flow` on flows it has not seen, on its two learned levels, next to the coarse march and the plain scheme.
 
     python lab/benchmarks/corrector.py --floors                 # the plain scheme: half an hour of one core
-    python lab/benchmarks/corrector.py --weights runs/corrector/NAME
+    python lab/benchmarks/corrector.py --levels                 # the network
 
 Every time of both meshes of the flows for validation and tests. Errors are relative, over points, by the dataset's
 solution; seconds are processor seconds of one core for all times of a case, everything included but reading the file.
@@ -11,7 +11,6 @@ Writes `lab/benchmarks/results/corrector.json`; flows whose floors are there are
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,14 @@ from statistics import mean, median
 from typing import Any
 
 import torch
+from flow_results import made_with
 from torch import Tensor
 
+import pennpde
 from pennlab.datasets.plane_flow import finished, flows
 from pennlab.paper.plane_flow_errors import errors, stacked
 from pennpde.case import Case
 from pennpde.files import write_json
-from pennpde.flow.fast_flow import FastFlow, fast_flow
 from pennpde.flow.network import stepping_flow
 from pennpde.penn.inputs import seen_by
 
@@ -41,7 +41,7 @@ FLOORS = {
     "cells split once, Courant 4": {"splits": 1, "courant": 4.0},
     "cells split once, Courant 1.4": {"splits": 1, "courant": 1.4},
 }
-CORRECTED, PROJECTED = "corrected", "corrected and projected"
+LEVELS = {"`flow`, fast": "fast", "`flow`, standard": "standard"}
 
 Solve = Callable[[Case, Sequence[float]], Mapping[str, Tensor]]
 
@@ -69,23 +69,13 @@ def floors_of(case: Case, times: Sequence[float], known: Mapping[str, Any], want
     return found
 
 
-def network_of(folder: Path) -> FastFlow:
-    """The network whose corrector `lab/experiments/corrector/train.py` trained."""
-    from safetensors.torch import load_file
-
-    shape = json.loads((folder / "shape.json").read_text(encoding="utf-8"))
-    network = fast_flow(**{name: shape[name] for name in ("width", "iterations", "hidden", "slices")})
-    network.corrector.load_state_dict(load_file(folder / "model.safetensors"))
-    return network.eval()
-
-
 def summary(cases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """By split and way: mean and median errors in per cent, the share of snapshots better than the march, seconds."""
     found: dict[str, Any] = {}
     for split in SPLITS:
         rows = [each for each in cases.values() if each["split"] == split]
         found[split] = {}
-        for label in (*FLOORS, CORRECTED, PROJECTED):
+        for label in (*FLOORS, *LEVELS):
             there = [row for row in rows if label in row]
             if there:
                 found[split][label] = {"cases": len(there), **_numbers(there, label)}
@@ -113,16 +103,15 @@ def _numbers(rows: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--floors", nargs="*", choices=list(FLOORS), help="which; without a name all")
-    arguments.add_argument("--weights", type=Path, help="folder of a trained corrector")
+    arguments.add_argument("--levels", action="store_true", help="measure the network")
     arguments.add_argument("--limit", type=int, help="flows per split")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     kept = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {"cases": {}}
     cases: dict[str, dict[str, Any]] = kept["cases"]
-    network = network_of(given.weights) if given.weights else None
+    network = pennpde.load_pretrained("flow") if given.levels else None
     if network is not None:
-        content = (given.weights / "model.safetensors").read_bytes()
-        kept["weights"] = hashlib.sha256(content).hexdigest()
+        kept["weights"] = made_with("flow")["weights"]
         kept["parameters"] = sum(parameter.numel() for parameter in network.parameters())
     wanted = ["coarse march"] if given.floors is None else given.floors or list(FLOORS)
     there = set(finished.names(ARCHIVES))
@@ -130,9 +119,10 @@ def main() -> None:
         for name in [name for name in flows.splits()[split] if name in there][: given.limit]:
             for key, file in finished.cases(ARCHIVES, flows.draw_flow(name, 0)).items():
                 row = {"split": split, "points": file.case.number_of_points}
-                row |= floors_of(file.case, file.times, cases.get(key, row), wanted)
-                for label, projected in ((CORRECTED, False), (PROJECTED, True)) if network is not None else ():
-                    network.projected = projected
+                known = {label: each for label, each in cases.get(key, {}).items() if label in FLOORS}
+                row |= floors_of(file.case, file.times, known, wanted)
+                for label, level in LEVELS.items() if network is not None else ():
+                    network.set_level(level)
                     row[label] = measured(
                         network, lambda case, at, model=network: model.solve(case, at).fields, file.case, file.times
                     )

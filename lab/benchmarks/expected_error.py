@@ -31,8 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flow_results import LEARNED_FLUX
 
 import pennpde
+from pennlab.coverage import UNDETERMINED, Known, coverage_by_family, coverage_of, fitted, known_of
 from pennlab.datasets.plane_flow import finished, flows, trials
 from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
@@ -41,9 +43,10 @@ from pennpde.files import write_json
 from pennpde.models.flow_clues import BACKFLOW
 from pennpde.penn import STEADY, Predictor
 from pennpde.train import calibrate as calibrating
-from pennpde.train.calibrate import UNDETERMINED, Coverage, Known, Measured
+from pennpde.train.calibrate import Coverage, Measured
+from pennpde.train.calibrate import Known as KnownCase
 from pennpde.trust.calibration import BEYOND, SECOND_OPINION, without_second_opinion
-from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, calibration_of
+from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, calibration_of, grade_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "trust.md"
@@ -110,7 +113,7 @@ def code() -> str:
     return found.hexdigest()[:12]
 
 
-def measured_of(network: Predictor, name: str, cases: Iterator[Known], seconds: float | None) -> list[Measured]:
+def measured_of(network: Predictor, name: str, cases: Iterator[KnownCase], seconds: float | None) -> list[Measured]:
     """Cases that were measured before and, as long as there is time, the others.
 
     Args:
@@ -123,14 +126,14 @@ def measured_of(network: Predictor, name: str, cases: Iterator[Known], seconds: 
     before = calibrating.kept(network, cache)
     began, count = time.process_time(), 0
 
-    def in_time() -> Iterator[Known]:
+    def in_time() -> Iterator[KnownCase]:
         for known in cases:
             if seconds is not None and time.process_time() - began > seconds:
                 print(f"{name}: {seconds:.0f} s are used up; the others are left for the next time", flush=True)
                 return
             yield known
 
-    def tell(known: Known, outcome: Sequence[Measured] | Exception) -> None:
+    def tell(known: KnownCase, outcome: Sequence[Measured] | Exception) -> None:
         nonlocal count
         count += 1
         told = f"{len(outcome)} times" if not isinstance(outcome, Exception) else f"left out: {outcome}"
@@ -145,17 +148,17 @@ def cache_of(name: str) -> Path:
     return ROOT / "runs" / "expected_error" / f"{name}-{code()}.jsonl"
 
 
-def cases(network: str, without: Sequence[str]) -> Iterator[Known]:
+def cases(network: str, without: Sequence[str]) -> Iterator[KnownCase]:
     for source in SOURCES[network]:
         yield from read_known(source.folder, source.split, source.every, source.per_flow, source.only, set(without))
 
 
-def by_clues(measured: Sequence[Measured]) -> dict[str, dict[str, Any]]:
+def by_clues(measured: Sequence[Measured], known: Known) -> dict[str, dict[str, Any]]:
     """Coverage with fewer clues, by what is left, and in it by group of predictions."""
     found = {}
     for title, left_out in WITHOUT.items():
         fewer = [replace(each, clues=_without(each.clues, left_out)) for each in measured]
-        coverage = calibrating.coverage_by_family(fewer)
+        coverage = coverage_by_family(fewer, known)
         found[title] = {group: asdict(coverage[group]) for group in ("all", UNDETERMINED, "blunt-bodies")}
     return found
 
@@ -188,7 +191,7 @@ def trial_rows(calibration: calibrating.Calibration, measured: Sequence[Measured
                 "errors": {name: round(error, 5) for name, error in each.errors.items()},
                 "expected": {name: round(expected, 5) for name, (expected, _) in estimates.items()},
                 "bound": {name: round(bound, 5) for name, (_, bound) in estimates.items()},
-                "grade": calibrating.grade_of(estimates),
+                "grade": grade_of({name: ExpectedError(*each) for name, each in estimates.items()}),
             }
         )
     return rows
@@ -221,7 +224,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     name: str = arguments.network
-    network = load_pretrained(name)
+    network = load_pretrained(LEARNED_FLUX if name == "flow" else name)
     assert isinstance(network, Predictor)
     left = cases(name, list(calibrating.kept(network, cache_of(name))))
     if arguments.sample is not None:
@@ -242,11 +245,12 @@ def main() -> None:
         _report(name, record, by_family, shipped, tried)
         return
     measured = measured_of(network, name, left, arguments.seconds)
-    by_family = calibrating.coverage_by_family(measured)
+    known = known_of(FINISHED, measured)
+    by_family = coverage_by_family(measured, known)
     alone = [replace(each, clues=without_second_opinion(each.clues)) for each in measured]
     if alone != measured:
-        by_family[ALONE] = calibrating.coverage_by_family(alone)["all"]
-    calibration = calibrating.fitted(measured)
+        by_family[ALONE] = coverage_by_family(alone, known)["all"]
+    calibration = fitted(measured, known)
     config = config_of(network)
     about = {
         "network": name,
@@ -257,9 +261,11 @@ def main() -> None:
     }
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
-        calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
+        calibrating.save(
+            LEARNED_FLUX if name == "flow" else SHIPPED / name, network, calibration, about | {"coverage": covered}
+        )
     if name == "flow":
-        about["clues"] = by_clues(measured)
+        about["clues"] = by_clues(measured, known)
         write_within(PAGE, clue_table(about["clues"]), "what clues bring")
     _report(name, about, by_family, calibration, tried)
 
@@ -273,7 +279,7 @@ def shipped_calibration(network: Predictor) -> calibrating.Calibration:
 
 def calibration_hash() -> str:
     """Of the calibration of `flow` that is shipped."""
-    return hashlib.sha256((SHIPPED / "flow" / EXPECTED_ERROR).read_bytes()).hexdigest()
+    return hashlib.sha256((LEARNED_FLUX / EXPECTED_ERROR).read_bytes()).hexdigest()
 
 
 def report_fresh(network: Predictor, seconds: float | None) -> None:
@@ -281,7 +287,7 @@ def report_fresh(network: Predictor, seconds: float | None) -> None:
     name = "flow-fresh"
     left = read_known(FINISHED, only=fresh(), without=calibrating.kept(network, cache_of(name)))
     measured = measured_of(network, name, left, seconds)
-    found = calibrating.coverage_of(shipped_calibration(network), measured)
+    found = coverage_of(shipped_calibration(network), measured)
     record = {
         "network": "flow",
         "calibration_sha256": calibration_hash(),
@@ -313,7 +319,7 @@ def _report(
     tried: Sequence[Measured],
 ) -> None:
     """The record and the tables of the page."""
-    trial_coverage = calibrating.coverage_of(calibration, tried)["all"]
+    trial_coverage = coverage_of(calibration, tried)["all"]
     table = calibrating.table({**by_family, "trials": trial_coverage})
     rows = trial_rows(calibration, tried)
     print("\n".join(table), trial_table(rows), sep="\n")
@@ -330,7 +336,7 @@ def _report(
     write_within(PAGE, "\n".join([told, "", *table, "", trial_table(rows)]), f"expected error of {name}")
 
 
-def sample(network: Predictor, name: str, left: Iterator[Known], number: int) -> None:
+def sample(network: Predictor, name: str, left: Iterator[KnownCase], number: int) -> None:
     """Measure a few cases and tell how long all of them would take."""
     began = time.process_time()
     found = measured_of(network, name, (known for _, known in zip(range(number), left, strict=False)), None)

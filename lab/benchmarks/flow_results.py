@@ -1,4 +1,4 @@
-"""Results of the network `flow` on many flows: measured in processes of one thread, and kept as they come."""
+"""Results of flow networks on many flows: measured in processes of one thread, and kept as they come."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from pennpde import flow as stepping
 from pennpde.checkpoints import config_of
 from pennpde.files import write_json
 
+LEARNED_FLUX = Path(__file__).resolve().parents[1] / "records" / "plane_flow" / "learned_flux"
+"""The flow network of version 0.1, which the records on plane flows are of: the plain scheme with a learned flux."""
+
 Key = TypeVar("Key", bound=Hashable)
 
 
-def made_with(network: str = "flow") -> dict[str, str]:
+def made_with(network: str | Path = LEARNED_FLUX) -> dict[str, str]:
     """Weights and solver: results made with others are measured again."""
     config = config_of(pennpde.load_pretrained(network))
     assert config is not None

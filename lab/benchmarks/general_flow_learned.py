@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from flow_results import by_flow, made_with
+from flow_results import LEARNED_FLUX, by_flow, made_with
 from general_flow_test import ARCHIVES, PAGE
 
 import pennpde
@@ -24,7 +24,7 @@ from pennlab.datasets.plane_flow import finished, flows
 from pennlab.paper.plane_flow_errors import errors, stacked
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.flow.network import SteppingFlow
-from pennpde.train.order import evenly
+from pennpde.train.batches import evenly
 
 OUTPUT = Path(__file__).parent / "results" / "general_flow_learned.json"
 WITH, WITHOUT = "with", "without"
@@ -34,7 +34,7 @@ def measured(name: str) -> dict[str, Any]:
     """Relative errors of a flow with and without what is learned."""
     file = finished.cases(ARCHIVES, flows.draw_flow(name, 0))[f"{name}.a"]
     time = file.times[len(file.times) // 2]
-    network = pennpde.load_pretrained("flow")
+    network = pennpde.load_pretrained(LEARNED_FLUX)
     assert isinstance(network, SteppingFlow)
     found: dict[str, Any] = {"time": time}
     for label in (WITH, WITHOUT):

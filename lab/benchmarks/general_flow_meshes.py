@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from flow_results import LEARNED_FLUX
 from torch import Tensor
 
 import pennpde
@@ -35,6 +36,7 @@ from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.foam import Resolution
 from pennlab.datasets.plane_flow.meshes import MeshPlan, network_mesh
 from pennlab.datasets.plane_flow.truth import Truth, solve
+from pennlab.datasets.split_quads import triangulated
 from pennlab.paper.plane_flow_errors import errors, stacked
 from pennlab.paper.tables import markdown_table, within
 from pennpde.case import Case
@@ -74,7 +76,7 @@ def main() -> None:
     arguments.add_argument("--archives", type=Path, default=ARCHIVES)
     given = arguments.parse_args()
     torch.set_num_threads(1 if given.device == "cpu" else torch.get_num_threads())
-    model = pennpde.load_pretrained("flow").to(given.device)
+    model = pennpde.load_pretrained(LEARNED_FLUX).to(given.device)
     config = config_of(model)
     assert config is not None
     results: dict[str, Any] = {"weights": config.weights_sha256, "flows": {}}
@@ -95,7 +97,7 @@ def main() -> None:
                 continue
             mesh = file.case.mesh if made is None else network_mesh(flow, made[0])
             if made is not None and made[1]:
-                mesh = mesh.triangulated(made[1])
+                mesh = triangulated(mesh, made[1])
             times = file.times[:2]
             clock = time.process_time if given.device == "cpu" else time.perf_counter
             began = clock()
@@ -139,7 +141,7 @@ def _truth(flow: Flow) -> Truth:
 def _at_dataset(case: Case, mesh: Mesh, values: Tensor, field: str) -> float:
     """The relative difference from the dataset's truth at the dataset's points, away from walls."""
     truth = case.targets[field][..., :2].double().numpy()
-    triangles = mesh.triangulated().connectivity.reshape(-1, 3)
+    triangles = triangulated(mesh).connectivity.reshape(-1, 3)
     matrix, _ = interpolation(mesh.points.numpy(), triangles, case.mesh.points.numpy(), _OUTSIDE)
     found = values.double().cpu().numpy()
     there = (matrix @ found.reshape(len(found), -1)).reshape(truth.shape)

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from finer_truth import FINER, solution
+from flow_results import LEARNED_FLUX
 
 from pennlab.paper.openfoam_sweep.sweep import TestSet, errors_of, summarised_errors
 from pennlab.paper.tables import markdown_table, write_within
@@ -29,7 +30,7 @@ from pennpde.checkpoints import load_pretrained
 from pennpde.files import write_json
 from pennpde.flow.network import stepping_flow
 from pennpde.prediction import predict
-from pennpde.train.baselines import start
+from pennpde.train.report import start
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = Path(__file__).parent / "results" / "general_flow_paper.json"
@@ -42,7 +43,7 @@ GOAL = {"u": 1e-4, "p": 3e-4}
 
 
 def measured(cases: TestSet, finer: list[str], runs: Path) -> dict[str, Any]:
-    network = load_pretrained("flow")
+    network = load_pretrained(LEARNED_FLUX)
     found, floor, by_case, by_finer = [], [], {}, {}
     for case in cases.cases:
         fields = {name: values.double() for name, values in predict(network, case, times=[4.0]).last.items()}

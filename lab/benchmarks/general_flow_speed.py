@@ -24,13 +24,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from flow_results import LEARNED_FLUX
 
 import pennpde as penn
 from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.krylov import Effort
 from pennpde.flow.network import SteppingFlow
 from pennpde.flow.step import advance, begin
-from pennpde.train.evaluation import wait_for
+from pennpde.train.machine import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "general_flow_speed.json"
@@ -67,7 +68,7 @@ def duct(points: int) -> penn.Case:
 def measured(points: int, device: str) -> dict[str, Any]:
     """Processor seconds of each part; on a GPU, or on several processors, those of the clock."""
     clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    model = penn.load_pretrained("flow").to(device)
+    model = penn.load_pretrained(LEARNED_FLUX).to(device)
     assert isinstance(model, SteppingFlow)
     model.splits = 0
     began = clock()

@@ -32,9 +32,9 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_json
 from pennpde.train import Model, Start, evaluate, for_dataset, run
-from pennpde.train import log as journal
-from pennpde.train.baselines import NearestCase, start
-from pennpde.train.examples import learned, seen_cases
+from pennpde.train.folder import read_log
+from pennpde.train.report import NearestCase, start
+from pennpde.train.targets import learned, seen_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "lab" / "benchmarks" / "results"
@@ -131,7 +131,7 @@ def trained_row(
 
 def _curve(folder: Path) -> dict[str, list[float]]:
     """Steps and validation errors, in units of the loss; thinned."""
-    tests = [row for row in journal.read(folder) if row.get("validation")]
+    tests = [row for row in read_log(folder) if row.get("validation")]
     some = tests[:: max(1, len(tests) // 40)]
     return {
         "step": [int(row["step"]) for row in some],

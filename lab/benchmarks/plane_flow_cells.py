@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
+from pennlab import running
 from pennlab.datasets.plane_flow.conditions import Inlet, Outlet, Wall
 from pennlab.datasets.plane_flow.domain import Domain, Piece
 from pennlab.datasets.plane_flow.dual import THICKNESS, Dual, dual_of, renumbered
@@ -146,11 +147,11 @@ def solution(flow: Flow, layer: Layer) -> tuple[np.ndarray, np.ndarray, dict[str
         write_case(folder, flow, layer.dual, EQUAL_STEPS, layer.start)
         steps = 0
 
-        def hear(_: openfoam.Progress) -> None:
+        def hear(_: running.Progress) -> None:
             nonlocal steps
             steps += 1
 
-        openfoam.run(folder, "pimpleFoam", on_progress=hear, largest_courant=1e3)
+        running.run(folder, "pimpleFoam", on_progress=hear, largest_courant=1e3)
         frame = folder / f"{MOMENT:g}"
         cells = len(layer.dual.areas)
         u, p = (openfoam.read_field(frame / name).values(cells) for name in ("U", "p"))

@@ -28,7 +28,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from flow_results import as_they_come, made_with
+from flow_results import LEARNED_FLUX, as_they_come, made_with
 from general_flow_test import measured
 from plane_flow_openfoam import SETTINGS, Setting, errors_of, has_steady, solved_at_last, with_truth
 
@@ -108,7 +108,7 @@ def judged(name: str, kind: str, archives: Path, folder: Path) -> dict[str, Any]
     flow = flows.draw_flow(name, 0)
     files = finished.cases(folder, flow)
     if kind in (OURS, PLAIN):
-        model = pennpde.load_pretrained("flow")
+        model = pennpde.load_pretrained(LEARNED_FLUX)
         assert isinstance(model, SteppingFlow)
         model.corrected = kind == OURS
         pennpde.predict(model, next(iter(files.values())).case, times=[0.01])  # what is loaded on first use

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pennlab import running
 from pennlab.datasets.plane_flow import finished, flows
 from pennlab.datasets.plane_flow.cases import case_with_truth
 from pennlab.datasets.plane_flow.dual import dual_of
@@ -127,16 +128,16 @@ def solved(flow: Flow, setting: Setting, *, steady: bool, timed_again: bool = Fa
         points = PointValues.of(flow, mesh, dual)
         steps = 0
 
-        def hear(_: openfoam.Progress) -> None:
+        def hear(_: running.Progress) -> None:
             nonlocal steps
             steps += 1
 
-        openfoam.run(folder, setting.program, on_progress=hear, largest_courant=1e3, timeout=600)
+        running.run(folder, setting.program, on_progress=hear, largest_courant=1e3, timeout=600)
         moments = [read_frame(folder / f"{moment:g}", flow, points) for moment in flow.moments]
         for_moments, settled = _children() - of_programs, None
         if timed_again:
             _write_only_at_the_end(folder, flow.moments[-1])
-            openfoam.run(folder, setting.program, largest_courant=1e3, timeout=600)
+            running.run(folder, setting.program, largest_courant=1e3, timeout=600)
         own = _execution_time(folder, setting.program)
         if steady:
             settled = _settled(folder, flow, points)
@@ -214,7 +215,7 @@ def _settled(folder: Path, flow: Flow, points: PointValues) -> tuple[np.ndarray,
     for frame in openfoam.time_folders(folder):
         shutil.rmtree(frame)
     shutil.copytree(kept, folder / "0")
-    openfoam.run(folder, "simpleFoam", timeout=600)
+    running.run(folder, "simpleFoam", timeout=600)
     return read_frame(openfoam.time_folders(folder)[-1], flow, points)
 
 
@@ -225,12 +226,12 @@ def solved_at_last(
     before = _children()
     try:
         return solved(flow, setting, steady=steady, timed_again=timed_again)
-    except openfoam.OpenFOAMError:
+    except running.OpenFOAMError:
         failed = _children() - before
     half = replace(setting, courant=setting.courant / 2, step=setting.step and setting.step / 2)
     try:
         truth, facts = solved(flow, half, steady=steady, timed_again=timed_again)
-    except openfoam.OpenFOAMError as error:
+    except running.OpenFOAMError as error:
         return None, {"failed": str(error).splitlines()[0].split(": ", 1)[-1]}
     return truth, facts | {"programs": round(facts["programs"] + failed, 3), "repeated": True}
 

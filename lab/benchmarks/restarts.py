@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pennlab import running
 from pennlab.datasets.plane_flow.dual import Dual, dual_of
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.flows import draw_flow, splits
@@ -65,10 +66,10 @@ class Bench:
     folder: Path
     flow: Flow
     dual: Dual
-    installation: openfoam.Installation
+    installation: running.Installation
 
     @staticmethod
-    def made(folder: Path, flow: Flow, spacing: float, tolerance: float, installation: openfoam.Installation) -> Bench:
+    def made(folder: Path, flow: Flow, spacing: float, tolerance: float, installation: running.Installation) -> Bench:
         resolution = Resolution(spacing)
         dual = dual_of(truth_triangles(flow, resolution))
         folder.mkdir()
@@ -94,7 +95,7 @@ class Bench:
 
     def run(self, program: str, *arguments: str) -> float:
         """CPU seconds of one of OpenFOAM's programs."""
-        openfoam.run(self.folder, program, *arguments, installation=self.installation, timeout=900)
+        running.run(self.folder, program, *arguments, installation=self.installation, timeout=900)
         found = re.findall(r"ExecutionTime = (\S+) s", (self.folder / f"log.{program}").read_text())
         return float(found[-1]) if found else 0.0
 
@@ -105,7 +106,7 @@ class Bench:
                 shutil.rmtree(frame)
         try:
             self.run("simpleFoam")
-        except openfoam.OpenFOAMError as error:
+        except running.OpenFOAMError as error:
             return {"failed": str(error).splitlines()[0].replace(str(self.folder), self.flow.name)}
         steps = iterations_of((self.folder / "log.simpleFoam").read_text())
         reached = {}
@@ -206,7 +207,7 @@ def from_penn(bench: Bench, network: Predictor) -> dict[str, Any]:
     return {"seconds": end - begin, "seconds_writing": end - inferred, "warnings": list(outcome.certificate.warnings)}
 
 
-def measured(flow: Flow, network: Predictor, installation: openfoam.Installation, spacing: float) -> dict[str, Any]:
+def measured(flow: Flow, network: Predictor, installation: running.Installation, spacing: float) -> dict[str, Any]:
     """All starts of one flow."""
     ways: Mapping[str, Callable[..., dict[str, Any]]] = {
         "zero": from_rest,
@@ -225,7 +226,7 @@ def measured(flow: Flow, network: Predictor, installation: openfoam.Installation
                 continue
             try:
                 cost = prepare(bench, network)
-            except (openfoam.OpenFOAMError, ValueError) as error:
+            except (running.OpenFOAMError, ValueError) as error:
                 cost = {"failed": str(error).splitlines()[0].replace(scratch, "")}
             if "failed" in cost:
                 results[name] = cost
@@ -368,7 +369,7 @@ def main() -> None:
     torch.set_num_threads(1)
     network = load_pretrained(options.model)
     assert isinstance(network, Predictor)
-    installation = openfoam.find_installation(_PROGRAMS)
+    installation = running.find_installation(_PROGRAMS)
     known = json.loads(options.out.read_text()) if options.out.is_file() else {}
     settings = {"model": options.model, "spacing": options.spacing, "most_iterations": MOST_ITERATIONS}
     results = known.get("flows", {}) if known.get("settings") == settings else {}

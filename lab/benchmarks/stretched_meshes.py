@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import pennpde as penn
-from pennpde import openfoam
+from pennlab import running
 from pennpde.case import Case
 from pennpde.flow.network import stepping_flow
 from pennpde.mesh import Mesh
@@ -187,13 +187,13 @@ def by_network(flow: Flow, model: penn.Predictor) -> dict[str, float]:
     return {**flow.error(first.x, first.y, u.reshape(shape), p.reshape(shape)), "seconds": round(seconds, 2)}
 
 
-def by_openfoam(flow: Flow, installation: openfoam.Installation) -> dict[str, float]:
+def by_openfoam(flow: Flow, installation: running.Installation) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_foam(folder, flow)
-        openfoam.run(folder, "blockMesh", installation=installation)
+        running.run(folder, "blockMesh", installation=installation)
         began = time.perf_counter()
-        openfoam.run(folder, "simpleFoam", installation=installation, largest_courant=np.inf)
+        running.run(folder, "simpleFoam", installation=installation, largest_courant=np.inf)
         seconds = time.perf_counter() - began
         last = max((each for each in folder.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
         first = flow.rectangles[0]
@@ -299,7 +299,7 @@ def _write_foam(folder: Path, flow: Flow) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    installation = openfoam.find_installation(("blockMesh", "simpleFoam"))
+    installation = running.find_installation(("blockMesh", "simpleFoam"))
     ways: dict[str, Callable[[Flow], dict[str, float]]] = {
         "flow": lambda flow: by_network(flow, penn.load_pretrained("flow")),
         "plain scheme, cells not split": lambda flow: by_network(
@@ -315,7 +315,7 @@ def main() -> None:
             for way, solve in ways.items():
                 try:
                     found: dict[str, float | str] = {**solve(flow)}
-                except (ArithmeticError, openfoam.OpenFOAMError) as error:
+                except (ArithmeticError, running.OpenFOAMError) as error:
                     found = {"failed": str(error).partition("\n")[0]}
                 rows.append({"flow": name, "aspect_ratio": aspect_ratio, "cells": cells, "by": way, **found})
                 print(json.dumps(rows[-1]), flush=True)

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pennlab import running
 from pennlab.paper.tables import write_within
 from pennpde import openfoam
 from pennpde.checkpoints import load_pretrained
@@ -45,14 +46,14 @@ _PROGRAMS = ("blockMesh", "icoFoam", "pimpleFoam", "mapFields", "fluentMeshToFoa
 class Cases:
     """Tutorials in a scratch folder; those that start from others find them there."""
 
-    def __init__(self, scratch: Path, installation: openfoam.Installation) -> None:
+    def __init__(self, scratch: Path, installation: running.Installation) -> None:
         self.scratch, self.installation = scratch, installation
 
     def copied(self, source: str, name: str) -> Path:
         return shutil.copytree(EXAMPLES / source, self.scratch / name)
 
     def run(self, folder: Path, program: str, *arguments: str) -> None:
-        openfoam.run(folder, program, *arguments, installation=self.installation, timeout=1800, largest_courant=1e3)
+        running.run(folder, program, *arguments, installation=self.installation, timeout=1800, largest_courant=1e3)
 
     def cavity(self) -> Path:
         folder = self.copied("icoFoam/cavity/cavity", "cavity")
@@ -261,7 +262,7 @@ def main() -> None:
     if options.only and options.out.is_file():
         results = json.loads(options.out.read_text()).get("tutorials", {})
     with tempfile.TemporaryDirectory(prefix="penn-tutorials-") as scratch:
-        cases = Cases(Path(scratch), openfoam.find_installation(_PROGRAMS))
+        cases = Cases(Path(scratch), running.find_installation(_PROGRAMS))
         for name, prepare in TUTORIALS.items():
             chained = name.startswith("cavity") and any(each.startswith("cavity") for each in options.only or [])
             if options.only and name not in options.only and not chained:

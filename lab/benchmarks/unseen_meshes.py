@@ -30,6 +30,7 @@ import pennpde
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow.triangles import smallest_angles, triangle_mesh
 from pennlab.datasets.flow.truth import Run
+from pennlab.datasets.split_quads import triangulated
 from pennlab.paper.tables import write_within
 from pennpde.case import Case
 from pennpde.case import motion as rigid_motion
@@ -57,8 +58,8 @@ def _quads(factor: float) -> Callable[[str], Mesh]:
 KINDS: Mapping[str, Callable[[str], Mesh]] = {
     OWN: flow.coarse_mesh,
     "quads without jitter": lambda name: flow.coarse_mesh(name, jitter=0.0),
-    "half of the quads split": lambda name: flow.coarse_mesh(name).triangulated(0.5),
-    "all quads split": lambda name: flow.coarse_mesh(name).triangulated(),
+    "half of the quads split": lambda name: triangulated(flow.coarse_mesh(name), 0.5),
+    "all quads split": lambda name: triangulated(flow.coarse_mesh(name)),
     "unstructured triangles": lambda name: triangle_mesh(name, flow.CELLS_PER_LENGTH),
     "quads 1.3 times coarser": _quads(1 / 1.3),
     "quads 1.5 times finer": _quads(1.5),
@@ -279,9 +280,9 @@ def page(record: Mapping[str, Any]) -> str:
             "[tutorial](tutorial.md)."
         ),
         _wrapped(
-            "`Mesh.triangulated` splits each quad along one of its diagonals, chosen at random. The unstructured "
-            "triangles (`pennlab.datasets.flow.triangles`) have random points at the spacing of the quads, a Delaunay "
-            "triangulation, and smoothing; their smallest angle is "
+            "`pennlab.datasets.split_quads` splits each quad along one of its diagonals, chosen at random. The "
+            "unstructured triangles (`pennlab.datasets.flow.triangles`) have random points at the spacing of the "
+            "quads, a Delaunay triangulation, and smoothing; their smallest angle is "
             f"{record['kinds']['unstructured triangles']['smallest angle']:.0f} degrees."
         ),
         *_warnings(record),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 2
-_FORMER_NAMES = {"flow": "ducts", "general-flow": "flow"}
+_FORMER_NAMES = {"flow": "ducts", "general-flow": "stepping-flow"}
 """Of networks in format version 1, before the general flow network took the name of the paper's."""
 _PREVIOUS = "previous"
 """In a configuration whose weights are still to come: the configuration of the weights that are there."""
@@ -34,6 +34,13 @@ _MOST_BYTES = 10_000_000
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 EXPECTED_ERROR = "expected_error.json"
 """What `penn calibrate` adds: how wrong the network is on cases with truth. Belongs to the weights next to it."""
+
+
+def expected_error_file(level: str = "") -> str:
+    """The name of that file for one of the levels of accuracy of a network that has such."""
+    return f"expected_error_{level}.json" if level else EXPECTED_ERROR
+
+
 SHIPPED = Path(__file__).parent / "weights"
 
 
@@ -105,7 +112,8 @@ def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
     old = _configuration_of_weights(folder)
     if old is not None:
         write_json(folder / CONFIG, plain | {_PREVIOUS: old})
-    (folder / EXPECTED_ERROR).unlink(missing_ok=True)  # of the weights that are replaced
+    for old_calibration in folder.glob("expected_error*.json"):
+        old_calibration.unlink(missing_ok=True)  # of the weights that are replaced
     write_atomically(folder / WEIGHTS, content)
     write_json(folder / CONFIG, plain)
     return folder

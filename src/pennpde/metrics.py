@@ -31,8 +31,7 @@ def squared_error(
         target: What it should be.
         rank: 0 for a scalar, 1 for a vector: distinguishes an axis of space from one of times.
     """
-    if prediction.shape != target.shape:
-        raise ValueError(f"The prediction has shape {list(prediction.shape)}, the target {list(target.shape)}.")
+    _check_shapes(prediction, target)
     if not 0 <= rank < max(prediction.ndim, 1):
         raise ValueError(f"A field of shape {list(prediction.shape)} has no {rank} axes of space after its points.")
     return _over_components((prediction - target).square(), rank)
@@ -96,8 +95,7 @@ def relative_l2(
         target: What it should be; where it is zero everywhere the result is the norm of the error itself.
         volumes: Weights of the points, such as `mesh.point_volumes`, for the norm of the continuum; None: all alike.
     """
-    if prediction.shape != target.shape:
-        raise ValueError(f"The prediction has shape {list(prediction.shape)}, the target {list(target.shape)}.")
+    _check_shapes(prediction, target)
     weights = torch.ones_like(target) if volumes is None else _beside(volumes.to(target), target)
     size = (weights * target.square()).sum().sqrt()
     error = (weights * (prediction - target).square()).sum().sqrt()
@@ -147,9 +145,6 @@ class Estimate:
         """
         return math.sqrt(self.squared_deviations) / self.count if self.count else 0.0
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3e} ± {self.standard_error:.1e}"
-
 
 def rank_of(name: str, case: Case) -> int:
     """The number of axes of space of a target: that of the unknown of this name, else all axes that it has."""
@@ -164,6 +159,11 @@ def domain_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estimat
         name: Estimate.of(squared_error(fields[name], target.to(fields[name]), rank_of(name, case)))
         for name, target in case.targets.items()
     }
+
+
+def _check_shapes(prediction: Tensor, target: Tensor) -> None:
+    if prediction.shape != target.shape:
+        raise ValueError(f"The prediction has shape {list(prediction.shape)}, the target {list(target.shape)}.")
 
 
 def _over_components(squares: Float[Tensor, "points *axes"], rank: int) -> Float[Tensor, " points"]:

@@ -10,11 +10,14 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from pennpde.case import Case
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
+from pennpde.metrics import rank_of
 from pennpde.penn.hooks import Look
 
 if TYPE_CHECKING:
@@ -28,6 +31,14 @@ _DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 _LINE, _LETTER = 0.2, 0.07
 """Inches that small print takes."""
 _MOST_NOTES = 4
+_MILLISECONDS = 250
+"""For which a frame is shown, the last one four times as long."""
+_BULK = (2.0, 98.0)
+"""Percentiles between which values are never a peak."""
+_FAR = 0.5
+"""How far beyond them the extremes may lie, in shares of the range between them, before they count as peaks."""
+_BOTH_SIGNS = 0.02
+"""Share of the largest value from which on negative ones count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +90,7 @@ def draw(
         panel_width: In inches.
         bars: Whether each panel has its colour bar, or each row one, where colours mean the same along it.
     """
-    figure = _figure(rows, title, panel_width, corner, bars, notes)
+    figure = _figure(rows, title, corner, notes, panel_width, bars)
     save_figure(figure, path, dots_per_inch=120, description="\n".join([corner, *notes] if corner else notes))
 
 
@@ -90,8 +101,6 @@ def animate(
     *,
     corner: str = "",
     notes: Sequence[str] = (),
-    milliseconds: int = 250,
-    panel_width: float = 4.6,
 ) -> None:
     """Draw rows of panels one after the other as an animated GIF file, which starts again at its end.
 
@@ -101,41 +110,41 @@ def animate(
         titles: Above each frame, such as its time.
         corner: As for `draw`.
         notes: As for `draw`.
-        milliseconds: How long a frame is shown; the last one four times as long.
-        panel_width: In inches.
     """
     from PIL import Image
 
     images = []
     for panels, title in zip(frames, titles, strict=True):
         picture = io.BytesIO()
-        _figure([panels], title, panel_width, corner, notes=notes).savefig(picture, format="png", dpi=100)
+        _figure([panels], title, corner, notes).savefig(picture, format="png", dpi=100)
         images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
-    durations = [milliseconds] * (len(images) - 1) + [4 * milliseconds]
+    durations = [_MILLISECONDS] * (len(images) - 1) + [4 * _MILLISECONDS]
     content = io.BytesIO()
     images[0].save(
         content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
     )
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content.getvalue())
+    _write(path, content)
 
 
 def _figure(
     rows: Sequence[Sequence[Panel]],
     title: str,
-    panel_width: float,
-    corner: str = "",
+    corner: str,
+    notes: Sequence[str],
+    panel_width: float = 4.6,
     bars: Literal["panels", "rows"] = "panels",
-    notes: Sequence[str] = (),
 ) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = max(len(row) for row in rows)
-    heights = [panel_width * min(max(_shape(row), 0.25), 1.2) + 0.5 for row in rows]
+    # Height over width of the tallest panel of each row.
+    shapes = [max(span[1] / span[0] for span in map(_span, row)) for row in rows]
+    heights = [panel_width * min(max(shape, 0.25), 1.2) + 0.5 for shape in shapes]
     width = panel_width * columns + 0.6
-    small_print = [corner] * bool(corner) + _cut(notes, width)
+    cut = [shorten(note, int(width / _LETTER), placeholder=" …") for note in notes[:_MOST_NOTES]]
+    more = [f"and {len(notes) - _MOST_NOTES} more"] * (len(notes) > _MOST_NOTES)
+    small_print = [corner] * bool(corner) + cut + more
     figure = Figure(
         figsize=(width, sum(heights) + (0.4 if title else 0) + _LINE * len(small_print)),
         layout="constrained",
@@ -169,16 +178,8 @@ def _figure(
     return figure
 
 
-def _cut(notes: Sequence[str], width: float) -> list[str]:
-    """The first lines of small print, as long as a picture of so many inches is wide."""
-    shown = [shorten(note, int(width / _LETTER), placeholder=" …") for note in notes[:_MOST_NOTES]]
-    return shown + [f"and {len(notes) - _MOST_NOTES} more"] * (len(notes) > _MOST_NOTES)
-
-
-def _shape(row: Sequence[Panel]) -> float:
-    """Height over width of the tallest panel."""
-    spans = [np.ptp(panel.mesh.points.numpy()[:, :2], axis=0) for panel in row]
-    return max(float(span[1] / span[0]) for span in spans)
+def _span(panel: Panel) -> np.ndarray:
+    return np.ptp(panel.mesh.points.numpy()[:, :2], axis=0)
 
 
 def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
@@ -211,13 +212,16 @@ def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tenso
 
 def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:
     """Write a figure, with a description in its metadata; its file is whole or not there."""
-    path = Path(path)
     # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
     content = io.BytesIO()
-    suffix = path.suffix or ".png"
+    suffix = Path(path).suffix or ".png"
     metadata = {_DESCRIPTION[suffix]: description} if description else None
     figure.savefig(content, dpi=dots_per_inch, format=suffix.removeprefix("."), metadata=metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, content)
+
+
+def _write(path: Path | str, content: io.BytesIO) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.getvalue())
 
 
@@ -293,29 +297,26 @@ def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]):
     if panel.outline:
         _draw_cells(axes, panel.mesh, (0, 0, 0, 0.25), 0.25)
     if panel.border:
-        _draw_border(axes, panel.mesh)
+        _draw_edges(axes, panel.mesh, slice(None), colors="0.35", linewidths=0.6)
     if panel.streamlines is not None:
         _draw_streamlines(axes, panel.mesh, panel.streamlines.detach().cpu().numpy())
     return drawn
 
 
 def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
-    from matplotlib.collections import LineCollection
-
     _draw_cells(axes, mesh, (0.35, 0.35, 0.35, 1.0), 0.4)
-    positions, edges = mesh.points.numpy(), mesh.facets.connectivity.reshape(-1, 2)
     for number, (name, patch) in enumerate(mesh.patches.items()):
-        lines = LineCollection(list(positions[edges[patch.facets]]), colors=f"C{number}", linewidths=2.0, label=name)
-        axes.add_collection(lines)
+        _draw_edges(axes, mesh, patch.facets, colors=f"C{number}", linewidths=2.0, label=name)
     if mesh.patches:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(mesh.patches), frameon=False, fontsize=9)
 
 
-def _draw_border(axes: Axes, mesh: Mesh) -> None:
+def _draw_edges(axes: Axes, mesh: Mesh, facets: np.ndarray | slice, **how: Any) -> None:
+    """Draw facets of the boundary."""
     from matplotlib.collections import LineCollection
 
-    edges = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)]
-    axes.add_collection(LineCollection(list(edges), colors="0.35", linewidths=0.6))
+    edges = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)[facets]]
+    axes.add_collection(LineCollection(list(edges), **how))
 
 
 def _surface(mesh: Mesh) -> Triangulation:
@@ -341,12 +342,6 @@ def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
         return middle - largest, middle + largest
     low, high = _without_peaks(finite)
     return low, high if high > low else low + 1.0
-
-
-_BULK = (2.0, 98.0)
-"""Percentiles between which values are never a peak."""
-_FAR = 0.5
-"""How far beyond them the extremes may lie, in shares of the range between them, before they count as peaks."""
 
 
 def _without_peaks(values: np.ndarray, low: float | None = None) -> tuple[float, float]:
@@ -383,3 +378,71 @@ def _draw_streamlines(axes: Axes, mesh: Mesh, velocity: Float[np.ndarray, "point
     except RuntimeError:
         return  # the triangles of a polygon that is not convex overlap, and Matplotlib cannot search in them
     axes.streamplot(x, y, *gridded, color=(1, 1, 1, 0.75), linewidth=0.6, arrowsize=0.6, density=(1.4, 1.0))
+
+
+# Reference solution, prediction and error, side by side
+
+
+def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> None:
+    """Truth, prediction and error of each predicted field side by side, one row for each field and time.
+
+    A vector is drawn as its length, its error as the length of the difference. A mesh in space is cut in its middle.
+    """
+    layers = layers_of(case, fields)
+    mesh, cut = cut_flat(case.mesh, [values for layer in layers.values() for values in layer])
+    # A field has the same colours at all of its times.
+    names = [heading.partition(",")[0] for heading in layers]
+    looks = {name: colours_of([cut[3 * place] for place, each in enumerate(names) if each == name]) for name in names}
+    rows = []
+    for number, heading in enumerate(layers):
+        flat_truth, flat_prediction, flat_error = cut[3 * number : 3 * number + 3]
+        colours, limits = looks[names[number]]
+        rows.append(
+            [
+                Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
+                Panel(f"{heading}: prediction", mesh, flat_prediction, colours, limits),
+                Panel(f"{heading}: error", mesh, flat_error, ERROR),
+            ]
+        )
+    draw(path, rows, title=case.name)
+
+
+def layers_of(case: Case, fields: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """By heading, one for each field and time: truth, prediction and error as scalars."""
+    layers: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+    for name, values in fields.items():
+        if name not in case.targets:
+            continue
+        truth, predicted = case.targets[name].detach().cpu().double(), values.detach().cpu().double()
+        rank = rank_of(name, case)
+        times = truth.shape[1 + rank] if truth.ndim > 1 + rank else 0
+        for number in range(max(times, 1)):
+            one, other = (each[..., number] if times else each for each in (truth, predicted))
+            heading = (f"|{name}|" if rank else name) + (f", time {number + 1} of {times}" if times else "")
+            layers[heading] = (_size(one), _size(other), _size(other - one, always_positive=True))
+    return layers
+
+
+def colours_of(fields: Sequence[Tensor]) -> tuple[str, tuple[float, float]]:
+    """Colour map and limits: the diverging map where a field has both signs, and not only by round-off."""
+    values = torch.cat(list(fields)).numpy()
+    colours = DIVERGING if values.min() < -_BOTH_SIGNS * np.abs(values).max() else SEQUENTIAL
+    return colours, limits_of(values, colours)
+
+
+def _size(values: Tensor, always_positive: bool = False) -> Tensor:
+    if values.ndim > 1:
+        return torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return values.abs() if always_positive else values
+
+
+def cut_flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor]]:
+    """A plane mesh as it is; a cut through the middle of one in space, with the fields on it."""
+    if mesh.space == 2:
+        return mesh, list(fields)
+    named = {f"field {number}": values for number, values in enumerate(fields)}
+    solid = mesh.with_fields(named).to_pyvista()
+    cut = solid.slice(normal="z", origin=solid.center).triangulate()
+    corners = np.asarray(cut.faces).reshape(-1, 4)[:, 1:]
+    flat = Mesh.from_arrays(np.asarray(cut.points, dtype=np.float64)[:, :2], corners)
+    return flat, [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]

@@ -27,7 +27,8 @@ Builder = Callable[..., nn.Module]
 _BUILDERS: dict[str, Builder | str] = {
     "gradient": "pennpde.models.gradient:gradient_network",
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
-    "flow": "pennpde.flow.network:stepping_flow",
+    "flow": "pennpde.flow.coarse_march:flow_network",
+    "stepping-flow": "pennpde.flow.network:stepping_flow",
     "ducts": "pennpde.models.ducts:flow_network",
     "flow-as-written": "pennpde.models.ducts_as_written:flow_as_written",
     "released-flow": "pennpde.released.flow:ReleasedFlow",

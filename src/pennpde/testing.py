@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.motion import random_motion
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 
 Model = Callable[[Case], Mapping[str, Tensor]]
 """Anything that maps a case to fields: an `nn.Module`, a function, a solver."""

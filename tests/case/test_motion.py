@@ -12,7 +12,7 @@ from motions import random_orthogonal
 from pennlab.datasets import advection_diffusion, polynomial
 from pennpde.case import Slip, batch
 from pennpde.case import motion as rigid_motion
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 from pennpde.operators import Operators
 
 double = torch.float64

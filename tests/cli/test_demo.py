@@ -58,19 +58,6 @@ def test_the_demo_tells_people_certificate_time_and_files(shipped):
         assert words in text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [["--operators"], []], ids=["asked for", "no network shipped"])
-def test_the_operators_alone_are_shown_where_asked_for_or_no_network_is_there(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path / "none")
-    finished = penn("demo", "--out", tmp_path, "--json", *options)
-    assert finished.exit_code == 0, finished.stderr
-    record = json.loads(finished.stdout)
-    assert Path(record["picture"]).read_bytes().startswith(b"\x89PNG")
-    assert Path(record["fields"]).stat().st_size > 0
-    assert record["mean_error"] < 2e-3  # 9e-4, most of it at the corners of the circle's grid
-    assert record["flow_through"] < 0.2 * record["flow_through_without_condition"]  # w = 10 gives 0.1
-
-
 def test_the_network_that_is_shipped_gives_a_flow_with_an_eddy_behind_the_step(tmp_path):
     record = json.loads(penn("demo", "--out", tmp_path, "--json").stdout)
     certificate = record["certificate"]

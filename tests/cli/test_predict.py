@@ -11,6 +11,7 @@ import torch
 from commands import penn, store
 from foam_cases import read_flow, write_brick, write_conditions, write_dictionary
 from pennlab.datasets.flow.cases import extruded
+from pennlab.datasets.split_quads import triangulated
 from pennpde import checkpoints, openfoam
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_case
@@ -301,7 +302,7 @@ def test_a_page_of_a_case_in_space_is_refused_before_predicting(workplace, tmp_p
 
 def test_a_mesh_finer_than_those_of_training_is_predicted_on_a_companion_and_so_it_is_told(workplace, tmp_path):
     quads = coarse_mesh("a_0.37", cells_per_length=4)
-    store(tmp_path / "net", ranges=spanned([flow_case(quads), flow_case(quads.triangulated())], FLOW))
+    store(tmp_path / "net", ranges=spanned([flow_case(quads), flow_case(triangulated(quads))], FLOW))
     fine = coarse_mesh("a_0.37", cells_per_length=8)
     Mesh.from_arrays(fine.points, fine.connectivity.reshape(-1, 4)).save(tmp_path / "fine.vtu")
     given = ("predict", tmp_path / "fine.vtu", "--case", workplace / "duct.toml", "--model", tmp_path / "net", "--json")

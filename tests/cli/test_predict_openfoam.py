@@ -11,6 +11,8 @@ import torch
 
 from commands import penn, store
 from foam_cases import write_dictionary
+from pennlab import running
+from pennlab.datasets.flow.ducts import blocks_of
 from pennpde import checkpoints, openfoam
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, duct, flow_case
@@ -54,11 +56,11 @@ def settings_of_icofoam(folder: Path, start: float, time_step: float) -> None:
     write_dictionary(folder / "system" / "fvSolution", solution)
 
 
-def goes_on(folder: Path, start: str, time_step: float, installation: openfoam.Installation) -> None:
+def goes_on(folder: Path, start: str, time_step: float, installation: running.Installation) -> None:
     """OpenFOAM runs two steps from a time that `penn predict` wrote."""
     settings_of_icofoam(folder, float(start), time_step)
     steps: list[float] = []
-    openfoam.run(
+    running.run(
         folder,
         "icoFoam",
         installation=installation,
@@ -82,7 +84,7 @@ def predicted(folder: Path, network: Path, out: Path, time: str, *options: str) 
 def test_the_tutorial_pitzdaily_goes_in_and_comes_out_and_icofoam_goes_on(installation, tutorials, network, tmp_path):
     folder = shutil.copytree(tutorials / "simpleFoam/pitzDaily", tmp_path / "pitzDaily")
     (folder / "system" / "streamlines").unlink(missing_ok=True)
-    openfoam.run(folder, "blockMesh", installation=installation)
+    running.run(folder, "blockMesh", installation=installation)
     settings_of_icofoam(folder, 0.0, 1e-6)
     record = predicted(folder, network, tmp_path / "flow.vtu", "0.01", "--png", str(tmp_path / "flow.png"))
     assert record["certificate"]["dirichlet"] == {"u": 0, "p": 0}
@@ -103,7 +105,7 @@ def test_the_tutorial_cavity_is_predicted_at_its_reference_pressure_with_a_warni
     installation, tutorials, network, tmp_path
 ):
     folder = shutil.copytree(tutorials / "icoFoam/cavity/cavity", tmp_path / "cavity")
-    openfoam.run(folder, "blockMesh", installation=installation)
+    running.run(folder, "blockMesh", installation=installation)
     record = predicted(folder, network, tmp_path / "flow.vtu", "0.4")
     warnings = record["certificate"]["warnings"]
     assert any(warning.startswith("Inflow over that of an even inlet is 0;") for warning in warnings)
@@ -149,9 +151,9 @@ def test_plane_tutorials_are_predicted_or_refused_with_what_the_network_does_not
         shutil.copytree(folder / "0.orig", folder / "0")
     mesh = next(folder.glob("*.msh"), None)
     if mesh is not None:
-        openfoam.run(folder, "fluentMeshToFoam", mesh.name)
+        running.run(folder, "fluentMeshToFoam", mesh.name)
     else:
-        openfoam.run(folder, "blockMesh", installation=installation)
+        running.run(folder, "blockMesh", installation=installation)
     finished = penn("predict", folder, "--model", network, "--out", tmp_path / "flow.vtu", "--quiet")
     assert finished.exit_code in (0, 1)
     assert "looks like a bug" not in finished.stderr
@@ -170,8 +172,8 @@ def step(installation, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("step")
     shape, width, speed = duct("a_0.40"), 0.2, 3.0
     blocks = [
-        openfoam.Block(tuple((width * x, width * y) for x, y in region.corners), region.cells(6))
-        for region in shape.regions
+        running.Block(tuple((width * x, width * y) for x, y in block.corners), block.cells)
+        for block in blocks_of(shape, 6)
     ]
     sides = {
         RENAMED[name]: (
@@ -183,12 +185,12 @@ def step(installation, tmp_path_factory) -> Path:
     (folder / "system").mkdir()
     (folder / "constant").mkdir()
     (folder / "0").mkdir()
-    (folder / "system" / "blockMeshDict").write_text(openfoam.block_mesh_dictionary(blocks, sides, 0.01))
+    (folder / "system" / "blockMeshDict").write_text(running.block_mesh_dictionary(blocks, sides, 0.01))
     settings_of_icofoam(folder, 0.0, 1e-5)
     write_dictionary(folder / "constant" / "transportProperties", {"nu": f"[0 2 -1 0 0 0 0] {1e-3 * width * speed}"})
     halves = {"numberOfSubdomains": 2, "method": "simple", "simpleCoeffs": {"n": "(2 1 1)", "delta": 0.001}}
     write_dictionary(folder / "system" / "decomposeParDict", halves)
-    openfoam.run(folder, "blockMesh", installation=installation)
+    running.run(folder, "blockMesh", installation=installation)
     cells = openfoam.PolyMesh.read(folder).number_of_cells
     velocity = {
         RENAMED["inlet"]: {"type": "fixedValue", "value": Uniform(np.array([speed, 0, 0]))},
@@ -229,7 +231,7 @@ def test_a_step_from_blockmesh_is_the_step_of_the_dataset_whatever_its_patches_a
 
 def test_a_decomposed_case_gives_the_fields_of_the_whole_one(installation, step, network, tmp_path):
     folder = shutil.copytree(step, tmp_path / "step")
-    openfoam.run(folder, "decomposePar", installation=installation)
+    running.run(folder, "decomposePar", installation=installation)
     predicted(folder, network, tmp_path / "whole.vtu", "0.25")
     shutil.rmtree(folder / "0.25")
     shutil.rmtree(folder / "0")  # fields only with the processors, then the mesh as well
@@ -266,8 +268,8 @@ def polyhedra(installation, tmp_path_factory) -> Path:
     write_dictionary(folder / "system" / "blockMeshDict", block)
     settings_of_icofoam(folder, 0.0, 1e-4)
     write_dictionary(folder / "constant" / "transportProperties", {"nu": "[0 2 -1 0 0 0 0] 0.001"})
-    openfoam.run(folder, "blockMesh", installation=installation)
-    openfoam.run(folder, "polyDualMesh", "75", "-overwrite", installation=installation)
+    running.run(folder, "blockMesh", installation=installation)
+    running.run(folder, "polyDualMesh", "75", "-overwrite", installation=installation)
     cells = openfoam.PolyMesh.read(folder).number_of_cells
     velocity = {
         "inlet": {"type": "fixedValue", "value": Uniform(np.array([1.0, 0, 0]))},
@@ -297,7 +299,7 @@ def test_polyhedra_of_polydualmesh_go_in_and_come_out_and_icofoam_goes_on(instal
 def test_the_written_time_passes_the_eyes_of_openfoams_own_checks(installation, step, network, tmp_path):
     folder = shutil.copytree(step, tmp_path / "step")
     predicted(folder, network, tmp_path / "flow.vtu", "0.25")
-    openfoam.run(folder, "checkMesh", "-time", "0.25", installation=installation)
+    running.run(folder, "checkMesh", "-time", "0.25", installation=installation)
     field = openfoam.read_field(folder / "0.25" / "U", folder)
     assert isinstance(field.internal, NonUniform)
     assert field.boundary[RENAMED["inlet"]]["type"] == "fixedValue"

@@ -1,12 +1,15 @@
 """Meshes, patches and fields that cannot be, refused by name."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from meshes import HEXAHEDRON_FACES, LEFT, PLANE_TYPES, SOLID_TYPES, UNIT_SQUARE, box, grid, unit_cube
 from pennpde.mesh import Mesh
-from pennpde.mesh.cells import QUAD, Cells
+from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON, POLYHEDRON, QUAD, Cells, Facets, cell_facets, signed_volumes
+from pennpde.mesh.checks import solids
 
 CUBE = grid((1, 1, 1))
 INVERTED = CUBE[1][:, [4, 5, 6, 7, 0, 1, 2, 3]]
@@ -121,6 +124,8 @@ def test_facets_that_are_not_on_the_boundary_are_refused():
         unit_cube().with_patch_facets({"wall": [[0, 1, 2, 3]]})
     with pytest.raises(ValueError, match="Patch 'wall' is empty"):
         unit_cube().with_patch_facets({"wall": []})
+    with pytest.raises(ValueError, match="names point 3735558"):
+        unit_cube().with_patch_facets({"wall": [[0, 1, 2, 3_735_558]]})
 
 
 def test_a_field_of_another_length_and_a_motion_that_is_none_are_refused():
@@ -135,7 +140,32 @@ def test_a_field_of_another_length_and_a_motion_that_is_none_are_refused():
 
 
 def test_every_type_has_its_place_in_the_tests():
-    from pennpde.mesh.cells import CELL_TYPES
-
     tested = {name for name in (*PLANE_TYPES, *SOLID_TYPES) if not name.startswith("mixed")}
     assert tested == {cell_type.name for cell_type in CELL_TYPES.values()}
+
+
+@pytest.mark.parametrize("kind", ["tetrahedron", "pyramid", "wedge", "hexahedron"])
+def test_cells_are_recognised_from_their_faces(kind):
+    mesh = box(kind, jitter=0.2)
+    found = solids(cell_facets(mesh._cells))
+    np.testing.assert_array_equal(found.types, mesh.cell_types)
+    np.testing.assert_allclose(signed_volumes(mesh.points.numpy(), found), mesh.cell_volumes, rtol=1e-12)
+    for cell, start in enumerate(mesh.offsets[:-1]):
+        ours, theirs = (each[start : mesh.offsets[cell + 1]] for each in (found.connectivity, mesh.connectivity))
+        assert set(ours) == set(theirs)
+
+
+def test_a_cell_with_faces_of_no_other_type_stays_a_polyhedron():
+    """A prism over a pentagon next to a cube that shares none of its faces."""
+    turns = 2 * np.pi * np.arange(5) / 5
+    floor = [*range(5)]
+    prism = [floor[::-1], [5 + i for i in floor], *([i, (i + 1) % 5, 5 + (i + 1) % 5, 5 + i] for i in floor)]
+    cube = [[10 + i for i in row] for row in CELL_TYPES[HEXAHEDRON].facets]
+    faces = replace(Facets.of([*prism, *cube]), cells=np.repeat([0, 1], [7, 6]))
+    found = solids(faces)
+    assert found.types.tolist() == [POLYHEDRON, HEXAHEDRON]
+    assert found.connectivity[:10].tolist() == [*range(10)]
+    corners = np.array([(x, y, z) for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1))])
+    ring = np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    points = np.concatenate([np.c_[ring, np.zeros(5)], np.c_[ring, np.ones(5)], corners])
+    np.testing.assert_allclose(signed_volumes(points, found), [2.5 * np.sin(2 * np.pi / 5), 1.0])

@@ -1,5 +1,7 @@
 """Meshes: normals, cells, patches, and the numbers of the published samples."""
 
+from __future__ import annotations
+
 import pickle
 from dataclasses import replace
 
@@ -9,8 +11,10 @@ import torch
 from torch.testing import assert_close
 
 from meshes import LEFT, PLANE_TYPES, arrays, box, grid, unit_cube
+from motions import random_orthogonal
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import HEXAHEDRON, QUAD, TRIANGLE, WEDGE, Facets
+from pennpde.mesh.mesh import turned
 
 
 @pytest.fixture(scope="module")
@@ -268,3 +272,23 @@ def test_patches_and_fields_leave_the_mesh_they_are_added_to_alone():
     mesh.with_patches(LEFT).with_fields({"x": mesh.points[:, 0]})
     assert not mesh.patches
     assert not mesh.fields
+
+
+def test_a_patch_of_points_that_the_mesh_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="names point 99; the mesh has points 0 to 19"):
+        box("quad").with_patch_facets({"left": [[0, 99]]})
+
+
+def test_a_tensor_product_turns_as_its_vectors_do():
+    rotation = random_orthogonal(3, 1, reflection=True)
+    first, second = torch.randn(2, 7, 3, dtype=torch.float64)
+    product = torch.einsum("pi,pj->pij", first, second)
+    by_hand = torch.einsum("pi,pj->pij", first @ rotation.T, second @ rotation.T)
+    assert_close(turned(product, rotation, 2), by_hand)
+
+
+def test_axes_beyond_the_rank_are_channels_and_stay():
+    rotation = random_orthogonal(2, 1)
+    vector = torch.randn(5, 2, 4, dtype=torch.float64)
+    assert_close(turned(vector, rotation, 1), torch.stack([each @ rotation.T for each in vector.unbind(2)], dim=2))
+    assert turned(vector, rotation, 0) is vector

@@ -13,6 +13,7 @@ from scipy.stats import ortho_group
 from torch.testing import assert_close
 
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, arrays, box
+from pennlab.datasets.split_quads import triangulated
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import QUAD, Facets
 from sampling import EXAMPLES
@@ -120,7 +121,7 @@ def test_a_triangulated_mesh_has_the_same_boundary_and_fewer_neighbours(kind, si
         {"left": lambda x: x[:, 0] < 1e-9, "around": lambda x: np.abs(x[:, 1] - 0.5) > 0.5 - 1e-9}
     )
     mesh = mesh.with_patch_facets({"some": mesh.facets.take(np.array([0, 3]))}).with_fields({"p": mesh.points[:, 0]})
-    split = mesh.triangulated(share, seed)
+    split = triangulated(mesh, share, seed)
     assert split.points is mesh.points
     assert_close(split.fields["p"], mesh.fields["p"], rtol=0, atol=0)
     # What the split mesh says of its cells is what a check from the start would say.
@@ -150,8 +151,8 @@ def test_a_mesh_triangulated_and_moved_has_the_graph_of_one_moved_and_triangulat
     mesh = box("quad", size, jitter=0.3, seed=seed)
     rotation = torch.from_numpy(ortho_group(2, seed=np.random.default_rng(seed)).rvs())
     shift = torch.tensor([3.0, -2.0]).double()
-    one = mesh.moved(rotation, shift).triangulated(share, seed)
-    other = mesh.triangulated(share, seed).moved(rotation, shift)
+    one = triangulated(mesh.moved(rotation, shift), share, seed)
+    other = triangulated(mesh, share, seed).moved(rotation, shift)
     np.testing.assert_array_equal(one.edges, other.edges)
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from companions import DOMAINS, SPACING, l_shape, square_with_hole, step
+from pennlab.datasets.split_quads import triangulated
 from pennpde.mesh import Mesh, triangulation
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from problems import brick, rectangle
@@ -78,7 +79,7 @@ def test_a_companion_is_repeatable_and_another_seed_is_another_one():
 
 
 def test_a_mesh_of_any_cells_has_a_companion_with_the_points_that_are_to_be_kept():
-    mesh = rectangle((12, 12)).triangulated(0.5)
+    mesh = triangulated(rectangle((12, 12)), 0.5)
     kept = mesh.patch("outlet").points[5]
     companion = companion_mesh(mesh, 0.2, keep=[kept])
     assert float(companion.cell_volumes.sum()) == pytest.approx(1.0)

@@ -10,7 +10,7 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.openfoam.problems import read_problem
+from pennpde.openfoam.cases import read_problem
 from pennpde.prediction import predict
 
 EMPTY = {"front": "type empty;", "back": "type empty;"}

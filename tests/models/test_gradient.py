@@ -9,7 +9,7 @@ from pennpde.metrics import mean_squared_error, neumann_squared_error
 from pennpde.models.gradient import CorrectedGradient, gradient_network, reweighted
 from pennpde.operators import Operators
 from pennpde.testing import assert_equivariant
-from pennpde.train.stack import CaseStack
+from pennpde.train.batches import CaseStack
 from problems import brick, polynomial
 
 ROWS = ("nisogcn", "isogcn", "isogcn_of_table_1", "corrected")
@@ -124,13 +124,13 @@ def test_a_stack_without_meshes_takes_positions_from_a_feature():
     case = polynomial()
     network = gradient_network()
     with pytest.raises(KeyError, match=r"features=.*position"):
-        network(CaseStack.of([case, case]).batch(torch.tensor([0, 1]))[0])
+        network(CaseStack.of([case, case]).draw(torch.tensor([0, 1]))[0])
     placed = Case(
         case.mesh,
         initial=case.initial,
         neumann=case.neumann,
         features={"position": case.mesh.points - case.mesh.points.mean(dim=0)},
     )
-    stacked, _ = CaseStack.of([placed, placed]).batch(torch.tensor([0, 1]))
+    stacked, _ = CaseStack.of([placed, placed]).draw(torch.tensor([0, 1]))
     with torch.no_grad():
         assert_close(network(stacked)["grad"][: case.number_of_points], network(case)["grad"], atol=1e-4, rtol=1e-4)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from foam_cases import RESTING, WALLS, flow_case, read_flow, write_brick, write_conditions, write_dictionary
+from pennlab import running
 from pennpde import openfoam
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.ducts import Flow, complete_flow
@@ -238,7 +239,7 @@ def test_what_is_written_as_a_time_is_read_back(tmp_path, plane):
 def channel(installation, tmp_path_factory) -> Path:
     """A channel of 12 x 6 cells, meshed by OpenFOAM, with a list of inlet velocities."""
     folder = tmp_path_factory.mktemp("channel")
-    block = openfoam.Block(((0, 0), (2, 0), (2, 1), (0, 1)), (12, 6))
+    block = running.Block(((0, 0), (2, 0), (2, 1), (0, 1)), (12, 6))
     sides = {
         "inlet": ("patch", [((0, 0), (0, 1))]),
         "outlet": ("patch", [((2, 0), (2, 1))]),
@@ -265,7 +266,7 @@ def channel(installation, tmp_path_factory) -> Path:
     solution = {"solvers": {'"(p|pFinal|U)"': solver}, "PISO": {"nCorrectors": 2, "pRefCell": 0, "pRefValue": 0}}
     (folder / "system").mkdir()
     (folder / "constant").mkdir()
-    (folder / "system" / "blockMeshDict").write_text(openfoam.block_mesh_dictionary([block], sides, 0.1))
+    (folder / "system" / "blockMeshDict").write_text(running.block_mesh_dictionary([block], sides, 0.1))
     write_dictionary(folder / "system" / "controlDict", control)
     write_dictionary(folder / "system" / "fvSchemes", schemes)
     write_dictionary(folder / "system" / "fvSolution", solution)
@@ -285,7 +286,7 @@ def channel(installation, tmp_path_factory) -> Path:
         "frontAndBack": {"type": "empty"},
     }
     (folder / "0").mkdir()
-    openfoam.run(folder, "blockMesh", installation=installation)
+    running.run(folder, "blockMesh", installation=installation)
     openfoam.write_field(folder / "0" / "U", np.zeros((72, 3)), openfoam.VELOCITY, velocity)
     openfoam.write_field(folder / "0" / "p", np.zeros(72), openfoam.PRESSURE, pressure)
     return folder
@@ -303,7 +304,7 @@ def test_openfoam_goes_on_from_a_time_that_we_wrote(channel, installation, tmp_p
     velocity = torch.stack([speed, torch.zeros_like(speed)], dim=1)
     openfoam.write_time(folder, 0.1, case.mesh, {"u": velocity, "p": torch.zeros_like(speed)}, Flow.foam_fields)
     steps: list[float] = []
-    openfoam.run(folder, "icoFoam", installation=installation, on_progress=lambda step: steps.append(step.time))
+    running.run(folder, "icoFoam", installation=installation, on_progress=lambda step: steps.append(step.time))
     np.testing.assert_allclose(steps, [0.15, 0.2])
     assert openfoam.read_field(folder / "0.2" / "U").values(72)[:, 0].max() > 0.1  # text, as OpenFOAM wrote it
 
@@ -312,7 +313,7 @@ def test_openfoam_goes_on_from_a_time_that_we_wrote(channel, installation, tmp_p
 def test_a_decomposed_case_is_the_same_case(channel, installation, tmp_path):
     folder = shutil.copytree(channel, tmp_path / "case")
     whole = read_flow(folder)
-    openfoam.run(folder, "decomposePar", installation=installation)
+    running.run(folder, "decomposePar", installation=installation)
     shutil.rmtree(folder / "0")
     shutil.rmtree(folder / "constant" / "polyMesh")
     parts = read_flow(folder)

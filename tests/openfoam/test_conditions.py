@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from foam_cases import write_brick, write_conditions, write_dictionary
+from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.models.ducts import Flow
@@ -289,7 +290,7 @@ def test_laplacian_foam_finds_the_same_heat_with_a_mixed_side_and_a_table_over_t
     }
     for name, entries in dictionaries.items():
         write_dictionary(folder / name, entries)
-    openfoam.run(folder, "laplacianFoam", installation=installation)
+    running.run(folder, "laplacianFoam", installation=installation)
     theirs = openfoam.read_field(folder / "1" / "T").values(15)
     case = openfoam.read_case(folder, {"T": FoamName("T", (0, 0, 0, 1, 0, 0, 0))}, time=0.0).at(1.0)
     found = solve_poisson(case, torch.zeros(case.number_of_points, dtype=torch.float64)).numpy()

@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from meshes import walled
+from pennlab.datasets.split_quads import triangulated
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 
@@ -43,7 +44,7 @@ def test_damping_makes_every_mode_decay_that_div_of_grad_lets_grow():
 def test_no_point_of_a_bad_mesh_feeds_its_own_value():
     """Sheared and split along random diagonals: some points have so few neighbours that plain damping is too weak."""
     grid = walled("quad", 10, jitter=0.2).with_patches({"others": lambda x: (x[:, 0] > 1 - 1e-9) | (x[:, 1] % 1 == 0)})
-    mesh = replace(grid, points=grid.points + 1.2 * grid.points[:, 1:] * torch.tensor([1.0, 0.0])).triangulated(1.0, 0)
+    mesh = triangulated(replace(grid, points=grid.points + 1.2 * grid.points[:, 1:] * torch.tensor([1.0, 0.0])), 1.0, 0)
     free = np.setdiff1d(np.arange(mesh.number_of_points), mesh.patch("left").points)
     operators = Operators.on(mesh, ["others"])
     plain, damped = (operators.composed(damping).composed_laplacian.to_scipy() for damping in (0.0, 0.25))

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from meshes import ALL_TYPES, SOLID_TYPES, bent, walled
 from motions import random_orthogonal
 from pennpde.mesh import Mesh
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 
 double = torch.float64

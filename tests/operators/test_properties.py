@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from meshes import ALL_TYPES, PLANE_TYPES, SOLID_TYPES, box
 from motions import random_orthogonal
 from pennpde.mesh import Mesh
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 from pennpde.operators import Operators
 from sampling import EXAMPLES
 

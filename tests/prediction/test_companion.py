@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from pennlab.datasets.split_quads import triangulated
 from pennpde.case import Case
 from pennpde.case.companion import back
 from pennpde.mesh.remesh import CompanionError
@@ -28,7 +29,7 @@ def network() -> PENN:
 def ranges() -> dict[str, tuple[float, float]]:
     """Of a network that was trained on quads and triangles of six cells a unit length."""
     mesh = coarse_mesh("a_0.40", cells_per_length=6)
-    return spanned([flow_case(mesh), flow_case(mesh.triangulated())])
+    return spanned([flow_case(mesh), flow_case(triangulated(mesh))])
 
 
 def user_case(cells_per_length: float) -> Case:
@@ -48,7 +49,7 @@ def test_a_finer_mesh_gets_what_the_network_finds_at_its_own_spacing(network, ra
     outcome, expected = predict(network, fine, ranges, resolution="network"), predict(network, own, ranges)
     assert outcome.companion is not None
     assert outcome.companion.number_of_points == pytest.approx(own.number_of_points, rel=0.1)
-    there = back(outcome.fields, fine.mesh.triangulated(), own.mesh)
+    there = back(outcome.fields, triangulated(fine.mesh), own.mesh)
     # Two meshes of one spacing differ by their discretisation, with six cells a unit length by this much of the inflow.
     # (The pressure of an untrained network is mostly that of corners, where meshes differ most.)
     assert float((there["u"] - expected.fields["u"]).square().mean().sqrt()) < 0.03 * 0.1

@@ -67,7 +67,7 @@ def test_two_solutions_with_another_level_agree_in_a_closed_vessel():
 
 def test_the_map_of_a_pressure_without_level_has_the_size_of_its_differences():
     case, model = vessel(is_open=False), AnyTime()
-    object.__setattr__(model, "checkpoint_calibration", made_up(0.02))
+    object.__setattr__(model, "checkpoint_calibrations", {"": made_up(0.02)})
     outcome = predict(model, case, resolution="own")
     volumes, found = case.mesh.point_volumes, outcome.fields["p"].reshape(-1)
     local, about, whole = (

@@ -5,13 +5,14 @@ import pytest
 import torch
 from scipy.sparse import coo_matrix
 
+from pennlab.datasets.split_quads import triangulated
 from pennpde.penn.graph_convolution import released_smoothing
 from problems import brick, rectangle
 
 
 @pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
 def test_smoothing_is_the_normalised_adjacency(kind):
-    mesh = brick() if kind == "hexahedron" else rectangle().triangulated()
+    mesh = brick() if kind == "hexahedron" else triangulated(rectangle())
     edges, number = mesh.edges, mesh.number_of_points
     adjacency = coo_matrix((np.ones(edges.shape[1]), (edges[0], edges[1])), (number, number))
     adjacency = adjacency.toarray() + np.eye(number)

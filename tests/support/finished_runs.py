@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foam_cases import write_brick, write_dictionary
+from pennlab.datasets.split_quads import triangulated
 from pennpde import openfoam
 from pennpde.mesh import Mesh
 from pennpde.openfoam import Dimensions, NonUniform, PolyMesh, Uniform
@@ -164,12 +165,12 @@ def square(cells: int = 6, triangles: bool = False) -> Mesh:
     first = (np.arange(cells)[:, None] * (cells + 1) + np.arange(cells)).ravel()
     quads = np.stack([first, first + cells + 1, first + cells + 2, first + 1], axis=1)
     mesh = Mesh.from_arrays(points, quads)
-    return mesh.triangulated() if triangles else mesh
+    return triangulated(mesh) if triangles else mesh
 
 
 def grid_at(mesh: Mesh, time: float, in_cells: bool = False):
     """A PyVista grid with u and p at a time, at points or in cells."""
-    from pennpde.mesh.cell_values import cell_centres
+    from pennpde.mesh.interpolation import cell_centres
 
     grid = mesh.to_pyvista()
     places = cell_centres(mesh) if in_cells else mesh.points.numpy()

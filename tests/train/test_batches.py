@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pennpde.train import fit
-from pennpde.train.order import Order
+from pennpde.train.batches import Order
 from problems import heated_plate
 from trainings import (
     TRAIN,

@@ -1,18 +1,19 @@
-"""Measured cases are kept, whatever ends the process; and moments whose truth is not determined are counted apart."""
+"""Measured cases are kept, whatever ends the process."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from calibrated import WORSE, drawn
+from calibrated import drawn
 from pennlab.datasets.advection_diffusion import TIMES
 from pennpde.case import Case
+from pennpde.data import storage
+from pennpde.data.storage import write_manifest
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.flow_clues import flow_clues
 from pennpde.operators import Operators
 from pennpde.train import calibrate as calibrating
-from pennpde.train.calibrate import DETERMINED, NOT_MEASURED, UNDETERMINED, Measured
 from problems import heated_plate, rectangle
 
 
@@ -44,37 +45,16 @@ def test_a_case_that_failed_is_tried_again(network, tmp_path):
     assert heard[2] is list
 
 
-def test_whether_the_truth_is_determined_is_kept(network, tmp_path):
-    known = [replace(each, determined={TIMES[-1]: False}) for each in plates("plate")]
-    calibrating.measure_all(network, known, tmp_path / "kept.jsonl")
-    assert [each.determined for each in calibrating.kept(network, tmp_path / "kept.jsonl")["plate"]] == [False]
-
-
-def test_moments_whose_truth_is_not_determined_are_counted_apart():
-    turns = (True, False, None)
-    measured = [
-        Measured(each.name, each.family, 1.0, each.errors, each.clues, WORSE, turns[number % 3])
-        for number, each in enumerate(drawn(6, 9))
-    ]
-    found = calibrating.coverage_by_family(measured)
-    assert list(found)[-4:] == [DETERMINED, UNDETERMINED, NOT_MEASURED, "all"]
-    assert [found[title].cases for title in list(found)[-4:]] == [18, 18, 18, 54]
-    # Where nobody has measured it, there is nothing to count apart.
-    unknown = calibrating.coverage_by_family([replace(each, determined=None) for each in measured])
-    assert list(unknown) == [*sorted({each.family for each in measured}), "all"]
-
-
-def test_a_truth_that_depends_on_its_mesh_is_judged_but_not_learned_from():
-    measured = [Measured(each.name, each.family, 1.0, each.errors, each.clues, WORSE) for each in drawn(12, 10, seed=1)]
-    eddies = [
-        replace(each, case=f"{each.case} late", errors={"u": 100 * each.errors["u"]}, determined=False)
-        for each in measured
-    ]
-    alone, both = calibrating.fitted(measured), calibrating.fitted([*measured, *eddies])
-    assert all(alone.estimate("u", each.clues) == both.estimate("u", each.clues) for each in measured)
-    covered = calibrating.coverage_by_family([*measured, *eddies])
-    assert covered[NOT_MEASURED].covered["u"] > 0.8
-    assert covered[UNDETERMINED].covered["u"] == 0
+def test_times_whose_reference_is_not_mesh_converged_are_left_out(tmp_path):
+    case = replace(heated_plate(targets=True), name="plate")
+    storage.write(tmp_path, [case], dataset="advection-diffusion", times=TIMES)
+    manifest = storage.read_manifest(tmp_path)
+    entry = manifest.cases["plate"]
+    judged = [True] * (len(TIMES) - 1) + [False]
+    cases = {"plate": replace(entry, facts={**entry.facts, "determined": judged})}
+    write_manifest(tmp_path, replace(manifest, cases=cases))
+    (known,) = calibrating.read_dataset(tmp_path)
+    assert list(known.truth) == list(TIMES[:-1])
 
 
 def test_what_is_graded_good_and_wrong_is_named():

@@ -11,9 +11,8 @@ from torch import nn
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.testing import assert_dirichlet
 from pennpde.train import fit
-from pennpde.train.batches import Blocks, Stacked
+from pennpde.train.batches import Blocks, CaseStack, evenly
 from pennpde.train.losses import scaled_squared_error
-from pennpde.train.order import evenly
 from problems import heated_plate
 from trainings import TRAIN, VALIDATION, Constant, assert_same_bits, constant_case, network, weights
 
@@ -65,7 +64,7 @@ def test_without_validation_cases_the_training_loss_decides():
 
 def test_every_case_counts_the_same_whatever_its_mesh():
     cases = [constant_case(0.0, (2, 2)), constant_case(1.0, (6, 6))]
-    for kind in (Stacked, Blocks):
+    for kind in (CaseStack, Blocks):
         case, share = kind.of(cases, torch.float64, torch.device("cpu")).draw(torch.tensor([0, 1]))
         loss = scaled_squared_error({"T": 0.5})(Constant(0.25), case, share)
         assert loss.item() == pytest.approx(0.5 * (0.25**2 + 0.75**2) / 0.5**2, rel=1e-6)

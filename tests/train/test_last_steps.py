@@ -8,8 +8,8 @@ from pennpde.flow.network import stepping_flow
 from pennpde.operators.capture import can_capture
 from pennpde.penn.inputs import seen_by
 from pennpde.train import fit
-from pennpde.train.last_steps import USUAL, LastSteps
 from pennpde.train.losses import scaled_squared_error
+from pennpde.train.steps import USUAL_LAST_STEPS, LastSteps
 from small_ducts import duct
 from trainings import TRAIN, Constant, constant_case
 
@@ -118,7 +118,7 @@ def test_training_goes_through_as_many_steps_as_its_settings_say():
     assert LastSteps.of(Constant(), None) is None, "no march"
     usual = LastSteps.of(March(3), None)
     assert usual is not None
-    assert usual.number == USUAL
+    assert usual.number == USUAL_LAST_STEPS
 
     def first_update(**settings):
         march = March(12)

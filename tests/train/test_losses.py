@@ -10,7 +10,7 @@ from pennpde.flow.network import stepping_flow
 from pennpde.penn.inputs import seen_by
 from pennpde.train import Settings, fit
 from pennpde.train.losses import RelativeError
-from pennpde.train.schedule import Course
+from pennpde.train.settings import Course
 from small_ducts import duct
 from trainings import Constant, constant_case
 

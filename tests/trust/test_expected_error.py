@@ -120,7 +120,7 @@ def test_the_local_error_has_the_mean_square_of_the_expected_one(case, tmp_path)
 
 def test_of_several_times_the_worst_counts_and_each_is_judged(case):
     model = AnyTime()
-    object.__setattr__(model, "checkpoint_calibration", made_up(0.02))
+    object.__setattr__(model, "checkpoint_calibrations", {"": made_up(0.02)})
     outcome = predict(model, case, times=[0.5, 4.0, STEADY], resolution="own")
     # Only t = 4 is like the calibrated cases: earlier and later are further away.
     early, middle, late = (each.errors["u"].bound for each in outcome.expected_by_time)
@@ -162,7 +162,7 @@ def evidence_of(model, case, **arguments):
 def test_a_second_opinion_is_asked_for_only_where_it_counts(case):
     model = Hesitant(0.1)
     for calibration in (None, made_up(0.02)):
-        object.__setattr__(model, "checkpoint_calibration", calibration)
+        object.__setattr__(model, "checkpoint_calibrations", {"": calibration} if calibration else {})
         (found,) = predict(model, case, resolution="own").evidence
         assert not any(name.startswith(SECOND_OPINION) for name in found.numbers)
     assert len(model.asked) == 2
@@ -251,10 +251,10 @@ def test_a_large_difference_is_one_reason_not_two():
     assert "a finer mesh" in found.remedies
 
 
-@pytest.mark.parametrize("name", ["flow", "ducts"])
-def test_shipped_networks_have_a_calibration_of_their_own_weights(name):
+@pytest.mark.parametrize(("name", "level"), [("flow", "fast"), ("flow", "standard"), ("flow", "fine"), ("ducts", "")])
+def test_shipped_networks_have_a_calibration_of_their_own_weights(name, level):
     folder = checkpoints.folder_of(name)
-    found = expected_error.read(folder, checkpoints.read_config(folder).weights_sha256)
+    found = expected_error.read(folder, checkpoints.read_config(folder).weights_sha256, level)
     assert found is not None
     assert set(found.unknowns) == {"u", "p"}
 

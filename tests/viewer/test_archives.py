@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pennpde.viewer import archives
-from pennpde.viewer.archives import case_folder, unpack
+from pennpde.viewer import uploads
+from pennpde.viewer.uploads import case_folder, unpack
 
 MESH = "cavity/constant/polyMesh/points"
 
@@ -78,7 +78,7 @@ def test_files_that_lead_elsewhere_are_refused_and_nothing_is_unpacked(tmp_path,
 
 
 def test_too_many_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MOST_FILES", 3)
+    monkeypatch.setattr(uploads, "MOST_FILES", 3)
     archive = packed(tmp_path / "a.zip", *((f"a/{k}", b"") for k in range(4)))
     with pytest.raises(ValueError, match="4 files"):
         unpack(archive, tmp_path / "case")
@@ -86,7 +86,7 @@ def test_too_many_files_are_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lies", [False, True])
 def test_a_file_that_unpacks_to_too_much_is_refused_whatever_it_says(tmp_path, monkeypatch, lies):
-    monkeypatch.setattr(archives, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(uploads, "MOST_BYTES", 10_000)
     archive = packed(tmp_path / "a.zip", (MESH, bytes(6_000)), ("b", bytes(6_000)))
     if lies:
         content = archive.read_bytes()

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.outline import edges_of
+from pennpde.mesh.boundary import edges_of
 from pennpde.models.designs import coarse_mesh
-from pennpde.viewer.boundary import MOST_SEGMENTS, segments, with_roles
+from pennpde.viewer.uploads import segments, with_roles
+from pennpde.viewer.views import MOST_SEGMENTS
 from problems import brick, rectangle
 
 

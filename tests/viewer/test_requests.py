@@ -2,7 +2,7 @@
 
 import pytest
 
-from pennpde.viewer.requests import Moments, Request
+from pennpde.viewer.views import Moments, Request
 
 
 def test_the_same_request_has_the_same_number_whatever_the_order_of_its_values():

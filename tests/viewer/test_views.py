@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from pennpde.viewer.requests import Moments, Request
-from pennpde.viewer.views import Shown, Views, distance, is_large
+from pennpde.viewer.views import Moments, Request, Shown, Views, distance, is_large
 from waiting import waited_for
 
 SPANS = {"first": 1.0, "speed": 2.9}

@@ -17,9 +17,9 @@ from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_through
 from pennpde.prediction import predict
 from pennpde.trust.expected_error import Expected, ExpectedError
-from pennpde.viewer import wording, workbench
-from pennpde.viewer.requests import Moments, Request, Role
+from pennpde.viewer import workbench
 from pennpde.viewer.subjects import FlowSubject
+from pennpde.viewer.views import Moments, Request, Role
 from pennpde.viewer.workbench import Workbench
 from problems import rectangle
 
@@ -268,12 +268,12 @@ def test_a_dataset_of_another_kind_is_refused(network_folder, tmp_path):
 
 
 def test_the_network_says_how_it_was_trained(bench):
-    words = " ".join(f"{row['label']} {row['value']}" for row in wording.about("small", bench.config))
+    words = " ".join(f"{row['label']} {row['value']}" for row in workbench.about("small", bench.config))
     for part in ("3 cases of flow", "2 epochs", "small", "validation u 1.23e-02"):
         assert part in words
-    untrained = wording.about("new", checkpoints.Config("ducts", {}))
+    untrained = workbench.about("new", checkpoints.Config("ducts", {}))
     assert "untrained weights" in untrained[-1]["value"]
-    assert "no configuration" in wording.about("bare", None)[-1]["value"]
+    assert "no configuration" in workbench.about("bare", None)[-1]["value"]
 
 
 def test_the_grade_and_the_doubts_of_a_prediction_are_shown(bench, monkeypatch):

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pennpde.mesh.announced import check_hdf5
 from pennpde.mesh.cells import Cells, offsets_of, take_rows
 from pennpde.mesh.contents import Contents, from_elements
+from pennpde.mesh.files import check_hdf5
 
 # By CGNS's number of the type: VTK's code and the number of points; corners come first in both.
 _TYPES = (

@@ -1,10 +1,11 @@
-"""Train the corrector on the coarse-grid solutions that `data.py` made.
+"""Train the corrector on the runs that `pack.py` packed.
 
-    python lab/experiments/corrector/train.py NAME [--minutes 35] [--width 24 ...]
+    python lab/experiments/corrector/train.py NAME --runs train_0 train_1 --validation validation --minutes 25
 
-Mean logarithm of the relative errors of u and p, AdamW with a cosine over the minutes, averaged weights. Everything is
-in `runs/corrector/NAME`: a checkpoint every two minutes, from which a second call goes on, and `log.jsonl`. The
-averaged weights are `model.safetensors`. One core, or `--device cuda`.
+Mean logarithm of the relative errors of u and p, half of the snapshots on cells as they are and half on cells split
+once; SOAP, a rate that falls as a cosine over the minutes; averaged weights. On a GPU the whole step is captured and
+its iterations are compiled. Everything is in `runs/corrector/NAME`: a checkpoint every minute, from which a second call
+goes on (with more runs, if more have arrived), `log.jsonl`, and the averaged weights as `model.safetensors`.
 """
 
 from __future__ import annotations
@@ -12,202 +13,208 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from data import ARCHIVES, DATA, ROOT
-from snapshots import Run, has_level, read, relative_errors
+from runs import Runs, read, relative_errors
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from pennlab.datasets.plane_flow import finished, flows
-from pennpde.case import Case
-from pennpde.case.batching import batch
 from pennpde.flow.corrector import corrector
+from pennpde.operators.capture import capture
+from pennpde.train.optimizers import Soap
 
+ROOT = Path(__file__).resolve().parents[3]
 _LEAST = 5e-4
 """Relative errors below this count as this: the dataset rounds its fields to half a thousandth."""
-_AVERAGED = 0.998
-_CHECK_EVERY = 120.0
+_BLOCK = 100
+"""Steps between two looks at the clock."""
 
 
-def runs_of(split: str, limit: int | None, most_points: int | None, device: str) -> list[Run]:
-    """All runs of a split whose coarse solutions exist and are finite."""
-    there = set(finished.names(ARCHIVES))
-    names = [name for name in flows.splits()[split] if name in there and (DATA / split / f"{name}.npz").exists()]
-    found = []
-    for name in names[:limit]:
-        for run in read(split, name, most_points=most_points).values():
-            if all(bool(torch.isfinite(values).all()) for values in run.fields.values()):
-                found.append(run if device == "cpu" else moved(run, device))
-    return found
+class Trainer:
+    """Steps on one device, with all that they read and write in tensors that stay where they are."""
 
+    def __init__(self, model: nn.Module, averaged: nn.Module, runs: Runs, batch: int, memory: float, seed: int):
+        self.model, self.averaged, self.runs, self.memory = model, averaged, runs, memory
+        self.device = runs.run.device
+        self.parameters = [each for each in model.parameters() if each.requires_grad]
+        self.gradient = self.parameters[0].new_zeros(sum(each.numel() for each in self.parameters))
+        for parameter, part in zip(
+            self.parameters, self.gradient.split([each.numel() for each in self.parameters]), strict=True
+        ):
+            parameter.grad = part.view_as(parameter)
+        self.optimizer = Soap(self.parameters, self.gradient, (0.95, 0.98))
+        self.generator = torch.Generator().manual_seed(seed)
+        self.chosen = torch.zeros(batch, dtype=torch.int64, device=self.device)
+        # Every other snapshot on cells that are split.
+        self.splits = (torch.arange(batch, device=self.device) % 2).float()
+        self.rate = torch.zeros((), device=self.device)
+        self.losses = torch.zeros(2, device=self.device)
+        self.sums = torch.zeros(3, device=self.device)
+        self.graph: Any = None
 
-def moved(run: Run, device: str) -> Run:
-    def each(fields: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: values.to(device) for name, values in fields.items()}
+    def captured(self) -> None:
+        """Capture a step, compiled where that works."""
+        before = {name: each.clone() for name, each in self.model.state_dict().items()}
+        averaged = {name: each.clone() for name, each in self.averaged.state_dict().items()}
+        optimizer = {name: each.clone() for name, each in self.optimizer.tensors().items()}
+        iterate = self.model.iterate
+        for compiled in (True, False):
+            try:
+                if compiled:
+                    self.model.iterate = torch.compile(iterate, dynamic=False, fullgraph=True)
+                else:
+                    self.model.__dict__.pop("iterate", None)
+                self.graph = capture(self._step, lambda: None)
+                print("captured", "and compiled" if compiled else "", flush=True)
+                break
+            except Exception as error:
+                print(f"{'compiled ' if compiled else ''}steps were not captured: {error}"[:600], flush=True)
+        self.model.__dict__.pop("iterate", None)
+        for module, kept in ((self.model, before), (self.averaged, averaged)):
+            for name, each in module.state_dict().items():
+                each.copy_(kept[name])
+        for name, each in self.optimizer.tensors().items():
+            each.copy_(optimizer[name])
+        self.gradient.zero_()
+        self.sums.zero_()
 
-    return Run(run.case.to(device=device), each(run.fields), each(run.targets), run.times, run.seconds)
+    def _step(self) -> None:
+        case, targets, has_level = self.runs.draw(self.chosen, self.splits)
+        squares = relative_errors(self.model(case), targets, case, has_level)
+        logarithms = {name: 0.5 * torch.log(each + _LEAST**2) for name, each in squares.items()}
+        loss = sum(each.mean() for each in logarithms.values()) / 2
+        loss.backward()
+        size = torch.linalg.vector_norm(self.gradient)
+        finite = torch.isfinite(size)
+        self.gradient.mul_((1.0 / (size + 1e-6)).clamp(max=1.0))
+        self.gradient.copy_(torch.where(finite, self.gradient, 0.0))
+        self.optimizer.step(self.rate)
+        self.gradient.zero_()
+        with torch.no_grad():
+            for mean, value in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
+                mean.lerp_(value, 1 - self.memory)
+            found = torch.stack([logarithms["u"].mean(), logarithms["p"].mean(), size])
+            self.sums.add_(torch.where(finite, found, 0.0))
 
-
-def together(cases: list[Case]) -> tuple[Case, Tensor]:
-    """Snapshots as one batch, and where the level of the pressure counts."""
-    levels = torch.tensor([float(has_level(case)) for case in cases], device=cases[0].device)
-    return batch(cases), levels
-
-
-class Draws:
-    """Endless mini-batches: every epoch each run once, at a time of its own; cases of a batch have like conditions."""
-
-    def __init__(self, runs: list[Run], size: int, seed: int):
-        self.groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
-        for run in runs:
-            self.groups[tuple(sorted(run.case.slip))].append(run)
-        self.size, self.random, self.waiting = size, random.Random(seed), []
-
-    def next(self) -> list[Case]:
-        if not self.waiting:
-            for group in self.groups.values():
-                self.random.shuffle(group)
-                self.waiting += [group[begin : begin + self.size] for begin in range(0, len(group), self.size)]
-            self.random.shuffle(self.waiting)
-        return [run.at(self.random.randrange(len(run.times))) for run in self.waiting.pop()]
-
-
-def loss_of(model: nn.Module, cases: list[Case]) -> tuple[Tensor, dict[str, float]]:
-    joined, levels = together(cases)
-    squares = relative_errors(model(joined), joined, levels)
-    logarithms = {name: 0.5 * torch.log(each + _LEAST**2) for name, each in squares.items()}
-    means = {name: each.mean() for name, each in logarithms.items()}
-    return (means["u"] + means["p"]) / 2, {name: float(each.detach()) for name, each in means.items()}
+    def steps(self, number: int, rate: float, first: int) -> list[float]:
+        """Take steps; mean logarithms of the errors and mean size of the gradient."""
+        self.rate.fill_(rate)
+        self.sums.zero_()
+        drawn = torch.randint(len(self.runs), (number, len(self.chosen)), generator=self.generator).to(self.device)
+        for place in range(number):
+            self.chosen.copy_(drawn[place])
+            if self.graph is None:
+                self._step()
+            else:
+                self.graph.replay()
+            if (first + place + 1) % self.optimizer.refresh_every == 0:
+                self.optimizer.refresh()
+        return (self.sums / number).tolist()
 
 
 @torch.no_grad()
-def judged(model: nn.Module, cases: list[Case]) -> dict[str, float]:
-    """Medians and geometric means of the errors over single cases, and the share that became better."""
+def judged(model: nn.Module, runs: Runs, number: int) -> dict[str, float]:
+    """By cells (as they are, split once) medians and geometric means of the errors, before and after."""
     model.eval()
-    found: dict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        joined, levels = together([case])
-        before, after = (relative_errors(dict(each), joined, levels) for each in (joined.initial, model(joined)))
+    places = torch.arange(0, len(runs), max(1, len(runs) // number), device=runs.run.device)
+    summary: dict[str, float] = {}
+    for splits in (0.0, 1.0):
+        found: dict[str, list[Tensor]] = defaultdict(list)
+        for chosen in places.split(16):
+            case, targets, has_level = runs.draw(chosen, torch.full((len(chosen),), splits, device=places.device))
+            fields = {"before": dict(case.initial), "after": model(case)}
+            for when, each in fields.items():
+                for name, square in relative_errors(each, targets, case, has_level).items():
+                    found[f"{name} {when}"].append(square.sqrt())
+        errors = {name: torch.cat(each) for name, each in found.items()}
+        for name, each in errors.items():
+            summary[f"{splits:.0f} {name} median"] = float(each.median())
+            summary[f"{splits:.0f} {name} geometric"] = float(each.log().mean().exp())
         for name in ("u", "p"):
-            found[f"{name} before"].append(float(before[name].sqrt()))
-            found[name].append(float(after[name].sqrt()))
+            summary[f"{splits:.0f} {name} better"] = float(
+                (errors[f"{name} after"] < errors[f"{name} before"]).float().mean()
+            )
     model.train()
-    summary = {f"median {name}": float(torch.tensor(each).median()) for name, each in found.items()}
-    summary |= {f"geometric {name}": float(torch.tensor(each).log().mean().exp()) for name, each in found.items()}
-    better = {name: [a < b for a, b in zip(found[name], found[f"{name} before"], strict=True)] for name in ("u", "p")}
-    return summary | {f"better {name}": sum(each) / len(each) for name, each in better.items()}
+    return summary
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("name")
-    arguments.add_argument("--minutes", type=float, default=35.0)
-    arguments.add_argument("--rate", type=float, default=2e-3)
-    arguments.add_argument("--decay", type=float, default=1e-4)
-    arguments.add_argument("--batch", type=int, default=6)
-    arguments.add_argument("--most-points", type=int, default=1600)
-    arguments.add_argument("--limit", type=int)
-    arguments.add_argument("--judges", type=int, default=80)
+    arguments.add_argument("--runs", nargs="+", type=Path, required=True)
+    arguments.add_argument("--validation", type=Path, required=True)
+    arguments.add_argument("--out", type=Path, help="folder; runs/corrector/NAME by default")
+    arguments.add_argument("--minutes", type=float, default=25.0, help="of the whole training, over all calls")
+    arguments.add_argument("--call-minutes", type=float, default=1e9, help="of this call")
+    arguments.add_argument("--rate", type=float, default=3e-3)
+    arguments.add_argument("--batch", type=int, default=16)
+    arguments.add_argument("--limit", type=int, help="runs")
+    arguments.add_argument("--judges", type=int, default=200)
+    arguments.add_argument("--memory", type=float, default=0.999, help="of the averaged weights")
     arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--device", default="cpu")
-    arguments.add_argument("--width", type=int, default=24)
-    arguments.add_argument("--iterations", type=int, default=6)
-    arguments.add_argument("--hidden", type=int, default=96)
-    arguments.add_argument("--slices", type=int, default=24)
-    arguments.add_argument("--solver", default="barzilai-borwein")
+    arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments.add_argument("--width", type=int, default=16)
+    arguments.add_argument("--iterations", type=int, default=5)
+    arguments.add_argument("--hidden", type=int, default=64)
+    arguments.add_argument("--slices", type=int, default=16)
     given = arguments.parse_args()
+    called = time.time()
     torch.manual_seed(given.seed)
-    if given.device == "cpu":
-        torch.set_num_threads(1)
-    folder = ROOT / "runs" / "corrector" / given.name
+    torch.backends.cuda.matmul.allow_tf32 = True
+    folder = given.out or ROOT / "runs" / "corrector" / given.name
     folder.mkdir(parents=True, exist_ok=True)
-    shape = {name: getattr(given, name) for name in ("width", "iterations", "hidden", "slices", "solver")}
+    shape = {name: getattr(given, name) for name in ("width", "iterations", "hidden", "slices")}
     model, averaged = corrector(**shape).to(given.device), corrector(**shape).to(given.device)
     averaged.load_state_dict(model.state_dict())
-    optimizer = torch.optim.AdamW(model.parameters(), given.rate, betas=(0.9, 0.98), weight_decay=given.decay)
-    spent, step = _resumed(folder, model, averaged, optimizer)
-    began = time.time()
-    draws = Draws(runs_of("train", given.limit, given.most_points, given.device), given.batch, given.seed + step)
-    validation = runs_of("validation", None, given.most_points, given.device)
-    judges = [run.at(place % len(run.times)) for place, run in enumerate(validation)][: given.judges]
+    runs, validation = read(given.runs, given.device, given.limit), read([given.validation], given.device, given.limit)
+    trainer = Trainer(model, averaged, runs, given.batch, given.memory, given.seed)
+    checkpoint = folder / "checkpoint.pt"
+    spent, step = 0.0, 0
+    if checkpoint.exists():
+        kept = torch.load(checkpoint, weights_only=True, map_location=given.device)
+        spent, step = kept["spent"], kept["step"]
+        model.load_state_dict(kept["model"])
+        averaged.load_state_dict(kept["averaged"])
+        for name, tensor in trainer.optimizer.tensors().items():
+            tensor.copy_(kept["optimizer"][name])
+        trainer.generator.manual_seed(given.seed + step)
     number = sum(parameter.numel() for parameter in model.parameters())
-    sizes = {key: len(group) for key, group in draws.groups.items()}
-    print(f"{number} parameters, runs {sizes}, read in {time.time() - began:.0f} s", flush=True)
+    print(f"{number} parameters, {len(runs)} snapshots, read in {time.time() - called:.0f} s", flush=True)
+    if given.device != "cpu":
+        trainer.captured()
+        print(f"ready after {time.time() - called:.0f} s", flush=True)
 
-    budget = 60.0 * given.minutes
-    checked = began = time.time()
-    losses: dict[str, list[float]] = defaultdict(list)
-    while spent < budget:
-        rate = given.rate * (0.5 + 0.5 * math.cos(math.pi * spent / budget)) * min(1.0, (step + 1) / 100)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        loss, parts = loss_of(model, draws.next())
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        size = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if bool(torch.isfinite(size)):
-            optimizer.step()
-        step += 1
-        share = min(_AVERAGED, step / (step + 10))
-        with torch.no_grad():
-            for mean, value in zip(averaged.parameters(), model.parameters(), strict=True):
-                mean.lerp_(value, 1 - share)
-        for name, value in {**parts, "size": float(size)}.items():
-            losses[name].append(value)
+    def keep(row: dict[str, Any]) -> None:
+        state = {"model": model.state_dict(), "averaged": averaged.state_dict(), "spent": spent, "step": step}
+        torch.save({**state, "optimizer": trainer.optimizer.tensors()}, folder / "checkpoint.new")
+        (folder / "checkpoint.new").replace(checkpoint)
+        save_file(
+            {name: value.contiguous() for name, value in averaged.state_dict().items()}, folder / "model.safetensors"
+        )
+        (folder / "shape.json").write_text(json.dumps(shape) + "\n", encoding="utf-8")
+        with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
+            log.write(json.dumps(row) + "\n")
+        print(json.dumps({key: float(f"{value:.4g}") for key, value in row.items()}), flush=True)
+
+    budget, block, checked = 60.0 * given.minutes, _BLOCK if given.device != "cpu" else 5, 0.0
+    began, losses = time.time(), []
+    while spent < budget and time.time() - called < 60.0 * given.call_minutes:
+        rate = given.rate * max(0.5 + 0.5 * math.cos(math.pi * spent / budget), 2e-3) * min(1.0, (step + 1) / 500)
+        losses.append(trainer.steps(block, rate, step))
+        step += block
         now = time.time()
         spent, began = spent + now - began, now
-        if now - checked > _CHECK_EVERY or spent >= budget:
-            row: dict[str, Any] = {"step": step, "minutes": round(spent / 60, 2), "rate": rate}
-            row |= {f"training {name}": math.exp(_mean(each)) for name, each in losses.items() if name != "size"}
-            row |= {"gradient": _mean(losses["size"]), **judged(averaged, judges)}
-            _checkpoint(folder, model, averaged, optimizer, spent, step, {**shape, "seed": given.seed}, row)
-            print(json.dumps({key: round(value, 5) for key, value in row.items()}), flush=True)
+        if spent - checked > 60.0 or spent >= budget or now - called >= 60.0 * given.call_minutes:
+            mean = [sum(each) / len(losses) for each in zip(*losses, strict=True)]
+            row = {"step": step, "minutes": spent / 60, "rate": rate, "runs": len(runs)}
+            row |= {"training u": math.exp(mean[0]), "training p": math.exp(mean[1]), "gradient": mean[2]}
+            keep(row | judged(averaged, validation, given.judges))
             losses.clear()
-            checked = began = time.time()
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / max(len(values), 1)
-
-
-def _checkpoint(
-    folder: Path,
-    model: nn.Module,
-    averaged: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    spent: float,
-    step: int,
-    shape: dict[str, Any],
-    row: dict[str, Any],
-) -> None:
-    from safetensors.torch import save_file
-
-    state = {"model": model.state_dict(), "averaged": averaged.state_dict(), "optimizer": optimizer.state_dict()}
-    torch.save({**state, "spent": spent, "step": step}, folder / "checkpoint.new")
-    (folder / "checkpoint.new").replace(folder / "checkpoint.pt")
-    save_file({name: value.contiguous() for name, value in averaged.state_dict().items()}, folder / "model.safetensors")
-    (folder / "shape.json").write_text(json.dumps(shape) + "\n", encoding="utf-8")
-    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
-        log.write(json.dumps(row) + "\n")
-
-
-def _resumed(
-    folder: Path, model: nn.Module, averaged: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[float, int]:
-    """Seconds and steps so far; states are taken from the checkpoint, where there is one."""
-    path = folder / "checkpoint.pt"
-    if not path.exists():
-        return 0.0, 0
-    kept = torch.load(path, weights_only=True)
-    model.load_state_dict(kept["model"])
-    averaged.load_state_dict(kept["averaged"])
-    optimizer.load_state_dict(kept["optimizer"])
-    return kept["spent"], kept["step"]
+            checked, began = spent, time.time()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 paper/       the paper's tables and figures, baselines, the comparison with OpenFOAM
 datasets/    how the datasets are made
 known_cases  finished plane flows, for calibration
+running/     OpenFOAM cases of our own, written and run
+coverage     how often the bound of an expected error holds for them
 levels       the flow scheme on coarser or finer cells
 cli/         `penn generate`, `penn bench`, `penn report`
+train        `penn train` where only torch, h5py and safetensors are installed
 plugin       what of it pennpde finds by name
 """

@@ -6,11 +6,10 @@ import warnings
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
-from pennlab.datasets.plane_flow import finished, flows, sensitivity
+from pennlab.datasets.plane_flow import finished, flows
 from pennlab.datasets.plane_flow.recipe import MESHES
 from pennpde.data import storage
-from pennpde.train.calibrate import Known
-from pennpde.train.known_cases import known, read_dataset
+from pennpde.train.calibrate import Known, of_case, read_dataset
 
 
 def read_known(
@@ -58,7 +57,7 @@ def read_finished(
             continue
         for case_name, file in list(files.items())[:per_flow]:
             if case_name not in without:
-                yield known(file, flow.family, sensitivity.facts_of(folder, name, file.times))
+                yield of_case(file.case, file.times, flow.family)
 
 
 def _chosen(folder: Path, split: str | None, only: Sequence[str]) -> list[str]:

@@ -1,16 +1,12 @@
-"""What the laboratory adds to pennpde: the networks it compares with, their loss, and a reader of finished flows."""
+"""What the laboratory adds to pennpde: the networks that it compares with, and their loss."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 from torch import Tensor, nn
 
 from pennpde import registry
 from pennpde.case import Case
-from pennpde.train import known_cases, losses
-from pennpde.train.calibrate import Known
+from pennpde.train import losses
 
 registry.register("mp-pde", "pennlab.paper.baselines.mp_pde:MPPDE")
 registry.register("mesh-graph-net", "pennlab.paper.baselines.mesh_graph_net:MeshGraphNet")
@@ -23,17 +19,4 @@ def _pushforward(model: nn.Module, case: Case, weights: Tensor) -> Tensor:
     return pushforward(model, case, weights)
 
 
-def _splits(_: Path) -> list[str]:
-    from pennlab.datasets.plane_flow import flows
-
-    return list(flows.splits())
-
-
-def _read(folder: Path, split: str | None, every: int) -> Iterator[Known]:
-    from pennlab.known_cases import read_finished
-
-    return read_finished(folder, split, every)
-
-
 losses.register("pushforward", _pushforward)
-known_cases.register(known_cases.Reader(lambda folder: any(folder.glob("part_*.tar")), _splits, _read))

@@ -9,7 +9,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fake_recipe import FakeRecipe
-from pennlab.cli import generate as command
 from pennlab.datasets import recipes
 from pennpde.cli import application
 from pennpde.cli.conventions import Output
@@ -118,11 +117,11 @@ def test_cases_that_fail_give_exit_code_1_and_are_named(tmp_path, monkeypatch):
 
 
 def test_the_progress_bar_shows_cases_and_time_left_on_a_terminal_alone(monkeypatch):
-    with command.progress_bar(Output(), "flow") as show:
+    with Output().progress_bar("flow") as show:
         assert show is None  # pytest's stderr is no terminal
     console = Console(force_terminal=True, width=120, record=True)
     monkeypatch.setattr("rich.console.Console", lambda **_: console)
-    with command.progress_bar(Output(), "flow") as show:
+    with Output().progress_bar("flow") as show:
         show(Status(10, 2))
         show(Status(10, 4, 1, 0.5))
     drawn = console.export_text()

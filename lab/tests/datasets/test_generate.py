@@ -15,10 +15,10 @@ from forks import forked, wait_until
 from generating import make, names
 from pennlab.datasets import generate, recipes
 from pennlab.datasets.generate import GenerationError
+from pennlab.running import InstallationError
 from pennpde.data import storage
 from pennpde.data.storage import DatasetError
 from pennpde.data.workers import Status
-from pennpde.openfoam import InstallationError
 
 # Without faults
 

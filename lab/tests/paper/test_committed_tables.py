@@ -47,6 +47,7 @@ def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
     assert fresh["calibration_sha256"] == trust.calibration_hash(), (
         "python lab/benchmarks/expected_error.py flow --fresh"
     )
+    assert importlib.import_module("equal_error").table(record("equal_error")) in page("flow")
     second = importlib.import_module("second_opinion")
     assert second.table(record("second_opinion")["flows"]) in page("trust")
     for runs in record("learning_curves").values():

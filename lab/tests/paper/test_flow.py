@@ -9,7 +9,7 @@ from pennpde.models.ducts_as_written import flow_as_written
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.graph_convolution import smoothing_of
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.train.batches import Stacked, disagreement
+from pennpde.train.batches import CaseStack, disagreement
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_cases_filled_up_to_one_shape_give_what_they_give_alone(case):
 def test_the_adjacency_of_a_filled_up_case_is_that_of_its_mesh(case):
     kind = (torch.float32, torch.device("cpu"))
     straight = smoothing_of(case, *kind)
-    filled, weights = Stacked.of([case], *kind, 0.0, ()).draw(torch.tensor([0]))
+    filled, weights = CaseStack.of([case], *kind, 0.0, ()).draw(torch.tensor([0]))
     field = torch.randn(case.number_of_points, 3)
     found = smoothing_of(filled, *kind) @ torch.nn.functional.pad(field, (0, 0, 0, len(weights) - len(field)))
     torch.testing.assert_close(found[weights > 0], straight @ field)

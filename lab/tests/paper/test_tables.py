@@ -10,7 +10,7 @@ from paths import ROOT
 from pennlab.paper.openfoam_sweep.sweep import read_record
 from pennlab.paper.tables import Timed, markdown, paper_numbers, read_records, within
 from pennlab.paper.tradeoff.measure import KIND, times_of_networks
-from pennpde.error_pictures import draw_case
+from pennpde.pictures import draw_case
 from pennpde.train import evaluate
 from problems import heated_plate, polynomial
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import torch
 
 from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report
+from pennlab.running import InstallationError, OpenFOAMError
 from pennpde.case import Case
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 from pennpde.mesh import Mesh
-from pennpde.openfoam import InstallationError, OpenFOAMError
 
 SQUARE = ([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], [[0, 1, 2, 3]])
 

@@ -33,7 +33,7 @@ from pennpde.case.conditions import (
 from pennpde.case.remarks import Remark
 from pennpde.case.resolving import resolved
 from pennpde.mesh import Mesh
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.graph import PointGraph
 

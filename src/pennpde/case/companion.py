@@ -19,9 +19,8 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.mesh import Mesh
-from pennpde.mesh.corners import patches_at_points
+from pennpde.mesh.boundary import Ring, ends_of, patches_at_points
 from pennpde.mesh.interpolation import interpolation
-from pennpde.mesh.outline import Ring, ends_of
 
 _PAIRS_AT_ONCE = 2_000_000
 

@@ -2,19 +2,12 @@
 
 To add the subcommand `penn time`, write `cli/time.py` with a function `run` and name it in `SUBCOMMANDS`::
 
-    from pathlib import Path
-    from typing import Annotated
-
-    import typer
-
-    from pennpde.cli.conventions import Output
-
     EXAMPLES = ["penn time plate.vtu --repeats 5"]
 
     def run(
         output: Output,
-        mesh: Annotated[Path, typer.Argument(help="Mesh file to measure on.", show_default=False)],
-        repeats: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 3,
+        mesh: Annotated[Path, Argument(help="Mesh file to measure on.")],
+        repeats: Annotated[int, Option(min=1, help="Number of measurements.")] = 3,
     ) -> dict:
         "Measure the operators on a mesh."  # the first line is the summary in `penn --help`
         from pennpde.operators import Operators  # torch, PyVista and all of ours: imported in here

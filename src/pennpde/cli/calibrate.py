@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
-from pennpde.cli.conventions import Output
+from pennpde.cli.conventions import Output, Plugin, predictor
 
 if TYPE_CHECKING:
     from pennpde.train.calibrate import Known, Measured
@@ -14,44 +14,36 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "penn calibrate runs/mine data/mine --split validation",
     "penn calibrate runs/mine data/mine --split validation --split test --json",
-    "penn calibrate flow data/plane_flow/finished --every 4 --out calibrated",
+    "penn calibrate flow data/plane_flow --split test --every 4 --out calibrated",
 ]
 CACHE = "expected_error.cases.jsonl"
 
 
 def run(
     output: Output,
-    model: Annotated[str, typer.Argument(help="Name of a shipped network, or folder of your own.", show_default=False)],
+    model: Annotated[str, Argument(help="Name of a shipped network, or folder of your own.")],
     datasets: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="DATASET...",
-            help="Datasets with truth, or a folder of finished plane flows. Cases that the network was not trained on.",
-            show_default=False,
+            help="Datasets with truth. Cases that the network was not trained on.",
         ),
     ],
     split: Annotated[
-        list[str] | None,
-        typer.Option(help="Split of the datasets; may be given several times. By default all but train."),
+        list[str] | None, Option(help="Split of the datasets; may be given several times. By default all but train.")
     ] = None,
-    every: Annotated[int, typer.Option(min=1, help="Take only every so many-th case.")] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for expected_error.json; by default that of the network.", show_default=False),
-    ] = None,
+    every: Annotated[int, Option(min=1, help="Take only every so many-th case.")] = 1,
+    out: Annotated[Path | None, Option(help="Folder for expected_error.json; by default that of the network.")] = None,
     cache: Annotated[
-        Path | None,
-        typer.Option(help=f"File for measured cases, to resume; by default {CACHE} in --out.", show_default=False),
+        Path | None, Option(help=f"File for measured cases, to resume; by default {CACHE} in --out.")
+    ] = None,
+    level: Annotated[
+        str | None, Option(help="Of accuracy, for a network that has such: fast, standard or fine.")
     ] = None,
     resolution: Annotated[
-        Literal["auto", "own", "network"], typer.Option(help="Mesh to predict on, as for penn predict.")
+        Literal["auto", "own", "network"], Option(help="Mesh to predict on, as for penn predict.")
     ] = "auto",
-    plugin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py", help="Python file or module that registers your own networks.", show_default=False
-        ),
-    ] = None,
+    plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Learn how wrong a network is, so that its predictions come with an expected error and a grade.
 
@@ -63,16 +55,12 @@ def run(
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no dataset {folder}")
 
-    from pennpde.checkpoints import folder_of, load_pretrained
-    from pennpde.penn import Predictor
-    from pennpde.registry import load_plugin
+    from pennpde.checkpoints import folder_of
     from pennpde.train import calibrate as calibrating
 
-    if plugin is not None:
-        load_plugin(plugin)
-    network = load_pretrained(model)
-    if not isinstance(network, Predictor):
-        raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; only those can be calibrated")
+    network = predictor(model, plugin, "only those can be calibrated")
+    if level is not None:
+        network.set_level(level)
     target = folder_of(model) if out is None else out
     target.mkdir(parents=True, exist_ok=True)
     left_out: dict[str, str] = {}
@@ -85,14 +73,13 @@ def run(
         calibration, measured = calibrating.calibrate(
             network,
             output.progress(_cases(datasets, split, every), "predicting"),
-            cache=cache or target / CACHE,
+            cache=cache or target / (CACHE if level is None else f"{level}_{CACHE}"),
             resolution=resolution,
             on_case=hear,
         )
-    except ValueError:
-        for name, why in left_out.items():  # they may be the reason
+    finally:  # where nothing could be calibrated, they may be the reason
+        for name, why in left_out.items():
             output.warn(f"{name} is left out: {why}")
-        raise
     found = calibrating.coverage_by_family(measured)
     about = {
         "network": model,
@@ -102,8 +89,6 @@ def run(
         "coverage": {family: {"cases": each.cases, **each.covered} for family, each in found.items()},
     }
     path = calibrating.save(target, network, calibration, about)
-    for name, why in left_out.items():
-        output.warn(f"{name} is left out: {why}")
     output.say(
         f"{model}: {len(measured)} predictions of {len({each.case for each in measured})} cases; each family judged "
         "by the others:",
@@ -121,9 +106,9 @@ def run(
 
 
 def _cases(datasets: Sequence[Path], splits: Sequence[str] | None, every: int) -> "Iterator[Known]":
-    from pennpde.train import known_cases
+    from pennpde.data import storage
+    from pennpde.train.calibrate import read_dataset
 
     for folder in datasets:
-        reader = known_cases.reader_of(folder)
-        for split in splits or [split for split in reader.splits(folder) if split != "train"]:
-            yield from reader.read(folder, split, every)
+        for split in splits or [split for split in storage.read_manifest(folder).splits if split != "train"]:
+            yield from read_dataset(folder, split, every)

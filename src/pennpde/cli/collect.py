@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from pennpde.cli.conventions import Output
-from pennpde.cli.mesh_input import Repair
+from pennpde.cli.conventions import Output, Repair, duration
 
 if TYPE_CHECKING:
     from pennpde.data.runs.collect import Collection
@@ -27,16 +26,15 @@ def run(
     output: Output,
     runs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             help="Folders of OpenFOAM cases; files or series (.pvd, .vtu, .vtkhdf, .cgns ...) with a problem file "
-            "next to them (NAME.toml or case.toml).",
-            show_default=False,
+            "next to them (NAME.toml or case.toml)."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the dataset; runs are added to an older one.")],
+    out: Annotated[Path, Option(help="Folder of the dataset; runs are added to an older one.")],
     time: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="TIME",
             help="Which times become targets: latest, steady (the latest, as a steady state), 4, 1,2,4 or "
             "first:last:step as 0:4:0.5.",
@@ -44,55 +42,39 @@ def run(
     ] = "latest",
     fields: Annotated[
         str,
-        typer.Option(
-            metavar="NAMES", help="Fields of the runs, such as U,p or T or u=U,p=p_rgh.", show_default="U,p or T"
-        ),
+        Option(metavar="NAMES", help="Fields of the runs, such as U,p or T or u=U,p=p_rgh.", show_default="U,p or T"),
     ] = "",
     parameters: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Parameters of the runs, as viscosity=nu.",
-            show_default="nu, or DT and U",
-        ),
+        str, Option(metavar="NAMES", help="Parameters of the runs, as viscosity=nu.", show_default="nu, or DT and U")
     ] = "",
-    case: Annotated[
-        Path | None, typer.Option(help="Problem file of files that have none next to them.", show_default=False)
-    ] = None,
+    case: Annotated[Path | None, Option(help="Problem file of files that have none next to them.")] = None,
     spacing: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LENGTH",
             help="Put finer meshes on triangles of this size, in the units of the runs, or as 0.1L in inlet widths.",
             show_default="the runs' own meshes",
         ),
     ] = None,
-    test_share: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the runs for the test.")] = 0.1,
-    validation_share: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of the runs for the validation.")
-    ] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the splits.")] = 0,
+    test_share: Annotated[float, Option(min=0.0, max=0.9, help="Share of the runs for the test.")] = 0.1,
+    validation_share: Annotated[float, Option(min=0.0, max=0.9, help="Share of the runs for the validation.")] = 0.1,
+    seed: Annotated[int, Option(min=0, help="Random seed of the splits.")] = 0,
     mixed: Annotated[
-        bool, typer.Option("--mixed", help="Allow runs with different patches, and of very different size.")
+        bool, Option("--mixed", help="Allow runs with different patches, and of very different size.")
     ] = False,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Take runs that have not come to their endTime.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if any run could not be collected; repair no mesh.")
-    ] = False,
+    unfinished: Annotated[bool, Option("--unfinished", help="Take runs that have not come to their endTime.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if any run could not be collected; repair no mesh.")] = False,
     repair: Repair = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             help="Number of processes on this machine; 0: this process.",
             show_default="one per processor for many runs",
         ),
     ] = None,
     scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.", show_default=False),
+        str | None, Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.")
     ] = None,
 ) -> dict[str, Any]:
     """Make a dataset of your own finished simulations.
@@ -102,11 +84,10 @@ def run(
     others go on. The folder gets report.md, report.json and report.png. The same command again reads only what is new
     or has changed.
     """
-    from pennpde.cli.progress import progress_bar
     from pennpde.data.runs.collect import collect_runs
     from pennpde.data.runs.splitting import Shares
 
-    with progress_bar(output, "collecting") as show:
+    with output.progress_bar("collecting") as show:
         collection = collect_runs(
             runs,
             out,
@@ -129,7 +110,16 @@ def run(
             f"{len(collection.failed)} runs could not be collected, which --strict does not allow; the dataset holds "
             "the others"
         )
-    return _record(collection)
+    return {
+        "folder": str(collection.folder),
+        "collected": list(collection.collected),
+        "kept": list(collection.kept),
+        "failed": dict(collection.failed),
+        "skipped": dict(collection.skipped),
+        "splits": collection.report["splits"],
+        "ranges": collection.report["ranges"],
+        "seconds": collection.seconds,
+    }
 
 
 class RunsFailedError(RuntimeError):
@@ -141,7 +131,6 @@ def _names(given: str) -> list[str]:
 
 
 def _tell(output: Output, collection: "Collection") -> None:
-    from pennpde.cli.progress import duration
     from pennpde.data.runs.report import PICTURE_FILE, TEXT_FILE
 
     for names, word in ((collection.failed, "not collected"), (collection.skipped, "skipped")):
@@ -187,16 +176,3 @@ def _not_known(record: Mapping[str, Any]) -> dict[str, list[str]]:
             if note.startswith(NOT_KNOWN):
                 found.setdefault(note, []).append(name)
     return found
-
-
-def _record(collection: "Collection") -> dict[str, Any]:
-    return {
-        "folder": str(collection.folder),
-        "collected": list(collection.collected),
-        "kept": list(collection.kept),
-        "failed": dict(collection.failed),
-        "skipped": dict(collection.skipped),
-        "splits": collection.report["splits"],
-        "ranges": collection.report["ranges"],
-        "seconds": collection.seconds,
-    }

@@ -1,4 +1,4 @@
-"""Conventions of all subcommands: options, output for people and programs, errors, exit codes.
+"""Conventions of all subcommands: shared options, output for people and programs, errors, exit codes.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out. Results go to
 stdout, everything else to stderr.
@@ -9,26 +9,30 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer import Option
 
 from pennpde import plugins
 from pennpde.files import plain
 
+if TYPE_CHECKING:
+    from pennpde.data.workers import Status
+    from pennpde.mesh import Mesh
+    from pennpde.penn import Predictor
+
 Item = TypeVar("Item")
 
-_EXTRA_OF = {
-    "accelerate": "train",
-    "aiohttp": "viewer",
-    "dask": "generate",
-    "distributed": "generate",
-    "tensorboard": "train",
-    "trame_client": "viewer",
-    "trame_vuetify": "viewer",
+_EXTRAS = {
+    "train": ("accelerate", "tensorboard"),
+    "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
+    "generate": ("dask", "distributed"),
 }
 
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,
@@ -59,29 +63,132 @@ class Output:
         """Print text, or anything that rich can draw, unless --quiet or --json was given."""
         if self.quiet or self.json:
             return
-        console = _console(stderr=False)
         for renderable in renderables:
-            # Text is printed verbatim: a file may be called "[red].vtu", and a pipe has no 80 columns.
-            console.print(renderable, markup=False, highlight=False, soft_wrap=isinstance(renderable, str))
+            _print(renderable, sys.stdout)
 
     def warn(self, message: str) -> None:
         """Print a warning to stderr; --quiet does not silence it, --json does not contain it."""
-        _console(stderr=True).print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
+        _print(f"warning: {message}", sys.stderr)
 
     def note(self, message: str) -> None:
         """Print a note to stderr, unless --quiet or --json was given."""
         if not (self.quiet or self.json):
-            _console(stderr=True).print(f"note: {message}", markup=False, highlight=False, soft_wrap=True)
+            _print(f"note: {message}", sys.stderr)
 
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Iterate over the items with a progress bar, which is shown only on a terminal."""
-        console = _console(stderr=True)
+        console = _console(sys.stderr)
         if self.quiet or not console.is_terminal:
             yield from items
             return
         from rich.progress import track
 
         yield from track(items, description, total=total, console=console, transient=True)
+
+    @contextmanager
+    def progress_bar(self, description: str) -> Iterator[Callable[["Status"], None] | None]:
+        """A function that shows how far a generation is; None where nobody watches."""
+        from rich import progress as shown
+
+        console = _console(sys.stderr)
+        if self.quiet or not console.is_terminal:
+            yield None
+            return
+        columns = (
+            shown.TextColumn("{task.description}"),
+            shown.BarColumn(),
+            shown.MofNCompleteColumn(),
+            shown.TextColumn("{task.fields[failed]}", style="red"),
+            shown.TimeElapsedColumn(),
+            shown.TextColumn("left"),
+            shown.TimeRemainingColumn(),
+        )
+        # Cases take minutes: the speed of the last half minute, rich's default, says nothing.
+        with shown.Progress(*columns, console=console, transient=True, speed_estimate_period=1800) as bar:
+            task = bar.add_task(description, total=None, failed="")
+
+            def show(status: "Status") -> None:
+                over = status.done + status.failed + status.under_way
+                failed = f"{status.failed} failed" if status.failed else ""
+                bar.update(task, total=status.total, completed=over, failed=failed)
+
+            yield show
+
+
+def duration(seconds: float) -> str:
+    """In words."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+# Options of several subcommands
+
+Model = Annotated[str, Option(help="Shipped network, folder of your own, packed file, or its https address.")]
+Plugin = Annotated[
+    str | None, Option(metavar="FILE.py", help="Python file or module that registers your own networks.")
+]
+Repair = Annotated[
+    bool | None,
+    Option(
+        "--repair/--no-repair",
+        help="Repair the mesh, with a note for each change: cells of second order become linear, points of no cell are "
+        "left out, points at the same place are merged where the mesh falls apart. Default: repair.",
+    ),
+]
+
+
+def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":
+    """The network of a name that solves boundary value problems.
+
+    Args:
+        model: What the user gave.
+        plugin: To be loaded before.
+        purpose: What no other network is good for, for the message.
+    """
+    from pennpde.checkpoints import load_pretrained
+    from pennpde.penn import Predictor
+    from pennpde.registry import load_plugin
+
+    if plugin is not None:
+        load_plugin(plugin)
+    network = load_pretrained(model)
+    if not isinstance(network, Predictor):
+        raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; {purpose}")
+    return network
+
+
+def check_device(name: str | None) -> None:
+    """Refuse a device that PyTorch does not know, or that this machine does not have, before any work."""
+    if name is None:
+        return
+    import torch
+
+    try:
+        torch.zeros(1, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise typer.BadParameter(
+            f"{name!r} cannot be used on this machine; take cpu, or cuda where there is a GPU. PyTorch says: {reason}",
+            param_hint="--device",
+        ) from None
+
+
+def read_mesh(path: Path, repair: bool, output: Output) -> "Mesh":
+    """The mesh of a file, read in a process that a damaged file may crash; what was repaired is printed as notes."""
+    from pennpde.mesh import Mesh, reader_process
+
+    try:
+        mesh = Mesh.from_contents(reader_process.shared().read(path), repair)
+    except ValueError as error:
+        named = str(error).startswith(str(path))
+        raise ValueError(str(error) if named else f"{path} cannot be used. {error}") from error
+    for note in mesh.notes:
+        output.note(f"{path}: {note}")
+    return mesh
+
+
+# The frame
 
 
 def as_command(name: str, module: ModuleType) -> Any:
@@ -127,26 +234,20 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
         except Exception as error:
             if debug or isinstance(error, typer.Exit | typer.Abort) or _is_usage_error(error):
                 raise
-            _console(stderr=True).print(
-                f"penn {name}: {describe(error)}", markup=False, highlight=False, soft_wrap=True
-            )
+            _print(f"penn {name}: {describe(error)}", sys.stderr)
             if isinstance(error, Refusal) and json_output:
                 _print_json(error.record)
             raise typer.Exit(3 if isinstance(error, Refusal) else 1) from None
         if json_output:
             _print_json(record or {})
 
-    own = [
-        parameter
-        for parameter in inspect.signature(run, eval_str=True).parameters.values()
-        if parameter.name != "output"
-    ]
+    own = inspect.signature(run, eval_str=True).parameters.values()
     shared = [
-        _option("json_output", "--json", "Print the result as JSON to stdout, and nothing else."),
-        _option("quiet", "--quiet", "Print only warnings and errors."),
-        _option("debug", "--debug", "Show the traceback of an error."),
+        _flag("json_output", "--json", "Print the result as JSON to stdout, and nothing else."),
+        _flag("quiet", "--quiet", "Print only warnings and errors."),
+        _flag("debug", "--debug", "Show the traceback of an error."),
     ]
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared
+    parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in own if each.name != "output"] + shared
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
@@ -158,9 +259,11 @@ def _print_json(record: Mapping[str, Any]) -> None:
 
 def describe(error: Exception) -> str:
     """The error message for users who do not read Python."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRA_OF:
+    if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
-        return f"this needs {package}, which is not installed; pip install 'pennpde[{_EXTRA_OF[package]}]'"
+        for extra, packages in _EXTRAS.items():
+            if package in packages:
+                return f"this needs {package}, which is not installed; pip install 'pennpde[{extra}]'"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
     if isinstance(error, OSError) and error.strerror:
@@ -176,9 +279,9 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {message}\nThis looks like a bug in penn; --debug shows where."
 
 
-def _option(name: str, flag: str, text: str) -> inspect.Parameter:
-    option = typer.Option(flag, help=text)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
+def _flag(name: str, flag: str, text: str) -> inspect.Parameter:
+    annotation = Annotated[bool, Option(flag, help=text)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
@@ -199,8 +302,13 @@ def _is_usage_error(error: Exception) -> bool:
     return hasattr(error, "exit_code") and hasattr(error, "show")
 
 
-def _console(stderr: bool) -> Any:
+def _console(stream: Any) -> Any:
     from rich.console import Console
 
     # Made for each call: sys.stdout changes under pytest, and making a console costs microseconds.
-    return Console(file=sys.stderr if stderr else sys.stdout)
+    return Console(file=stream)
+
+
+def _print(renderable: Any, stream: Any) -> None:
+    # Text is printed verbatim: a file may be called "[red].vtu", and a pipe has no 80 columns.
+    _console(stream).print(renderable, markup=False, highlight=False, soft_wrap=isinstance(renderable, str))

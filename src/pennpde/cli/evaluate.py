@@ -5,14 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
-from pennpde.cli.conventions import Output
-from pennpde.cli.devices import check_device
+from pennpde.cli.conventions import Output, check_device
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from pennpde.case import Case
     from pennpde.data.vtkhdf import CaseFile
 
@@ -27,32 +24,27 @@ EXAMPLES = [
 def run(
     output: Output,
     model: Annotated[
-        str,
-        typer.Argument(
-            help="Name of a shipped network, folder of your own, or weight file of the paper's authors.",
-            show_default=False,
-        ),
+        str, Argument(help="Name of a shipped network, folder of your own, or weight file of the paper's authors.")
     ],
-    dataset: Annotated[Path, typer.Argument(help="Folder of a dataset.", show_default=False)],
-    split: Annotated[str, typer.Option(help="Split of the dataset.")] = "test",
+    dataset: Annotated[Path, Argument(help="Folder of a dataset.")],
+    split: Annotated[str, Option(help="Split of the dataset.")] = "test",
     unrelated: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--unrelated",
             help="Leave out cases that are a mirror image or a multiple of a training or validation case.",
         ),
     ] = False,
     transformed: Annotated[
-        bool, typer.Option("--transformed", help="First apply a random rigid motion to every case.")
+        bool, Option("--transformed", help="First apply a random rigid motion to every case.")
     ] = False,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; the paper uses 1.")] = 1,
-    repeats: Annotated[int, typer.Option(min=1, help="Forward calls per case; the fastest counts.")] = 1,
-    precision: Annotated[Literal["float32", "float64"], typer.Option(help="Precision of the network.")] = "float32",
-    device: Annotated[str, typer.Option(help="Device, such as cpu or cuda.")] = "cpu",
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first cases.", show_default=False)] = None,
+    threads: Annotated[int, Option(min=1, help="CPU threads; the paper uses 1.")] = 1,
+    repeats: Annotated[int, Option(min=1, help="Forward calls per case; the fastest counts.")] = 1,
+    precision: Annotated[Literal["float32", "float64"], Option(help="Precision of the network.")] = "float32",
+    device: Annotated[str, Option(help="Device, such as cpu or cuda.")] = "cpu",
+    limit: Annotated[int | None, Option(min=1, help="Use only the first cases.")] = None,
     pictures: Annotated[
-        Path | None,
-        typer.Option(help="Folder for pictures of the cases with smallest, median and largest error."),
+        Path | None, Option(help="Folder for pictures of the cases with smallest, median and largest error.")
     ] = None,
 ) -> dict[str, Any]:
     """Measure a network on a test set: errors as the paper defines them, errors on the conditions, time per case.
@@ -66,6 +58,7 @@ def run(
     from pennpde.data import storage
     from pennpde.data.content import second_test_set, unrelated_names
     from pennpde.penn.inputs import check_unknowns
+    from pennpde.train import evaluate, evaluate_moments
 
     check_device(device)
     network = _network(model, getattr(torch, precision), device)
@@ -75,27 +68,33 @@ def run(
         names = set(unrelated_names(manifest, split))
         files = [file for file in files if file.case.name in names]
         if not files:
-            raise typer.BadParameter(
+            raise BadParameter(
                 f"--unrelated leaves no case: every case of split {split!r} is related to a training case."
             )
     files = files[:limit]
     if not files:
         raise ValueError(f"Split {split!r} of {dataset} has no cases.")
     check_unknowns(network, files[0].case)
-    about = _about(network, model, dataset, split, second_test_set(manifest, unrelated=unrelated))
+    about = _about(network, model, dataset, split) | {"test_set": second_test_set(manifest, unrelated=unrelated)}
     fields = {}
-    keep = (lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None
+    how: dict[str, Any] = {
+        "threads": threads,
+        "about": about,
+        "watch": lambda them: output.progress(them, "measuring", total=len(them)),
+        "keep": (lambda case, predicted: fields.update({case.name: (case, predicted)})) if pictures else None,
+    }
     where = f"{dataset} ({split}{', moved' if transformed else ''})"
     if getattr(network, "takes_times", False) and any(len(moments(file.case, file.times)) > 1 for file in files):
         if transformed:
-            raise typer.BadParameter("--transformed is for cases with a single moment.")
+            raise BadParameter("--transformed is for cases with a single moment.")
         groups = {name: str(entry.facts.get("family", "")) for name, entry in manifest.cases.items()}
-        record = _at_moments(output, network, files, groups, threads, about, keep)
+        cases = [(file.case, file.times) for file in files]
+        record = evaluate_moments(network, cases, groups=groups, **how).to_plain()
         lines = [f"{model} on {len(files)} cases of {where}, relative L2 errors:", *_lines_at_moments(record)]
         named = [(_mean_error(each), each["name"]) for each in record["records"]]
     else:
         cases = _cases_at_own_time(output, network, model, files, manifest.has_frames)
-        record = _at_own_time(output, network, cases, transformed, threads, repeats, about, keep)
+        record = evaluate(network, cases, transformed=transformed, repeats=repeats, **how).to_plain()
         lines = [f"{model} on {len(cases)} cases of {where}, mean squared errors:", *_lines(record)]
         first = next(iter(record["pooled"]["domain"]))
         named = [(each[first], each["name"]) for each in record["records"]]
@@ -108,7 +107,7 @@ def _cases_at_own_time(
     output: Output, network: Any, model: str, files: "Sequence[CaseFile]", frames: bool
 ) -> "list[Case]":
     """The cases with the targets that a network of fixed output times predicts."""
-    from pennpde.train.examples import judged, known_times
+    from pennpde.train.targets import judged, known_times
 
     cases = [case for file in files if (case := judged(network, file, frames=frames)) is not None]
     if not cases:
@@ -124,53 +123,7 @@ def _cases_at_own_time(
     return cases
 
 
-def _at_own_time(
-    output: Output,
-    network: Any,
-    cases: "Sequence[Case]",
-    transformed: bool,
-    threads: int,
-    repeats: int,
-    about: dict[str, Any],
-    keep: Any,
-) -> dict[str, Any]:
-    from pennpde.train import evaluate
-
-    return evaluate(
-        network,
-        cases,
-        transformed=transformed,
-        threads=threads,
-        repeats=repeats,
-        about=about,
-        watch=lambda them: output.progress(them, "measuring", total=len(them)),
-        keep=keep,
-    ).to_plain()
-
-
-def _at_moments(
-    output: Output,
-    network: Any,
-    files: "Sequence[CaseFile]",
-    groups: dict[str, str],
-    threads: int,
-    about: dict[str, Any],
-    keep: Any,
-) -> dict[str, Any]:
-    from pennpde.train import evaluate_moments
-
-    return evaluate_moments(
-        network,
-        [(file.case, file.times) for file in files],
-        groups=groups,
-        threads=threads,
-        about=about,
-        watch=lambda them: output.progress(them, "measuring", total=len(them)),
-        keep=keep,
-    ).to_plain()
-
-
-def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set: str) -> dict[str, Any]:
+def _about(network: Any, model: str, dataset: Path, split: str) -> dict[str, Any]:
     """Origin of network and cases, for the record."""
     from pennpde.checkpoints import config_of
     from pennpde.data import storage
@@ -190,7 +143,6 @@ def _about(network: "nn.Module", model: str, dataset: Path, split: str, test_set
             "folder": str(dataset),
         },
         "split": split,
-        "test_set": test_set,
         "training": config.training_in_short,
     }
 
@@ -217,12 +169,7 @@ def _lines(record: dict[str, Any]) -> list[str]:
     for what in ("dirichlet", "neumann"):
         for name, error in record["pooled"][what].items():
             lines.append(f"  {name:5}{error['mse']:.3e} ± {error['standard_error']:.1e}   on the {what} boundary")
-    seconds = record["seconds"]
-    lines.append(
-        f"  {seconds['mean']:.4f} s per case on {record['device']} with {record['threads']} threads; operators "
-        f"{seconds['preparation']:.4f} s"
-    )
-    return lines
+    return [*lines, _seconds(record, "operators", digits=4)]
 
 
 def _lines_at_moments(record: dict[str, Any]) -> list[str]:
@@ -237,12 +184,12 @@ def _lines_at_moments(record: dict[str, Any]) -> list[str]:
     for each in record["relative_l2"]["by_moment"]:
         errors = "  ".join(f"{n} {_percent(v)}" for n, v in each.items() if n not in ("moment", "cases"))
         lines.append(f"  moment {each['moment']:<3} ({each['cases']} cases)  {errors}")
-    seconds = record["seconds"]
-    lines.append(
-        f"  {seconds['mean']:.3f} s per case on {record['device']} with {record['threads']} threads; preparation "
-        f"{seconds['preparation']:.3f} s"
-    )
-    return lines
+    return [*lines, _seconds(record, "preparation", digits=3)]
+
+
+def _seconds(record: dict[str, Any], before: str, digits: int) -> str:
+    mean, preparing = (f"{record['seconds'][name]:.{digits}f} s" for name in ("mean", "preparation"))
+    return f"  {mean} per case on {record['device']} with {record['threads']} threads; {before} {preparing}"
 
 
 def _percent(error: float | None) -> str:
@@ -259,7 +206,7 @@ def _mean_error(record: dict[str, Any]) -> float:
 
 def _draw(ordered: "Sequence[tuple[float, str]]", fields: dict[str, Any], folder: Path) -> list[str]:
     """The cases with the smallest, the median and the largest error."""
-    from pennpde.error_pictures import draw_case
+    from pennpde.pictures import draw_case
 
     chosen = {"smallest": ordered[0], "median": ordered[len(ordered) // 2], "largest": ordered[-1]}
     written = []

@@ -5,10 +5,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
-from pennpde.cli.conventions import Output
-from pennpde.cli.mesh_input import Repair, read_mesh
+from pennpde.cli.conventions import Output, Repair, read_mesh
 from pennpde.files import read_regular, write_atomically
 
 if TYPE_CHECKING:
@@ -32,17 +31,12 @@ _MOST_LINES = 4
 
 def run(
     output: Output,
-    path: Annotated[
-        Path | None, typer.Argument(help="Folder of a dataset, case file, or mesh file.", show_default=False)
-    ] = None,
-    case: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Describe only this case of the dataset.", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, Argument(help="Folder of a dataset, case file, or mesh file.")] = None,
+    case: Annotated[str | None, Option(metavar="NAME", help="Describe only this case of the dataset.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write that case as a separate .vtkhdf file for ParaView and PyVista.", show_default=False),
+        Path | None, Option(help="Write that case as a separate .vtkhdf file for ParaView and PyVista.")
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="Also draw a picture.", show_default=False)] = None,
+    png: Annotated[Path | None, Option(help="Also draw a picture.")] = None,
     repair: Repair = None,
 ) -> dict[str, Any]:
     """Describe this installation, a dataset, one of its cases, or a mesh file.
@@ -51,8 +45,7 @@ def run(
     """
     _check_options(path, case, out, png)
     if path is None:
-        record = _installation()
-        pictured = []
+        record, pictured = _installation(), []
     elif case is not None:
         record, pictured = _case_of_dataset(path, case, out)
     elif path.is_dir():
@@ -64,10 +57,7 @@ def run(
             raise ValueError("There is nothing to draw: give a dataset, a case file or a mesh file.")
         _draw(png, pictured)
         record["picture"] = str(png)
-    width = max(len(name) for name in record)
-    for name, value in record.items():
-        lines = _words(value)
-        output.say(f"{name.replace('_', ' '):{width}}  {lines[0]}", *(" " * (width + 2) + line for line in lines[1:]))
+    output.say(*_aligned({name.replace("_", " "): _words(value) for name, value in record.items()}))
     return record
 
 
@@ -75,13 +65,13 @@ def _check_options(path: Path | None, case: str | None, out: Path | None, png: P
     from pennpde.data.vtkhdf import SUFFIX
 
     if case is not None and (path is None or not path.is_dir()):
-        raise typer.BadParameter("--case names a case of a dataset: give the dataset's folder as well.")
+        raise BadParameter("--case names a case of a dataset: give the dataset's folder as well.")
     if out is not None and case is None:
-        raise typer.BadParameter("--out writes one case of a dataset: name it with --case.")
+        raise BadParameter("--out writes one case of a dataset: name it with --case.")
     if out is not None and out.suffix != SUFFIX:
-        raise typer.BadParameter(f"--out is {str(out)!r}; the file of a case ends in {SUFFIX}.")
+        raise BadParameter(f"--out is {str(out)!r}; the file of a case ends in {SUFFIX}.")
     if png is not None and png.suffix not in _PICTURES:
-        raise typer.BadParameter(f"{png} must end in one of {', '.join(_PICTURES)}", param_hint="--png")
+        raise BadParameter(f"{png} must end in one of {', '.join(_PICTURES)}", param_hint="--png")
 
 
 def _installation() -> dict[str, Any]:
@@ -110,23 +100,27 @@ def _installation() -> dict[str, Any]:
 
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
+    from pennpde.case.moments import moments
     from pennpde.data.content import summary
     from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
 
     manifest = read_manifest(folder)
     names = manifest.names()
     shown = {names[round(place * (len(names) - 1) / (_PICTURED - 1))] for place in range(_PICTURED)} if names else set()
-    pictured, sizes, fields, parameters = [], _Ranges(), _Ranges(), _Ranges()
-    targets = _Targets()
+    pictured: list[Case] = []
+    numbers, fields, parameters = _Ranges(), _Ranges(), _Ranges()
+    steady = 0
     for case_file in output.progress(read_files(folder), "reading", total=len(names)):
         case = case_file.case
-        targets.add(case_file)
-        sizes.add("points", case.mesh.number_of_points)
-        sizes.add("cells", case.mesh.number_of_cells)
-        for name, values in _all_fields(case).items():
-            fields.add(name, values)
-        for name, values in case.parameters.items():
-            parameters.add(name, values)
+        numbers.add("points", case.mesh.number_of_points)
+        numbers.add("cells", case.mesh.number_of_cells)
+        if known := moments(case, case_file.times):
+            times = [each.time for each in known if each.time is not None and not each.is_steady]
+            steady += any(each.is_steady for each in known)
+            numbers.add("moments_per_case", sum(not each.is_steady for each in known))
+            numbers.add("times", *times)
+        fields.add_all(_all_fields(case))
+        parameters.add_all(case.parameters)
         if case.name in shown:
             pictured.append(case)
     missing = sum(name not in manifest.cases for split in manifest.splits.values() for name in split)
@@ -140,11 +134,11 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
         "failed": {name: str(facts.get("error")) for name, facts in manifest.failed.items()},
         "files": len(manifest.files),
         "bytes": bytes_on_disk(folder, manifest),
-        **sizes.found,
-        **targets.found(),
-        "parameters": parameters.found,
+        **numbers,
+        **({"steady_states": steady} if steady else {}),
+        "parameters": dict(parameters),
         "facts": summary(manifest),
-        "fields": fields.found,
+        "fields": dict(fields),
         "settings": dict(manifest.settings),
         "written_by": dict(manifest.about),
         "hashes": "all agree",
@@ -152,48 +146,21 @@ def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]
     return record, pictured
 
 
-class _Targets:
-    """At which times the truth of the cases is known."""
-
-    def __init__(self) -> None:
-        self.counts, self.times, self.steady, self.number = _Ranges(), _Ranges(), 0, 0
-
-    def add(self, case_file: "CaseFile") -> None:
-        from pennpde.case.moments import moments
-
-        known = moments(case_file.case, case_file.times)
-        if not known:
-            return
-        self.number += 1
-        self.steady += any(each.is_steady for each in known)
-        times = [each.time for each in known if not each.is_steady]
-        self.counts.add("moments_per_case", len(times))
-        for time in times:
-            if time is not None:
-                self.times.add("times", time)
-
-    def found(self) -> dict[str, Any]:
-        steady = {"steady_states": self.steady} if self.steady else {}
-        return {**self.counts.found, **self.times.found, **steady} if self.number else {}
-
-
 class _Range(tuple[float, float]):
     __slots__ = ()
 
 
-class _Ranges:
+class _Ranges(dict[str, _Range]):
     """The smallest and the largest of each value, over many cases."""
 
-    def __init__(self) -> None:
-        self.found: dict[str, _Range] = {}
+    def add(self, name: str, *values: float) -> None:
+        if values:
+            known = self.get(name, values)
+            self[name] = _Range((min(*values, *known), max(*values, *known)))
 
-    def add(self, name: str, values: "Tensor | float") -> None:
-        import torch
-
-        values = torch.tensor(values, dtype=torch.float64) if isinstance(values, float) else torch.as_tensor(values)
-        low, high = values.min().item(), values.max().item()
-        known = self.found.get(name, (low, high))
-        self.found[name] = _Range((min(low, known[0]), max(high, known[1])))
+    def add_all(self, fields: "Mapping[str, Tensor]") -> None:
+        for name, values in fields.items():
+            self.add(name, values.min().item(), values.max().item())
 
 
 # A case or a mesh
@@ -213,8 +180,7 @@ def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Seq
             return {"file": str(path), "cases": shard.names, "folder": str(path.parent)}, [first.case]
     mesh = read_mesh(path, repair, output)
     fields = {name: list(field.shape) for name, field in mesh.fields.items()}
-    record = {**_mesh(mesh, path), "fields": fields, "notes": list(mesh.notes)}
-    return record, [mesh]
+    return {**_mesh(mesh, path), "fields": fields, "notes": list(mesh.notes)}, [mesh]
 
 
 def _case_of_dataset(folder: Path, name: str, out: Path | None) -> tuple[dict[str, Any], list["Case"]]:
@@ -234,15 +200,15 @@ def _case_of_dataset(folder: Path, name: str, out: Path | None) -> tuple[dict[st
 
 def _case(case_file: "CaseFile", path: Path) -> tuple[dict[str, Any], list["Case"]]:
     case, fields = case_file.case, _Ranges()
-    for name, values in _all_fields(case).items():
-        fields.add(name, values)
+    fields.add_all(_all_fields(case))
+    counts = {name: {each.kind: int(each.mask.sum()) for each in case.conditions_of(name)} for name in case.initial}
     return {
         "case": case.name,
         **_mesh(case.mesh, path),
-        "conditions": {name: _conditions(case, name) for name in case.initial},
+        "conditions": {name: {kind: n for kind, n in sorted(found.items()) if n} for name, found in counts.items()},
         "parameters": {name: value.tolist() for name, value in case.parameters.items()},
         "times": [0.0, *(time for time in case_file.times if time > 0)],
-        "fields": fields.found,
+        "fields": dict(fields),
     }, [case]
 
 
@@ -258,12 +224,6 @@ def _mesh(mesh: "Mesh", path: Path) -> dict[str, Any]:
     }
 
 
-def _conditions(case: "Case", name: str) -> dict[str, int]:
-    """How many points have which condition."""
-    counts = {each.kind: int(each.mask.sum()) for each in case.conditions_of(name)}
-    return {kind: counts[kind] for kind in sorted(counts) if counts[kind]}
-
-
 def _all_fields(case: "Case") -> dict[str, "Tensor"]:
     return {
         **{f"initial {name}": values for name, values in case.initial.items()},
@@ -272,15 +232,24 @@ def _all_fields(case: "Case") -> dict[str, "Tensor"]:
     }
 
 
+# Words
+
+
+def _aligned(named: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines with names in a column at the left."""
+    width = max(map(len, named))
+    return [
+        f"{name if place == 0 else '':{width}}  {line}"
+        for name, lines in named.items()
+        for place, line in enumerate(lines)
+    ]
+
+
 def _words(value: Any) -> list[str]:
     """A value in one line, or a table of values in few lines each."""
     if isinstance(value, Mapping) and any(isinstance(item, Mapping | list | tuple | str) for item in value.values()):
-        width = max(len(str(name)) for name in value)
-        found = []
-        for name, item in value.items():
-            lines = wrap(_plain(item), 100, max_lines=_MOST_LINES, placeholder=" ...") or [""]
-            found += [f"{name:{width}}  {lines[0]}", *(" " * (width + 2) + line for line in lines[1:])]
-        return found
+        most: dict[str, Any] = {"width": 100, "max_lines": _MOST_LINES, "placeholder": " ..."}
+        return _aligned({str(name): wrap(_plain(item), **most) or [""] for name, item in value.items()})
     return [_plain(value)]
 
 
@@ -312,20 +281,18 @@ def _draw(path: Path, shown: Iterable["Case | Mesh"]) -> None:
     for each in shown:
         mesh, fields = (each, each.fields) if isinstance(each, Mesh) else (each.mesh, _drawable(each))
         name = "" if isinstance(each, Mesh) else f"{each.name}: "
-        row = [(f"{name}{title}", mesh, _magnitude(values)) for title, values in fields.items()]
+        scalars = {
+            title: v.double() if v.ndim == 1 else v.double().flatten(1).norm(dim=1) for title, v in fields.items()
+        }
+        row = [(f"{name}{title}", mesh, values) for title, values in scalars.items()]
         rows.append(row or [(f"{name}mesh", mesh, mesh.points[:, 0])])
     if rows[0][0][1].space == 3:
         pictures.draw_solids(path, rows)
         return
+    colours = (pictures.SEQUENTIAL, pictures.DIVERGING)
     panels = [
         [
-            pictures.Panel(
-                title,
-                mesh,
-                values,
-                pictures.DIVERGING if float(values.min()) < 0 else pictures.SEQUENTIAL,
-                outline=number == 0,
-            )
+            pictures.Panel(title, mesh, values, colours[bool((values < 0).any())], outline=number == 0)
             for number, (title, mesh, values) in enumerate(row)
         ]
         for row in rows
@@ -341,8 +308,3 @@ def _drawable(case: "Case") -> dict[str, "Tensor"]:
         last = values[..., -1] if with_times else values
         fields[f"|{name}|" if last.ndim > 1 else name] = last
     return fields
-
-
-def _magnitude(values: "Tensor") -> "Tensor":
-    values = values.double()
-    return values if values.ndim == 1 else values.flatten(1).norm(dim=1)

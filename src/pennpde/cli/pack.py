@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from pennpde.cli.conventions import Output
+from pennpde.cli.conventions import Output, Plugin
 
 EXAMPLES = [
     "penn pack nets/mine --licence CC-BY-4.0",
@@ -16,30 +16,21 @@ EXAMPLES = [
 
 def run(
     output: Output,
-    network: Annotated[str, typer.Argument(help="Folder of a trained network.", show_default=False)],
+    network: Annotated[str, Argument(help="Folder of a trained network.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="A .zip file, or a folder; default: NAME.zip in the current folder.", show_default=False),
+        Path | None, Option(help="A .zip file, or a folder; default: NAME.zip in the current folder.")
     ] = None,
     licence: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--licence",
             "--license",
             help="SPDX name such as CC-BY-4.0, or a text file; default: the LICENSE in the network's folder.",
-            show_default=False,
         ),
     ] = None,
-    picture: Annotated[
-        list[Path] | None, typer.Option(help="PNG file for the model card; may be repeated.", show_default=False)
-    ] = None,
-    about: Annotated[str, typer.Option(help="A paragraph for the model card.", show_default=False)] = "",
-    plugin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py", help="Python file or module that registers your own networks.", show_default=False
-        ),
-    ] = None,
+    picture: Annotated[list[Path] | None, Option(help="PNG file for the model card; may be repeated.")] = None,
+    about: Annotated[str, Option(help="A paragraph for the model card.")] = "",
+    plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Pack a trained network for others: one file with weights, errors, model card, pictures and licence.
 

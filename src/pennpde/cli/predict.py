@@ -1,22 +1,20 @@
 """`penn predict`."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
-from pennpde.cli import mesh_input
-from pennpde.cli.conventions import Output, Refusal
-from pennpde.cli.mesh_input import Repair
-from pennpde.cli.moments import ALL, asked_times, check_folders, check_times, folder_names, implied_times, is_time
-from pennpde.files import replacing
+from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, predictor, read_mesh
 
 if TYPE_CHECKING:
     from pennpde.case import Case
-    from pennpde.penn import Physics, Predictor
+    from pennpde.penn import Predictor
     from pennpde.penn.hooks import Look
     from pennpde.prediction import Outcome
     from pennpde.trust.certificate import Certificate
@@ -29,103 +27,109 @@ EXAMPLES = [
     "penn predict myCase --times 0.5,1,2 --write-time all         # write the time folders 0.5, 1 and 2",
     "penn predict myCase --steady --write-time 1000               # write the steady state as the folder 1000",
     "penn predict duct.vtu --case duct.toml --out flow.vtu --resolution own   # never remesh",
+    "penn predict myCase --times 1,2,4 --accuracy 1               # as cheap as possible within an expected 1 %",
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
 _POINTS_OF_A_THREAD = 10_000
-_SAME_TIME = 0.05
-"""Share of the predicted duration by which the name of a time folder may be off: people round it."""
-FIELDS, PICTURES, PAGES = (".vtu", ".vtk", ".vtkhdf", ".pvd"), (".png", ".pdf", ".svg"), (".html",)
-ANIMATIONS = (".gif",)
+_ACCURACY = 0.02
+"""Expected error of the first unknown that is good enough unless a user asks for another one."""
+ALL = "all"
+"""`--write-time all`: every predicted time becomes a folder."""
+_MOST_TIMES = 1000
+_SAME, _ROUNDED = 1e-6, 0.05
+"""Share of a time by which two numbers may differ that mean the same one; people round the names of folders."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The files that are asked for."""
+
+    out: Path | None = None
+    png: Path | None = None
+    animation: Path | None = None
+    html: Path | None = None
+
+
+_SUFFIXES = {
+    "out": (".vtu", ".vtk", ".vtkhdf", ".pvd"),
+    "png": (".png", ".pdf", ".svg"),
+    "animation": (".gif",),
+    "html": (".html",),
+}
 
 
 def run(
     output: Output,
     input_path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.", show_default=False
-        ),
+        Path, Argument(metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.")
     ],
-    model: Annotated[
-        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
-    ] = "flow",
-    case: Annotated[
-        Path | None,
-        typer.Option(help="TOML file with patches, boundary conditions and parameters.", show_default=False),
-    ] = None,
+    model: Model = "flow",
+    case: Annotated[Path | None, Option(help="TOML file with patches, boundary conditions and parameters.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
-            "folder next to it), which ParaView plays.",
-            show_default=False,
+            "folder next to it), which ParaView plays."
         ),
     ] = None,
     time: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Predict the state at this time, in the units of the case (seconds), counted from its start. By "
-            "default the network's own time.",
-            show_default=False,
+            "default the network's own time."
         ),
     ] = None,
     times: Annotated[
         str | None,
-        typer.Option(
-            metavar="FIRST:LAST:INTERVAL",
-            help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
-            show_default=False,
-        ),
+        Option(metavar="FIRST:LAST:INTERVAL", help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2."),
     ] = None,
     steady: Annotated[
-        bool, typer.Option("--steady", help="Predict the steady state; with --time or --times after these.")
+        bool, Option("--steady", help="Predict the steady state; with --time or --times after these.")
     ] = False,
-    png: Annotated[Path | None, typer.Option(help="Draw a picture: .png, .pdf or .svg.", show_default=False)] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write an interactive page for the browser: .html.", show_default=False)
-    ] = None,
+    png: Annotated[Path | None, Option(help="Draw a picture: .png, .pdf or .svg.")] = None,
+    html: Annotated[Path | None, Option(help="Write an interactive page for the browser: .html.")] = None,
     animation: Annotated[
-        Path | None,
-        typer.Option(help="Draw all times as an animation: .gif; the colours have a fixed range.", show_default=False),
+        Path | None, Option(help="Draw all times as an animation: .gif; the colours have a fixed range.")
     ] = None,
     write_time: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="TIME",
             help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
             "all: every predicted time. With --steady it only names the folder.",
-            show_default=False,
         ),
     ] = None,
-    length: Annotated[float | None, typer.Option(help="Reference length (flow: the inlet width).")] = None,
-    speed: Annotated[float | None, typer.Option(help="Reference speed (flow: the inlet speed).")] = None,
+    accuracy: Annotated[
+        float | None,
+        Option(
+            metavar="PER CENT",
+            help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
+            "accuracy is taken on which it holds. For networks with such levels; flow: 2.",
+        ),
+    ] = None,
+    fast: Annotated[bool, Option("--fast", help="The fastest level of accuracy, whatever its error.")] = False,
+    fine: Annotated[bool, Option("--fine", help="The most accurate level.")] = False,
+    length: Annotated[float | None, Option(help="Reference length (flow: the inlet width).")] = None,
+    speed: Annotated[float | None, Option(help="Reference speed (flow: the inlet speed).")] = None,
     resolution: Annotated[
         Literal["auto", "own", "network"],
-        typer.Option(
+        Option(
             help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
             "your mesh is unlike the training meshes)."
         ),
     ] = "auto",
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing."),
+        bool, Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Write the fields even where the expected error is above 50 %.")
+        bool, Option("--force", help="Write the fields even where the expected error is above 50 %.")
     ] = False,
     draw_error: Annotated[
-        bool, typer.Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
+        bool, Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
     ] = False,
     repair: Repair = None,
-    plugin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py",
-            help="Python file or module that registers your own networks.",
-            show_default=False,
-        ),
-    ] = None,
+    plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Predict the fields of a case with a trained network.
 
@@ -133,24 +137,47 @@ def run(
     50 %, nothing is written and the exit code is 3, unless --force is given. The certificate measures errors on the
     boundary conditions, mass balance, residual of the solver, and whether the case lies within the training range.
     """
+    targets = Targets(out, png, animation, html)
     _check_input(input_path, case)
-    _check_targets(input_path, out, png, html, write_time, animation)
+    _check_targets(input_path, targets)
+    if write_time is not None:
+        _check_write_time(input_path, write_time)
+    if sum((accuracy is not None, fast, fine)) > 1:
+        raise ValueError("--accuracy, --fast and --fine exclude each other; give one of them")
     asked = asked_times(time, times, steady)
-    _check_series(asked, out, animation)
+    _check_series(asked, targets)
 
     from pennpde.prediction import predict
 
     if case is not None:
-        mesh_input.prepare()
+        from pennpde.mesh import reader_process
+
+        reader_process.shared().start()  # it loads its libraries while this process loads its own
     network = _network(model, plugin)
-    check_times(network, model, asked)
-    start = _start_of(input_path)
-    asked = implied_times(network, asked, write_time, start)
+    share = _accuracy(network, model, accuracy, fast=fast, fine=fine)
+    if asked is not None and not network.takes_times:
+        raise ValueError(
+            f"{model} predicts only the times that it was trained for, not any time: leave out --time, --times and "
+            "--steady, or choose a network for any time with --model"
+        )
+    start = 0.0
+    if input_path.is_dir():
+        from pennpde.openfoam import start_time
+
+        start = start_time(input_path)  # in the time of the case
+    if asked is None and write_time not in (None, ALL) and network.takes_times:
+        asked = (_implied_time(write_time, start),)
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
-    _check_drawable(problem, png or animation, html)
+    if problem.space != 2 and (png or html or animation):
+        option = "--png" if png or animation else "--html"
+        raise ValueError(
+            f"{option} draws only two-dimensional cases; this one has three. Use --out and open it in ParaView"
+        )
     use_threads_for(problem)
     try:
-        outcome = predict(network, problem, length=length, speed=speed, resolution=resolution, times=asked)
+        outcome = predict(
+            network, problem, length=length, speed=speed, resolution=resolution, times=asked, accuracy=share
+        )
     except ValueError:
         for remark in problem.remarks:  # they may be the reason
             output.warn(remark.text)
@@ -158,44 +185,245 @@ def run(
     folders: dict[int, str] = {}
     if write_time is not None:
         folders = folder_names(write_time, outcome.times, start, network.takes_times)
-        check_folders(input_path, list(folders.values()))
+        _check_folders(input_path, list(folders.values()))
         outcome = _compared_with(folders, start, input_path, outcome)
-    notes = list(problem.mesh.notes)
-    about = {"input": str(input_path), "model": model, "notes": notes, **_record(outcome)}
+    about = {"input": str(input_path), "model": model, "notes": list(problem.mesh.notes), **_record(outcome)}
     _check_usable(outcome, strict)
     if not force:
         _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
-    written = write_files(
-        outcome, network.equation.looks, input_path.stem, out, png, html, animation, draw_error=draw_error
-    )
+    written = write_files(outcome, network.equation.looks, input_path.stem, targets, draw_error=draw_error)
     if folders:
-        written += _write_times(input_path, folders, outcome, network.equation)
-    output.say(*_lines(model, outcome), *(f"Written: {path}" for path in written))
+        from pennpde.openfoam import TimeWriter
+
+        writer, foam_fields = TimeWriter.of(input_path, outcome.case.mesh), network.equation.foam_fields
+        for place, name in folders.items():
+            written.append(str(writer.write(name, outcome.at(place).fields, foam_fields)))
+    seconds = outcome.seconds["network"]
+    output.say(
+        f"{model} on {outcome.case.number_of_points} points: {seconds:.2f} s for the network, "
+        f"{sum(outcome.seconds.values()) - seconds:.2f} s for operators and certificate; {_state(outcome)}",
+        *outcome.expected.lines(),
+        *outcome.certificate.lines(warnings=False),
+        *(f"Written: {path}" for path in written),
+    )
     tell(output, outcome.certificate)
     return about | {"written": written}
 
 
-def _network(model: str, plugin: str | None) -> "Predictor":
-    from pennpde.checkpoints import load_pretrained
-    from pennpde.penn import Predictor
-    from pennpde.registry import load_plugin
-
-    if plugin is not None:
-        load_plugin(plugin)
-    network = load_pretrained(model)
-    if not isinstance(network, Predictor):
-        raise ValueError(f"{model} is a {type(network).__name__}, which is no Predictor; penn predict needs one")
-    return network
+# What is asked, checked before any work
 
 
-def _check_drawable(problem: "Case", png: Path | None, html: Path | None) -> None:
-    if (png or html) and problem.space != 2:
-        option = "--png" if png else "--html"
-        raise ValueError(
-            f"{option} draws only two-dimensional cases; this one has three. Use --out and open it in ParaView"
+def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast: bool, fine: bool) -> float | None:
+    """The expected error that is asked for, as a share; with --fast and --fine none, and the network is set to that."""
+    if not network.levels:
+        if fast or fine or accuracy is not None:
+            raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
+        return None
+    if fast or fine:
+        network.set_level(network.levels[0 if fast else -1])
+        return None
+    share = _ACCURACY if accuracy is None else accuracy / 100
+    if not 0 < share < 1:
+        raise ValueError(f"--accuracy is {accuracy:g}; it is in per cent, above 0 and below 100")
+    return share
+
+
+def _check_input(input_path: Path, case: Path | None) -> None:
+    if not input_path.exists():
+        raise FileNotFoundError(f"there is no {input_path}; give a mesh file or the folder of an OpenFOAM case")
+    if input_path.is_dir() and case is not None:
+        raise BadParameter("an OpenFOAM case contains its own conditions; leave out --case", param_hint="--case")
+    if not input_path.is_dir() and case is None:
+        raise BadParameter(
+            f"{input_path} is a mesh; give its boundary conditions with --case FILE.toml", param_hint="--case"
         )
+    for path in (input_path, case):
+        if path is not None and path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError(f"{path} is not a regular file; write its content to a file first")
+    if case is not None and not case.is_file():
+        raise FileNotFoundError(f"there is no case file {case}")
+
+
+def _check_targets(input_path: Path, targets: Targets) -> None:
+    """Find files that cannot be written."""
+    for name, suffixes in _SUFFIXES.items():
+        path: Path | None = getattr(targets, name)
+        if path is None:
+            continue
+        wrong = None
+        if path.suffix not in suffixes:
+            wrong = f"must end in one of {', '.join(suffixes)}"
+        elif path.is_dir():
+            wrong = "is a folder"
+        elif path.exists() and not path.is_file():
+            wrong = "is a pipe or a device, not a file"
+        elif path.exists() and path.samefile(input_path):
+            wrong = "is the input; choose another name"
+        if wrong is not None:
+            raise BadParameter(f"{path} {wrong}", param_hint=f"--{name}")
+
+
+def _check_write_time(case: Path, write_time: str) -> None:
+    """Find out whether a case can take a time folder."""
+    if not case.is_dir():
+        raise BadParameter("only an OpenFOAM case can take a time folder", param_hint="--write-time")
+    if write_time != ALL:
+        if not _is_time(write_time):
+            raise BadParameter(
+                f"{write_time!r} is not a time; give a number such as 4 or 0.01, or all", param_hint="--write-time"
+            )
+        _check_folders(case, [write_time])
+    if not (case / "processor0").is_dir():
+        return
+    if not (case / "constant" / "polyMesh").is_dir():
+        raise FileNotFoundError(
+            f"{case} is decomposed and has no constant/polyMesh to write cell values for; run reconstructParMesh "
+            "-constant first, or use --out"
+        )
+    from pennpde.openfoam import time_folders
+
+    if not time_folders(case):
+        raise FileNotFoundError(
+            f"{case} is decomposed and has its conditions with the processors only; run reconstructPar -withZero "
+            "first, or use --out"
+        )
+
+
+def _check_series(asked: Sequence[float] | None, targets: Targets) -> None:
+    """Refuse several times in a file that holds one."""
+    out = targets.out
+    if asked is not None and len(asked) > 1 and out is not None and out.suffix in (".vtu", ".vtk"):
+        raise BadParameter(
+            f"{out.name} holds one time, but {len(asked)} are asked for; choose .vtkhdf (one file) or .pvd (a list of "
+            ".vtu files), which ParaView plays",
+            param_hint="--out",
+        )
+    if targets.animation is not None and asked is not None and len(asked) < 2:
+        raise BadParameter("an animation needs several times; give --times", param_hint="--animation")
+
+
+def asked_times(time: float | None, times: str | None, steady: bool) -> tuple[float, ...] | None:
+    """The times that a user asks for, counted from the start; infinity is the steady state; None: not asked for."""
+    if time is not None and times is not None:
+        raise BadParameter("give --time for one time or --times for several, not both", param_hint="--times")
+    if time is not None and not (math.isfinite(time) and time > 0):
+        raise BadParameter(f"{time:g} is not after the start; give a positive number", param_hint="--time")
+    found = () if times is None else _parsed(times)
+    found = found if time is None else (time,)
+    return (*found, *([math.inf] if steady else [])) or None
+
+
+def _parsed(text: str) -> tuple[float, ...]:
+    """The times of `0.5:4:0.5` (first, last, interval) or `0.5,1,2`."""
+    parts = text.split(":" if ":" in text else ",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = [math.nan]
+    usable = all(math.isfinite(number) for number in numbers) and "_" not in text
+    if not usable or (":" in text and len(numbers) != 3):
+        raise _wrong_times(text, "is neither FIRST:LAST:INTERVAL such as 0.5:4:0.5 nor a list such as 0.5,1,2")
+    if ":" in text:
+        first, last, interval = numbers
+        if interval <= 0 or last < first:
+            raise _wrong_times(text, "must have a positive interval, and a last time that is not before the first")
+        # The last time belongs to them where the interval divides the distance.
+        number = (last - first) / interval * (1 + 1e-9)
+        if number >= _MOST_TIMES:
+            raise _wrong_times(text, f"has more than {_MOST_TIMES} times; take a longer interval")
+        # Twelve digits: 3 * 0.1 is 0.30000000000000004, and would be the name of a folder.
+        numbers = [float(f"{first + place * interval:.12g}") for place in range(int(number + 1e-9) + 1)]
+    if numbers[0] <= 0 or any(later <= earlier for earlier, later in pairwise(numbers)):
+        raise _wrong_times(text, "must give positive times that increase; the start itself, t = 0, is not predicted")
+    return tuple(numbers)
+
+
+def _wrong_times(text: str, why: str) -> BadParameter:
+    return BadParameter(f"{text!r} {why}", param_hint="--times")
+
+
+# The network and the case
+
+
+def _network(model: str, plugin: str | None) -> "Predictor":
+    return predictor(model, plugin, "penn predict needs one")
+
+
+def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":
+    if case is not None:
+        from pennpde.case.problem_files import read_problem
+
+        return read_problem(case, read_mesh(input_path, repair, output))
+    from pennpde.openfoam import read_problem as read_foam_problem
+
+    return read_foam_problem(input_path, network.equation)
+
+
+def use_threads_for(case: "Case") -> None:
+    """Limit the threads to what the number of points is worth: idle threads slow each other down on a busy machine."""
+    import torch
+
+    torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
+
+
+# Time folders of OpenFOAM
+
+
+def _implied_time(write_time: str, start: float) -> float:
+    """The time to predict where only its folder is named."""
+    later = float(write_time) - start
+    if later <= 0:
+        raise ValueError(
+            f"--write-time {write_time} is not after the start of the case, {start:g}; give a later time, or --steady "
+            f"to write the steady state into the folder {write_time}"
+        )
+    return later
+
+
+def folder_names(write_time: str, times: Sequence[float], start: float, takes_times: bool) -> dict[int, str]:
+    """By place of a time, the name of its folder.
+
+    Args:
+        write_time: What the user gave: the name of a folder, or `ALL`.
+        times: That were predicted, counted from the start.
+        start: Of the case, in OpenFOAM's time.
+        takes_times: Whether the network predicts any time: then a name must be one of them.
+    """
+    if write_time == ALL:
+        if math.inf in times:
+            raise ValueError(
+                "a steady state has no time to name its folder by; leave out --steady, or give its folder a name, as "
+                "in --steady --write-time 1000"
+            )
+        return {place: f"{start + time:.10g}" for place, time in enumerate(times)}
+    asked = float(write_time) - start
+    share = _SAME if takes_times else _ROUNDED
+    finite = [(abs(time - asked), place) for place, time in enumerate(times) if math.isfinite(time)]
+    distance, place = min(finite, default=(math.inf, 0))
+    if distance <= share * max(times[place], abs(asked), abs(start) if takes_times else 0.0):
+        return {place: write_time}
+    if times[-1] == math.inf or not takes_times:
+        return {len(times) - 1: write_time}
+    known = ", ".join(f"{start + time:.10g}" for time in times)
+    raise ValueError(f"--write-time {write_time} is not among the predicted times, {known}; add it to them")
+
+
+def _is_time(name: str) -> bool:
+    """Whether OpenFOAM would take the name of a folder for a time: digits, at most one point, an exponent."""
+    return re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,2})?", name) is not None
+
+
+def _check_folders(case: Path, names: Sequence[str]) -> None:
+    """Refuse to write into time folders that are there already, also under another spelling of the same time."""
+    there = {float(path.name): path for path in case.iterdir() if _is_time(path.name)}
+    for name in names:
+        if float(name) in there:
+            raise FileExistsError(f"{there[float(name)]} exists already; choose another time, or remove it")
+
+
+# What comes out
 
 
 def _check_usable(outcome: "Outcome", strict: bool) -> None:
@@ -223,25 +451,28 @@ def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> Non
             if warning not in expected.warnings:  # those are the refusal itself
                 output.warn(warning)
         raise Refusal(
-            "\n".join(
-                [
-                    f"refused; nothing was written. {' '.join(expected.warnings)}",
-                    expected.advice,
-                    "--force writes the fields all the same.",
-                ]
-            ),
+            f"refused; nothing was written. {' '.join(expected.warnings)}\n{expected.advice}\n"
+            "--force writes the fields all the same.",
             {**about, "written": []},
         )
 
 
-def _lines(model: str, outcome: "Outcome") -> list[str]:
-    network = outcome.seconds["network"]
-    return [
-        f"{model} on {outcome.case.number_of_points} points: {network:.2f} s for the network, "
-        f"{sum(outcome.seconds.values()) - network:.2f} s for operators and certificate; {_state(outcome)}",
-        *outcome.expected.lines(),
-        *outcome.certificate.lines(warnings=False),
-    ]
+def _compared_with(names: Mapping[int, str], start: float, folder: Path, outcome: "Outcome") -> "Outcome":
+    """The outcome with a warning where a time folder would have the name of another time than the predicted one."""
+    from pennpde.openfoam import is_steady
+
+    warnings = []
+    for place, name in names.items():
+        after = outcome.times[place]
+        # A steady state holds at any time, and the times of a steady solver count iterations.
+        other = math.isfinite(after) and abs(float(name) - start - after) > _ROUNDED * after
+        if other and not is_steady(folder):
+            warnings.append(
+                f"--write-time {name} is not the predicted time: the fields are the state at t = {start + after:.4g}, "
+                f"{after:.4g} after the start at {start:g}."
+            )
+    certificate = replace(outcome.certificate, warnings=(*outcome.certificate.warnings, *warnings))
+    return replace(outcome, certificate=certificate)
 
 
 def tell(output: Output, certificate: "Certificate") -> None:
@@ -254,7 +485,7 @@ def tell(output: Output, certificate: "Certificate") -> None:
 
 def _state(outcome: "Outcome") -> str:
     """Which times a prediction holds, in words."""
-    from pennpde.prediction.series import time_name
+    from pennpde.prediction.outcome import time_name
 
     last = time_name(outcome.time)
     after = "" if outcome.time == math.inf else " after the start"
@@ -264,201 +495,53 @@ def _state(outcome: "Outcome") -> str:
 
 
 def _record(outcome: "Outcome") -> dict[str, Any]:
-    from pennpde.prediction.series import time_value
+    from pennpde.penn import STEADY
 
-    companion = outcome.companion
+    mesh = None if outcome.companion is None else outcome.companion.mesh
     return {
         "points": outcome.case.number_of_points,
-        "companion": None
-        if companion is None
-        else {"points": companion.number_of_points, "triangles": companion.mesh.number_of_cells},
+        "companion": None if mesh is None else {"points": mesh.number_of_points, "triangles": mesh.number_of_cells},
         "seconds": outcome.seconds,
-        "times": [time_value(time) for time in outcome.times],
+        "times": ["steady" if time == STEADY else time for time in outcome.times],
         "expected": outcome.expected.as_dict()
         | {"by_time": [each.as_dict() for each in outcome.expected_by_time] if len(outcome.times) > 1 else []},
         "certificate": outcome.certificate.as_dict(),
     }
 
 
-def use_threads_for(case: "Case") -> None:
-    """Limit the threads to what the number of points is worth: idle threads slow each other down on a busy machine."""
-    import torch
-
-    torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
-
-
 def write_files(
-    outcome: "Outcome",
-    looks: "Mapping[str, Look]",
-    title: str,
-    out: Path | None,
-    png: Path | None,
-    html: Path | None,
-    animation: Path | None = None,
-    *,
-    draw_error: bool = False,
+    outcome: "Outcome", looks: "Mapping[str, Look]", title: str, targets: Targets, *, draw_error: bool = False
 ) -> list[str]:
     """Write the requested files, each complete or not at all, and return their names."""
-    mesh, fields = outcome.case.mesh, outcome.last
-    corner = outcome.expected.in_short
-    # The grade is in the corner already.
-    others = [each for each in outcome.certificate.warnings if each not in outcome.expected.warnings]
-    notes = [f"warning: {each}" for each in others]
-    written = []
-    if out is not None:
-        from pennpde.prediction.series import save
+    from pennpde.prediction.outcome import time_name
 
-        out.parent.mkdir(parents=True, exist_ok=True)
-        save(outcome, out)
-        written.append(str(out))
-    if png is not None:
+    mesh, expected = outcome.case.mesh, outcome.expected
+    # The grade is in the corner already.
+    others = [each for each in outcome.certificate.warnings if each not in expected.warnings]
+    small: dict[str, Any] = {"corner": expected.in_short, "notes": [f"warning: {each}" for each in others]}
+    files = [path for path in astuple(targets) if path is not None]
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if targets.out is not None:
+        outcome.save(targets.out)
+    if targets.png is not None:
         from pennpde.pictures import draw, error_panels, field_panels
 
-        rows = [field_panels(mesh, fields, looks)]
-        if draw_error and outcome.expected.local:
-            rows.append(error_panels(mesh, outcome.expected.local, looks))
-        written.append(_whole(png, lambda path: draw(path, rows, corner=corner, notes=notes)))
-    if animation is not None:
+        rows = [field_panels(mesh, outcome.last, looks)]
+        if draw_error and expected.local:
+            rows.append(error_panels(mesh, expected.local, looks))
+        draw(targets.png, rows, **small)
+    if targets.animation is not None:
         from pennpde.pictures import animate, series_panels
-        from pennpde.prediction.series import time_name
 
-        rows = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
+        frames = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
         titles = [time_name(time) for time in outcome.times]
-        written.append(_whole(animation, lambda path: animate(path, rows, titles, corner=corner, notes=notes)))
-    if html is not None:
+        animate(targets.animation, frames, titles, **small)
+    if targets.html is not None:
         from pennpde.viewer.records import record_of, write_page
 
-        subtitle = (
-            f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; {_state(outcome.at(-1))}"
-        )
-        lines = outcome.expected.lines() + outcome.certificate.lines()
-        written.append(_whole(html, lambda path: write_page(path, record_of(mesh, fields), title, subtitle, lines)))
-    return written
-
-
-def _whole(path: Path, write: Callable[[Path], None]) -> str:
-    """Write a file under a temporary name and rename it when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        write(temporary)
-    return str(path)
-
-
-def _check_input(input_path: Path, case: Path | None) -> None:
-    if not input_path.exists():
-        raise FileNotFoundError(f"there is no {input_path}; give a mesh file or the folder of an OpenFOAM case")
-    if input_path.is_dir() and case is not None:
-        raise typer.BadParameter("an OpenFOAM case contains its own conditions; leave out --case", param_hint="--case")
-    if not input_path.is_dir() and case is None:
-        raise typer.BadParameter(
-            f"{input_path} is a mesh; give its boundary conditions with --case FILE.toml", param_hint="--case"
-        )
-    for path in (input_path, case):
-        if path is not None and path.exists() and not path.is_file() and not path.is_dir():
-            raise ValueError(f"{path} is not a regular file; write its content to a file first")
-    if case is not None and not case.is_file():
-        raise FileNotFoundError(f"there is no case file {case}")
-
-
-def _check_targets(
-    input_path: Path,
-    out: Path | None,
-    png: Path | None,
-    html: Path | None,
-    write_time: str | None,
-    animation: Path | None = None,
-) -> None:
-    """Find targets that cannot be written before any work is done."""
-    for option, path, suffixes in (
-        ("--out", out, FIELDS),
-        ("--png", png, PICTURES),
-        ("--html", html, PAGES),
-        ("--animation", animation, ANIMATIONS),
-    ):
-        if path is not None and path.suffix not in suffixes:
-            raise typer.BadParameter(f"{path} must end in one of {', '.join(suffixes)}", param_hint=option)
-        if path is not None and path.is_dir():
-            raise typer.BadParameter(f"{path} is a folder", param_hint=option)
-        if path is not None and path.exists() and not path.is_file():
-            raise typer.BadParameter(f"{path} is a pipe or a device, not a file", param_hint=option)
-        if path is not None and path.exists() and path.samefile(input_path):
-            raise typer.BadParameter(f"{path} is the input; choose another name", param_hint=option)
-    if write_time is None:
-        return
-    if not input_path.is_dir():
-        raise typer.BadParameter("only an OpenFOAM case can take a time folder", param_hint="--write-time")
-    if write_time != ALL:
-        if not is_time(write_time):
-            raise typer.BadParameter(
-                f"{write_time!r} is not a time; give a number such as 4 or 0.01, or all", param_hint="--write-time"
-            )
-        check_folders(input_path, [write_time])
-    if (input_path / "processor0").is_dir():
-        if not (input_path / "constant" / "polyMesh").is_dir():
-            raise FileNotFoundError(
-                f"{input_path} is decomposed and has no constant/polyMesh to write cell values for; run "
-                "reconstructParMesh -constant first, or use --out"
-            )
-        from pennpde.openfoam import time_folders
-
-        if not time_folders(input_path):
-            raise FileNotFoundError(
-                f"{input_path} is decomposed and has its conditions with the processors only; run reconstructPar "
-                "-withZero first, or use --out"
-            )
-
-
-def _check_series(asked: Sequence[float] | None, out: Path | None, animation: Path | None) -> None:
-    """Refuse several times in a file that holds one."""
-    if asked is not None and len(asked) > 1 and out is not None and out.suffix in (".vtu", ".vtk"):
-        raise typer.BadParameter(
-            f"{out.name} holds one time, but {len(asked)} are asked for; choose .vtkhdf (one file) or .pvd (a list of "
-            ".vtu files), which ParaView plays",
-            param_hint="--out",
-        )
-    if animation is not None and asked is not None and len(asked) < 2:
-        raise typer.BadParameter("an animation needs several times; give --times", param_hint="--animation")
-
-
-def _start_of(input_path: Path) -> float:
-    """When a case starts, in its own time."""
-    if not input_path.is_dir():
-        return 0.0
-    from pennpde.openfoam import start_time
-
-    return start_time(input_path)
-
-
-def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":
-    if case is not None:
-        from pennpde.case.problem_files import read_problem
-
-        return read_problem(case, mesh_input.read_mesh(input_path, repair, output))
-    from pennpde.openfoam import read_problem as read_foam_problem
-
-    return read_foam_problem(input_path, network.equation)
-
-
-def _compared_with(names: Mapping[int, str], start: float, folder: Path, outcome: "Outcome") -> "Outcome":
-    """The outcome with a warning where a time folder would have the name of another time than the predicted one."""
-    from pennpde.openfoam import is_steady
-
-    warnings = []
-    for place, name in names.items():
-        after = outcome.times[place]
-        # A steady state holds at any time, and the times of a steady solver count iterations.
-        other = math.isfinite(after) and abs(float(name) - start - after) > _SAME_TIME * after
-        if other and not is_steady(folder):
-            warnings.append(
-                f"--write-time {name} is not the predicted time: the fields are the state at t = {start + after:.4g}, "
-                f"{after:.4g} after the start at {start:g}."
-            )
-    certificate = replace(outcome.certificate, warnings=(*outcome.certificate.warnings, *warnings))
-    return replace(outcome, certificate=certificate)
-
-
-def _write_times(folder: Path, names: Mapping[int, str], outcome: "Outcome", equation: "Physics") -> list[str]:
-    from pennpde.openfoam import TimeWriter
-
-    writer = TimeWriter.of(folder, outcome.case.mesh)
-    return [str(writer.write(name, outcome.at(place).fields, equation.foam_fields)) for place, name in names.items()]
+        seconds = outcome.seconds["network"]
+        subtitle = f"{mesh.number_of_points} points, predicted in {seconds:.2f} s; {_state(outcome.at(-1))}"
+        lines = expected.lines() + outcome.certificate.lines()
+        write_page(targets.html, record_of(mesh, outcome.last), title, subtitle, lines)
+    return [str(path) for path in files]

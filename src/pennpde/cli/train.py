@@ -2,13 +2,14 @@
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Exit, Option
 
-from pennpde.cli.conventions import Output
-from pennpde.cli.devices import check_device
+from pennpde.cli.conventions import Output, check_device
 
 if TYPE_CHECKING:
     from pennpde.train import Experiment, Start, TrainingResult
@@ -27,76 +28,56 @@ EXAMPLES = [
 def run(
     output: Output,
     source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATASET|FILE",
-            help="Folder of a dataset, or TOML file with the rows of an experiment.",
-            show_default=False,
-        ),
+        Path, Argument(metavar="DATASET|FILE", help="Folder of a dataset, or TOML file with the rows of an experiment.")
     ],
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder for the network, the training state, the log and the report.", show_default=False),
-    ],
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the dataset, where a TOML file is given.", show_default=False)
-    ] = None,
-    row: Annotated[str | None, typer.Option(help="Row of the TOML file to train.", show_default="penn")] = None,
+    out: Annotated[Path, Option(help="Folder for the network, the training state, the log and the report.")],
+    data: Annotated[Path | None, Option(help="Folder of the dataset, where a TOML file is given.")] = None,
+    row: Annotated[str | None, Option(help="Row of the TOML file to train.", show_default="penn")] = None,
     start: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="NETWORK",
             help="Begin with the weights of this network: name of a shipped one, or folder of your own.",
-            show_default=False,
         ),
     ] = None,
     freeze: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="PATTERN",
             help="Keep these parameters as they are, such as encoders or 'equation.geometry.*'; may be repeated.",
-            show_default=False,
         ),
     ] = None,
-    also: Annotated[
-        Path | None, typer.Option(help="Second dataset; its training cases are added.", show_default=False)
-    ] = None,
+    also: Annotated[Path | None, Option(help="Second dataset; its training cases are added.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Budget in minutes.", show_default="the row's; for a dataset 30")
+        float | None, Option(help="Budget in minutes.", show_default="the row's; for a dataset 30")
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Budget in epochs.", show_default=False)] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget in steps.", show_default=False)] = None,
+    epochs: Annotated[float | None, Option(help="Budget in epochs.")] = None,
+    steps: Annotated[int | None, Option(help="Budget in steps.")] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Learning rate at the start.", show_default="the row's or the network's")
+        float | None, Option(help="Learning rate at the start.", show_default="the row's or the network's")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the training in the folder, or start one if there is none.")
+        bool, Option("--resume", help="Continue the training in the folder, or start one if there is none.")
     ] = False,
     pause_after: Annotated[
-        float | None,
-        typer.Option(
-            help="Save the state and stop after this many minutes; continue with --resume.", show_default=False
-        ),
+        float | None, Option(help="Save the state and stop after this many minutes; continue with --resume.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="the row's, or 0")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device, such as cpu or cuda.", show_default="the GPU, if any")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Random seed.", show_default="the row's, or 0")] = None,
+    device: Annotated[str | None, Option(help="Device, such as cpu or cuda.", show_default="the GPU, if any")] = None,
     threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="CPU threads.", show_default="by points per batch and idle cores"),
+        int | None, Option(min=1, help="CPU threads.", show_default="by points per batch and idle cores")
     ] = None,
     report: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--report/--no-report",
             help="Write errors, learning curve and pictures of the worst cases at the end.",
             show_default="for a dataset",
         ),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Use deterministic algorithms: bit-identical results in every run.")
+        bool, Option("--deterministic", help="Use deterministic algorithms: bit-identical results in every run.")
     ] = False,
 ) -> dict[str, Any]:
     """Train a network on a dataset, or a row of an experiment.
@@ -108,8 +89,13 @@ def run(
     from pennpde.train import Start
     from pennpde.train import run as run_experiment
 
-    changes = _changes({"minutes": minutes, "epochs": epochs, "steps": steps}, rate, seed, deterministic)
-    _check_out(out, data or source)
+    # A given budget replaces all budgets of the row.
+    budgets = {"minutes": minutes, "epochs": epochs, "steps": steps}
+    changes: dict[str, Any] = budgets if any(value is not None for value in budgets.values()) else {}
+    given = {"learning_rate": rate, "seed": seed, "deterministic": deterministic or None}
+    changes = changes | {name: value for name, value in given.items() if value is not None}
+    if (folder := data or source).is_dir() and out.exists() and out.samefile(folder):
+        raise BadParameter(f"--out {out} is the folder of the dataset; choose another for the network.")
     check_device(device)
     with _told(output):
         begin = None if start is None else Start.of(start)
@@ -129,7 +115,7 @@ def run(
         )
         result = trained.result
         if not result.is_main:  # only one of several processes prints
-            raise typer.Exit
+            raise Exit
         output.say(*_lines(result), f"Network: {trained.folder}")
         record = {**trained.record, "network_folder": str(trained.folder)}
         if result.finished and (report if report is not None else source.is_dir()):
@@ -138,25 +124,20 @@ def run(
 
 
 def _experiment(
-    source: Path,
-    data: Path | None,
-    row: str | None,
-    start: "Start | None",
-    changes: dict[str, Any],
-    device: str | None,
+    source: Path, data: Path | None, row: str | None, start: "Start | None", changes: dict[str, Any], device: str | None
 ) -> tuple["Experiment", Path]:
     from pennpde.train import for_dataset, read_row
 
     if source.is_dir():
         if data is not None:
-            raise typer.BadParameter(f"{source} is the dataset already; --data belongs to a TOML file.")
+            raise BadParameter(f"{source} is the dataset already; --data belongs to a TOML file.")
         if row is not None:
-            raise typer.BadParameter(f"--row chooses a row of a TOML file, but {source} is a dataset.")
+            raise BadParameter(f"--row chooses a row of a TOML file, but {source} is a dataset.")
         return for_dataset(source, start=start, changes=changes, device=device), source
     if not source.exists():
-        raise typer.BadParameter(f"There is no dataset and no TOML file {source}.")
+        raise BadParameter(f"There is no dataset and no TOML file {source}.")
     if data is None:
-        raise typer.BadParameter(f"{source} is a file of experiments: give the folder of the dataset with --data.")
+        raise BadParameter(f"{source} is a file of experiments: give the folder of the dataset with --data.")
     experiment = read_row(source, row or "penn", changes)
     if start is not None:
         _check_same(experiment, start, source)
@@ -167,31 +148,22 @@ def _check_same(experiment: "Experiment", start: "Start", source: Path) -> None:
     """The network that a training begins with has its own architecture; a row must not ask for another."""
     theirs, ours = start.config, experiment
     if theirs.network != ours.network:
-        raise typer.BadParameter(
+        wrong = (
             f"--from {start.name} is a network {theirs.network!r}, but the row {ours.row!r} of {source} trains "
-            f"{ours.network!r}. Leave the file out: penn train DATASET --from {start.name}."
+            f"{ours.network!r}"
         )
-    names = sorted(
-        name for name in {*theirs.arguments, *ours.arguments} if theirs.arguments.get(name) != ours.arguments.get(name)
-    )
-    if names:
-        pairs = ", ".join(f"{n} = {ours.arguments.get(n)!r} (it has {theirs.arguments.get(n)!r})" for n in names)
-        raise typer.BadParameter(
-            f"The row {ours.row!r} of {source} asks for another network than --from {start.name}: {pairs}. Leave the "
-            f"file out: penn train DATASET --from {start.name}."
+    else:
+        pairs = [
+            f"{name} = {ours.arguments.get(name)!r} (it has {theirs.arguments.get(name)!r})"
+            for name in sorted({*theirs.arguments, *ours.arguments})
+            if theirs.arguments.get(name) != ours.arguments.get(name)
+        ]
+        if not pairs:
+            return
+        wrong = (
+            f"The row {ours.row!r} of {source} asks for another network than --from {start.name}: {', '.join(pairs)}"
         )
-
-
-def _check_out(out: Path, dataset: Path) -> None:
-    if dataset.is_dir() and out.exists() and out.samefile(dataset):
-        raise typer.BadParameter(f"--out {out} is the folder of the dataset; choose another for the network.")
-
-
-def _changes(budgets: dict[str, Any], rate: float | None, seed: int | None, deterministic: bool) -> dict[str, Any]:
-    """Settings that replace the row's. A given budget replaces all budgets of the row."""
-    changes = budgets if any(value is not None for value in budgets.values()) else {}
-    given = {"learning_rate": rate, "seed": seed, "deterministic": deterministic or None}
-    return changes | {name: value for name, value in given.items() if value is not None}
+    raise BadParameter(f"{wrong}. Leave the file out: penn train DATASET --from {start.name}.")
 
 
 def _report(output: Output, folder: Path, dataset: Path) -> dict[str, Any]:
@@ -218,22 +190,18 @@ def _lines(result: "TrainingResult") -> list[str]:
     ]
 
 
-class _told:  # noqa: N801
+@contextmanager
+def _told(output: Output) -> Iterator[None]:
     """Writes the training's log messages to stderr, one per line."""
-
-    def __init__(self, output: Output):
-        self.logger = logging.getLogger("pennpde")
-        self.handler = _Stderr()
-        self.level = logging.WARNING if output.quiet else logging.INFO
-
-    def __enter__(self) -> None:
-        self.before = self.logger.level
-        self.logger.addHandler(self.handler)
-        self.logger.setLevel(self.level)
-
-    def __exit__(self, *error: object) -> None:
-        self.logger.removeHandler(self.handler)
-        self.logger.setLevel(self.before)
+    logger, handler = logging.getLogger("pennpde"), _Stderr()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING if output.quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 class _Stderr(logging.Handler):

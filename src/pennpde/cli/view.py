@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-from pennpde.cli.conventions import Output
+from pennpde.cli.conventions import Model, Output, Plugin
 
 EXAMPLES = [
     "penn view",
@@ -17,36 +17,25 @@ EXAMPLES = [
 
 def run(
     output: Output,
-    model: Annotated[
-        str, typer.Option(help="Shipped network, folder of your own, packed file, or its https address.")
-    ] = "flow",
+    model: Model = "flow",
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="Dataset to compare with; default: data/flow or data/advection_diffusion, if it exists.",
-            show_default=False,
-        ),
+        Option(help="Dataset to compare with; default: data/flow or data/advection_diffusion, if it exists."),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; other than 127.0.0.1, other machines can connect.")
-    ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7366,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page in a browser.")] = False,
+    host: Annotated[str, Option(help="Address to listen on; other than 127.0.0.1, other machines can connect.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7366,
+    no_browser: Annotated[bool, Option("--no-browser", help="Do not open the page in a browser.")] = False,
     workers: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             max=64,
             help="Processes that predict; default: one per core, up to 4. One more handles files and large meshes.",
-            show_default=False,
         ),
     ] = None,
-    plugin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py", help="Python file or module that registers your own networks.", show_default=False
-        ),
-    ] = None,
+    plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Predict in the browser: move sliders, upload a mesh or an OpenFOAM case, look at the flow.
 

@@ -27,8 +27,8 @@ from pennpde.case.conditions import KINDS
 from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.case.resolving import counted_points
 from pennpde.mesh import Mesh, Patch
-from pennpde.mesh.announced import check_stored
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
+from pennpde.mesh.files import check_stored
 
 FORMAT_VERSION = 1
 _FURTHER_VERSION = 2

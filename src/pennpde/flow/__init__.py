@@ -1,6 +1,6 @@
 """The incompressible flow solver: plane laminar flow on the user's own mesh, at any time.
 
-network          a case in, fields at any times out
+network          the plain scheme: a case in, fields at any times out
 march            steps in a row
 steady           the steady state, by Newton's method
 step             one step: momentum, Rhie-Chow-type damping, projection
@@ -10,7 +10,7 @@ captured_steps   the same on a GPU, replayed
 learned_flux     what is learned
 corrector        a PENN that corrects a coarse solution
 slices           its coupling of far points
-fast_flow        coarse march, corrector and projection together: an experiment so far
+coarse_march     where the flow network starts, on three levels
 pressure         the pressure's equation, solved
 krylov           the momentum's equations, which are not symmetric
 problem          a flow on dual cells, as tensors

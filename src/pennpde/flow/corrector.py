@@ -1,16 +1,17 @@
 """The corrector: a PENN that starts at a coarse-grid solution of a plane flow and gives what it misses.
 
-A march on the user's own cells costs a fraction of a second and is wrong by a few per cent. The error of a smooth
-solution is a smooth function of the solution itself (its truncation error), carried through the domain by the
-linearised equation. So the network iterates on the encoded correction d = h - h0 of the encoded coarse solution h0:
+A march on coarse cells costs a fraction of a second and is wrong by a few per cent. The error of a smooth solution is
+a smooth function of the solution itself (its truncation error), carried through the domain by the linearised equation.
+So the network iterates on the encoded correction d = h - h0 of the encoded coarse solution h0:
 
     R(h) = h - project(h0 + s N(d / s, c)),        N sees d, (u.grad) d, lap d, grad d_p, div d
 
 with u the coarse velocity and c what is known of the coarse solution at each point: its derivatives as vectors and as
-invariants, the flow at the start, the distance to walls, the cells, the Reynolds number and the time. `project` is the
-Dirichlet layer; derivatives are those of operators that know each unknown's Neumann conditions, which are homogeneous
-for a difference of two solutions. Slices (`slices`) couple far points. Lengths are in cells, so that the same weights
-serve coarse and fine meshes. Before training N is zero, and the coarse solution comes out.
+invariants, the flow at the start, the distance to walls, the cells, the Reynolds number, the time, and what the last
+splitting of cells changed, where there was one. `project` is the Dirichlet layer; derivatives are those of operators
+that know each unknown's Neumann conditions, which are homogeneous for a difference of two solutions. Slices (`slices`)
+couple far points. Lengths are in cells and s falls with the square of their size, as the error does, so that the same
+weights serve coarse and fine meshes, split or not. Before training N is zero, and the coarse solution comes out.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ from pennpde.penn.invariants import dot, scale_by
 from pennpde.penn.mixing import Linear
 from pennpde.penn.mlp import MLP
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
+from pennpde.penn.start import Start
 
 _SIZE = 0.05
-"""s: of a correction, in reference speeds, so that the network sees numbers around one."""
+"""s on cells that are not split, in reference speeds, so that the network sees numbers around one."""
+_ORDER = 2.0
+"""Of the scheme: cells of half the size have a quarter of the error."""
 _LATEST = 8.0
 """Times beyond, also that of the steady state, count as this: the last one that training sees."""
-_VECTORS, _INVARIANTS = 7, 27
+_VECTORS, _INVARIANTS = 9, 36
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +50,15 @@ class _Known:
 
     Attributes:
         velocity: Of the coarse solution.
-        length: Of the cells.
-        areas: Of the cells.
+        size: s, at each point.
+        length: Of the cells of the mesh.
+        areas: Of these cells.
         context: The encoded invariants of the coarse solution.
         vectors: Its encoded vectors.
     """
 
     velocity: Float[Tensor, "points space 1"]
+    size: Float[Tensor, "points 1"]
     length: Float[Tensor, " points"]
     areas: Float[Tensor, " points"]
     context: Float[Tensor, "points hidden"]
@@ -83,16 +89,18 @@ class CoarseFlowCorrection(PlaneFlowPhysics, Equation):
             nn.init.zeros_(layer.weight)
 
     def prepare(self, case: EncodedCase) -> _Known:
-        if missing := sorted({"start", "wall_distance", "cell_size"} - case.features.keys()):
+        if missing := sorted(FEATURES - case.features.keys()):
             raise KeyError(f"The corrector needs the features {missing}; make its cases with `coarse_case`.")
         velocity, length = case.case.initial["u"], case.features["cell_size"]
+        size = _size(case.case)[:, None]
         vectors, invariants = _of_coarse_solution(case.case)
         context, encoded = self.known(invariants), self.known_vectors(vectors)
-        return _Known(velocity[..., None], length, length.square(), context, encoded)
+        return _Known(velocity[..., None], size, length, length.square(), context, encoded)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
         known: _Known = case.constants
-        velocity, pressure = ((state[name] - start[name]) / _SIZE for name in ("u", "p"))
+        velocity = (state["u"] - start["u"]) / known.size[:, None]
+        pressure = (state["p"] - start["p"]) / known.size
         length, slope_length = known.length[:, None], known.length[:, None, None]
         jacobian, smoothed = _derivatives(velocity, case.operators["u"])
         slope, pressure_smoothed = _derivatives(pressure, case.operators["p"])
@@ -116,9 +124,14 @@ class CoarseFlowCorrection(PlaneFlowPhysics, Equation):
         hidden = nn.functional.silu(self.inner(hidden))
         change = self.velocity(scale_by(self.gates(hidden), vectors))
         return {
-            "u": start["u"] + time_step * _SIZE * change,
-            "p": start["p"] + time_step * _SIZE * self.pressure(hidden),
+            "u": start["u"] + time_step * known.size[:, None] * change,
+            "p": start["p"] + time_step * known.size * self.pressure(hidden),
         }
+
+
+def _size(case: Case) -> Float[Tensor, " points"]:
+    """s: of a correction, in reference speeds."""
+    return _SIZE * torch.exp2(-_ORDER * case.parameter("splits", case.initial["p"])).expand_as(case.initial["p"])
 
 
 def _derivatives(values: Tensor, operators: Operators) -> tuple[Tensor, Tensor]:
@@ -141,7 +154,12 @@ def _of_coarse_solution(
     pressure_smoothed = length * case.operators["p"].plain.div(slope)
     wall = case.operators["p"].plain.grad(distance)
     advected = dot(velocity[..., None], jacobian[..., None])[..., 0]
-    vectors = torch.stack([velocity, start, advected, smoothed, slope, velocity - start, wall], dim=-1)
+    size = _size(case)
+    changed, changed_pressure = case.features["change_u"] / size[:, None], case.features["change_p"] / size
+    changed_slope = length[:, None] * case.operators["p"].grad(changed_pressure)
+    vectors = torch.stack(
+        [velocity, start, advected, smoothed, slope, velocity - start, wall, changed, changed_slope], dim=-1
+    )
     strain = jacobian + jacobian.transpose(1, 2)
     spin = jacobian[:, 0, 1] - jacobian[:, 1, 0]
     speed = (velocity.square().sum(dim=1) + 1e-12).sqrt()
@@ -155,6 +173,7 @@ def _of_coarse_solution(
         torch.log(distance / (viscosity * time.clamp(max=_LATEST)).sqrt() + 1e-2),
     ]
     flags = [case.dirichlet[name].mask.to(pressure) for name in ("u", "p")]
+    flags.append(case.parameter("splits", pressure).expand_as(pressure))
     others = [
         pressure,
         pressure_smoothed,
@@ -163,14 +182,20 @@ def _of_coarse_solution(
         jacobian[:, 0, 0] + jacobian[:, 1, 1],
         strain.square().sum(dim=(1, 2)),
         spin.square(),
+        changed_pressure,
     ]
     # Derivatives at corners and in jets are a hundred times those elsewhere: only their order matters there.
     invariants = torch.stack([*logarithms, *flags, *(torch.asinh(4.0 * each) for each in (*others, *products))], dim=1)
     return vectors, invariants
 
 
-_PAIRS = ((0, 1), (0, 2), (0, 3), (0, 4), (0, 6), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (4, 6), (3, 6))
+_PAIRS = (
+    *((0, 1), (0, 2), (0, 3), (0, 4), (0, 6), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (4, 6), (3, 6)),
+    *((0, 7), (3, 7), (4, 7), (6, 7), (7, 7), (0, 8), (8, 8)),
+)
 """Vectors whose scalar products the network sees."""
+FEATURES = frozenset({"start", "wall_distance", "cell_size", "change_u", "change_p"})
+"""Of a case that `coarse_case` made."""
 
 
 def coarse_case(
@@ -179,6 +204,9 @@ def coarse_case(
     pressure: Float[Tensor, " points"],
     start: Float[Tensor, "points space"],
     time: float,
+    *,
+    splits: int = 0,
+    coarser: tuple[Float[Tensor, "points space"], Float[Tensor, " points"]] | None = None,
 ) -> Case:
     """The case as the corrector sees it: its initial fields are the coarse solution at a time.
 
@@ -188,6 +216,8 @@ def coarse_case(
         pressure: Likewise.
         start: The velocity at the start.
         time: Since the start.
+        splits: How often the cells were split for the coarse solution.
+        coarser: Velocity and pressure on cells split once less; None where cells are not split.
     """
     held = case.dirichlet["u"]
     walls = held.mask & (held.values == 0).all(dim=1)
@@ -200,12 +230,18 @@ def coarse_case(
         "start": start.to(like),
         "wall_distance": distance.to(like),
         "cell_size": case.mesh.point_volumes.sqrt().to(like),
+        "change_u": torch.zeros_like(case.initial["u"]) if coarser is None else (velocity - coarser[0]).to(like),
+        "change_p": torch.zeros_like(like) if coarser is None else (pressure - coarser[1]).to(like),
     }
     return replace(
         case,
         initial={"u": velocity.to(like), "p": pressure.to(like)},
         features=features,
-        parameters={"viscosity": case.parameters["viscosity"], "time": like.new_tensor(time)},
+        parameters={
+            "viscosity": case.parameters["viscosity"],
+            "time": like.new_tensor(time),
+            "splits": like.new_tensor(float(splits)),
+        },
     )
 
 
@@ -215,6 +251,7 @@ def corrector(
     hidden: int = 48,
     slices: int = 16,
     solver: Literal["barzilai-borwein", "explicit"] = "barzilai-borwein",
+    start: Start | None = None,
 ) -> PENN:
     """The network that corrects coarse-grid solutions; its cases come from `coarse_case`.
 
@@ -224,6 +261,8 @@ def corrector(
         hidden: See `CoarseFlowCorrection`.
         slices: Likewise.
         solver: "explicit": steps of one size, for comparison.
+        start: Makes such cases of any flow case.
     """
     how: Solver = BarzilaiBorwein(iterations) if solver == "barzilai-borwein" else ExplicitSteps(iterations)
-    return PENN(CoarseFlowCorrection(width, hidden, slices), width, how, moment="steady")
+    moment = "steady" if start is None else None
+    return PENN(CoarseFlowCorrection(width, hidden, slices), width, how, moment=moment, start=start)

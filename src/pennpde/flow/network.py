@@ -62,8 +62,6 @@ class SteppingFlow(Predictor):
         corrected: Whether the learned exchange acts at all.
     """
 
-    takes_times: ClassVar = True
-    takes_any_precision: ClassVar = True
     called_each_step: ClassVar = "exchange"
     """The part by which training knows steps, their length being its last argument: gradients go through the last."""
 
@@ -79,6 +77,14 @@ class SteppingFlow(Predictor):
         self.exchange = ExchangeNetwork(width)
         self.courant, self.splits, self.corrected = float(courant), splits, corrected
         self._kept = KeptProblems()
+
+    @property
+    def takes_times(self) -> bool:
+        return True
+
+    @property
+    def takes_any_precision(self) -> bool:
+        return True
 
     @property
     def output_times(self) -> tuple[float, ...]:
@@ -147,10 +153,11 @@ class SteppingFlow(Predictor):
     @torch.inference_mode(mode=False)
     def _assembled(self, case: Case, splits: int) -> Problem:
         parameter = next(self.parameters())
-        # Compiled steps are in double precision, whatever the parameters that they do without.
-        compiled = not self.corrected and parameter.device.type == "cpu"
-        dtype = torch.float64 if compiled else parameter.dtype
-        return _problem(_started(case), splits, parameter.device).to(dtype, parameter.device)
+        # The plain scheme does without parameters: it goes where the case is, on a CPU in double precision, which the
+        # compiled steps are in.
+        device = parameter.device if self.corrected else case.device
+        dtype = torch.float64 if not self.corrected and device.type == "cpu" else parameter.dtype
+        return _problem(_started(case), splits, device).to(dtype, device)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         times = case.parameters.get("time")

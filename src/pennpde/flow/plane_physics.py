@@ -9,7 +9,7 @@ import torch
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.mesh.corners import facet_ends
+from pennpde.mesh.boundary import facet_ends
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.models.flow_physics import FlowPhysics
 from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level

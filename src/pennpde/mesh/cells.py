@@ -57,7 +57,7 @@ class CellType:
 
 
 # The wedge's first triangle looks like the hexahedron's first quad: its normal points into the cell. So do VTK (from
-# 9.6), Gmsh and meshio; older VTK had it point outward, and files of both kinds are about (see mesh_validation).
+# 9.6), Gmsh and meshio; older VTK had it point outward, and files of both kinds are about (see `checks`).
 CELL_TYPES = {
     TRIANGLE: CellType("triangle", 2, 3),
     POLYGON: CellType("polygon", 2, None),
@@ -168,11 +168,12 @@ class Cells:
         """2 for plane cells, 3 for cells in space; no mesh has both."""
         return CELL_TYPES[int(self.types[0])].dimension
 
-    def renumbered(self, first_point: int) -> Cells:
+    def renumbered(self, numbers: Int64[np.ndarray, " points"]) -> Cells:
+        """The cells over other points: each point gets the number that stands in its place."""
         faces = self.polyhedron_faces
         if faces is not None:
-            faces = replace(faces, connectivity=faces.connectivity + first_point)
-        return replace(self, connectivity=self.connectivity + first_point, polyhedron_faces=faces)
+            faces = replace(faces, connectivity=numbers[faces.connectivity])
+        return replace(self, connectivity=numbers[self.connectivity], polyhedron_faces=faces)
 
     def groups(self) -> Iterator[tuple[CellType, np.ndarray, np.ndarray]]:
         """For each type other than polyhedra: the type, its cells, and their points as [cells, points of a cell]."""
@@ -197,6 +198,20 @@ def mirrored(cells: Cells) -> Cells:
         turned = reversed_rows(faces.connectivity, faces.offsets, np.ones(len(faces), dtype=bool))
         faces = replace(faces, connectivity=turned)
     return replace(cells, connectivity=connectivity, polyhedron_faces=faces)
+
+
+def in_ring_order(cells: Cells) -> Cells:
+    """Pixels and voxels, whose points run in rows, as quads and hexahedra, whose points run around."""
+    connectivity, types = cells.connectivity.copy(), cells.types.copy()
+    for code, ring, swaps in ((PIXEL, QUAD, ((2, 3),)), (VOXEL, HEXAHEDRON, ((2, 3), (6, 7)))):
+        start = cells.offsets[:-1][cells.types == code]
+        for one, other in swaps:
+            connectivity[start + one], connectivity[start + other] = (
+                cells.connectivity[start + other],
+                cells.connectivity[start + one],
+            )
+        types[types == code] = ring
+    return replace(cells, connectivity=connectivity, types=types)
 
 
 def offsets_of(sizes: np.ndarray) -> Int64[np.ndarray, " rows+1"]:
@@ -232,6 +247,10 @@ def reversed_rows(values: np.ndarray, offsets: np.ndarray, rows: Bool[np.ndarray
 
 def sum_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.add.reduceat(values, offsets[:-1], axis=0)
+
+
+def mean_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    return sum_rows(values, offsets) / np.diff(offsets).reshape(-1, *[1] * (values.ndim - 1))
 
 
 def joined(parts: Sequence[Facets]) -> Facets:
@@ -344,6 +363,28 @@ def facet_areas(points: Float[np.ndarray, "points space"], facets: Facets) -> Fl
     return 0.5 * sum_rows(np.cross(here, next_in_row(here, facets.offsets)), facets.offsets)
 
 
+def fans(points: Float[np.ndarray, "points 3"], facets: Facets) -> Int64[np.ndarray, "triangles 3"]:
+    """The facets as triangles, those of the fewest corners first.
+
+    A polygon becomes a fan of triangles around the corner that sees the others best, which is exact for every quad
+    and for every larger polygon that has a corner from which all of it can be seen.
+    """
+    normals = facet_areas(points, facets)
+    found = []
+    for size in np.unique(facets.sizes):
+        chosen = np.flatnonzero(facets.sizes == size)
+        polygons = take_rows(facets.connectivity, facets.offsets, chosen)[0].reshape(-1, size)
+        turned = np.stack([np.roll(polygons, -apex, axis=1) for apex in range(size)])
+        apexes = np.broadcast_to(turned[..., :1], turned[..., 2:].shape)
+        triangles = np.stack([apexes, turned[..., 1:-1], turned[..., 2:]], axis=-1)
+        # Where the view from a corner is blocked, the fan has a triangle that turns the other way.
+        corners = points[triangles]
+        sides = np.cross(corners[..., 1, :] - corners[..., 0, :], corners[..., 2, :] - corners[..., 0, :])
+        worst = np.einsum("apti,pi->apt", sides, normals[chosen]).min(axis=2)
+        found.append(triangles[worst.argmax(axis=0), np.arange(len(chosen))].reshape(-1, 3))
+    return np.concatenate(found)
+
+
 def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> Float[np.ndarray, " cells"]:
     """Area (plane) or volume (space) of every cell, negative where it is inside out.
 
@@ -371,7 +412,7 @@ def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> F
 
 
 def _enclosed(points: np.ndarray, cells: Cells, faces: Facets) -> Float[np.ndarray, " cells"]:
-    centres = sum_rows(points[faces.connectivity], faces.offsets) / faces.sizes[:, None]
+    centres = mean_rows(points[faces.connectivity], faces.offsets)
     centres -= points[cells.connectivity[cells.offsets[faces.cells]]]
     contributions = np.einsum("fi,fi->f", centres, facet_areas(points, faces)) / 3
     return np.bincount(faces.cells, contributions, minlength=len(cells))

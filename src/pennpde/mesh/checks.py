@@ -20,17 +20,16 @@ from pennpde.mesh.cells import (
     FLATTEST,
     HEXAHEDRON,
     HIGHER_ORDER,
-    PIXEL,
     POLYGON,
     POLYHEDRON,
     PYRAMID,
     QUAD,
     TETRAHEDRON,
     TRIANGLE,
-    VOXEL,
     WEDGE,
     Cells,
     Facets,
+    in_ring_order,
     joined,
     next_in_row,
     offsets_of,
@@ -125,6 +124,59 @@ def _polyhedra(faces: Facets) -> Cells:
     number = int(faces.cells.max(initial=-1)) + 1
     offsets = offsets_of(np.bincount(cell, minlength=number))
     return Cells(connectivity, offsets, np.full(number, POLYHEDRON, dtype=np.uint8), faces)
+
+
+_SOLIDS = ((TETRAHEDRON, 3, 4, 0), (PYRAMID, 4, 4, 1), (WEDGE, 3, 2, 3), (HEXAHEDRON, 4, 0, 6))
+"""Cells with one base: the corners of the base, the number of triangles and of quads."""
+
+
+def solids(faces: Facets) -> Cells:
+    """Cells from their faces, as seen from outside: tetrahedra, pyramids, wedges, hexahedra, and polyhedra.
+
+    The base is the first face of its size. From each of its points one edge leads up, to the point above or to the top.
+
+    Args:
+        faces: of all cells, sorted by cell.
+    """
+    number = int(faces.cells.max(initial=-1)) + 1
+    counts = [np.bincount(faces.cells[faces.sizes == size], minlength=number) for size in (3, 4)]
+    kinds = np.stack([*counts, np.bincount(faces.cells, minlength=number)], axis=1)
+    types, sizes = np.full(number, POLYHEDRON, np.uint8), np.zeros(number, np.int64)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for code, size, triangles, quads in _SOLIDS:
+        points = CELL_TYPES[code].number_of_points or 0
+        alike = (kinds == [triangles, quads, triangles + quads]).all(axis=1)
+        own = faces.take(np.flatnonzero(alike[faces.cells]))
+        start = own.connectivity.reshape(-1, 3 * triangles + 4 * quads)
+        end = next_in_row(own.connectivity, own.offsets).reshape(start.shape)
+        bases = np.flatnonzero(own.sizes == size)
+        bases = bases[np.unique(own.cells[bases], return_index=True)[1]]
+        below = own.connectivity[own.offsets[bases, None] + np.arange(size)]
+        below = below[:, [0, *range(size - 1, 0, -1)]]  # VTK looks at it from inside
+        leaves, above, whole = ~_among(below, end), [], np.ones(len(below), bool)
+        for corner in below.T:
+            up = leaves & (start == corner[:, None])
+            above.append(end[np.arange(len(end)), up.argmax(axis=1)])
+            whole &= up.sum(axis=1) == 1
+        rows = np.stack([*below.T, *above][:points], axis=1)
+        whole &= (np.diff(np.sort(rows, axis=1), axis=1) > 0).all(axis=1) & _among(rows, start).all(axis=1)
+        found.append((np.flatnonzero(alike)[whole], rows[whole]))
+        types[found[-1][0]], sizes[found[-1][0]] = code, points
+    left = faces.take(np.flatnonzero(types[faces.cells] == POLYHEDRON))
+    others, cells = np.unique(left.cells, return_inverse=True)
+    polyhedra = _polyhedra(replace(left, cells=cells))
+    sizes[others] = polyhedra.sizes
+    offsets = offsets_of(sizes)
+    connectivity = np.zeros(offsets[-1], np.int64)
+    for chosen, rows in found:
+        connectivity[offsets[chosen, None] + np.arange(rows.shape[1])] = rows
+    connectivity[np.repeat(types == POLYHEDRON, sizes)] = polyhedra.connectivity
+    return Cells(connectivity, offsets, types, left if len(left) else None)
+
+
+def _among(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Which numbers of each row of a table are among those of the same row of another one."""
+    return np.logical_or.reduce([numbers == column[:, None] for column in rows.T])
 
 
 def joined_cells(parts: Sequence[Cells]) -> Cells:
@@ -249,20 +301,6 @@ def _in_the_plane(points: Float[Tensor, "points space"]) -> Float[Tensor, "point
         "The cells are plane but do not lie in one plane: this is a curved surface. Meshes are either plane "
         "(z constant) or made of cells that fill space."
     )
-
-
-def in_ring_order(cells: Cells) -> Cells:
-    """Pixels and voxels, whose points run in rows, as quads and hexahedra, whose points run around."""
-    connectivity, types = cells.connectivity.copy(), cells.types.copy()
-    for code, ring, swaps in ((PIXEL, QUAD, ((2, 3),)), (VOXEL, HEXAHEDRON, ((2, 3), (6, 7)))):
-        start = cells.offsets[:-1][cells.types == code]
-        for one, other in swaps:
-            connectivity[start + one], connectivity[start + other] = (
-                cells.connectivity[start + other],
-                cells.connectivity[start + one],
-            )
-        types[types == code] = ring
-    return replace(cells, connectivity=connectivity, types=types)
 
 
 def _check_points_apart(positions: np.ndarray, cells: Cells) -> None:

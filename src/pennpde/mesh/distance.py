@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.mesh.cells import Facets, facet_areas, take_rows
+from pennpde.mesh.cells import Facets, fans
 
 BRANCHES = 4
 # Queries that go down together: enough to keep NumPy busy, few enough for some hundred candidates each.
@@ -21,29 +21,10 @@ QUERIES_AT_ONCE = 20_000
 
 
 def parts_of(points: Float[np.ndarray, "points space"], facets: Facets) -> Float[np.ndarray, "parts corners space"]:
-    """The facets as segments or triangles.
-
-    A polygon becomes a fan of triangles around the corner that sees the others best, which is exact for every quad
-    and for every larger polygon that has a corner from which all of it can be seen.
-    """
+    """The facets as segments or triangles."""
     if points.shape[1] == 2:
         return points[facets.connectivity.reshape(-1, 2)]
-    normals = facet_areas(points, facets)
-    fans = []
-    for size in np.unique(facets.sizes):
-        chosen = np.flatnonzero(facets.sizes == size)
-        polygons = points[take_rows(facets.connectivity, facets.offsets, chosen)[0].reshape(-1, size)]
-        # Where the view from a corner is blocked, the fan has a triangle that turns the other way.
-        turned = np.stack([_fan(np.roll(polygons, -apex, axis=1)) for apex in range(size)])
-        sides = np.cross(turned[..., 1, :] - turned[..., 0, :], turned[..., 2, :] - turned[..., 0, :])
-        worst = np.einsum("apti,pi->apt", sides, normals[chosen]).min(axis=2)
-        fans.append(turned[worst.argmax(axis=0), np.arange(len(chosen))].reshape(-1, 3, 3))
-    return np.concatenate(fans)
-
-
-def _fan(polygons: Float[np.ndarray, "polygons size 3"]) -> Float[np.ndarray, "polygons triangles 3 3"]:
-    apex = np.broadcast_to(polygons[:, :1], polygons[:, 2:].shape)
-    return np.stack([apex, polygons[:, 1:-1], polygons[:, 2:]], axis=2)
+    return points[fans(points, facets)]
 
 
 def distances(

@@ -8,6 +8,8 @@ goes into field data, where viewers ignore it: `patch facets:NAME` for facets th
 from __future__ import annotations
 
 import logging
+import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -21,18 +23,24 @@ from jaxtyping import Float, Int64
 
 from pennpde import plugins
 from pennpde.files import replacing, write_atomically
-from pennpde.mesh.announced import check_announced
 from pennpde.mesh.cells import PLANE_TYPES, POINTS_AND_LINES, POLYHEDRON, Cells, Facets, offsets_of, take_rows
 from pennpde.mesh.contents import Contents
 
 if TYPE_CHECKING:
+    import h5py
     import pyvista
+
 
 WRITABLE = (".vtu", ".vtk", ".vtkhdf")
 _READERS = {".msh": "pennpde.mesh.gmsh"}
-_READERS |= dict.fromkeys((".inp", ".med", ".bdf", ".nas", ".mesh"), "pennpde.mesh.meshio_files")
-_IN_PENNFORMATS = (".cgns", ".su2", ".unv")
+_IN_PENNFORMATS = (".cgns", ".su2", ".unv", ".inp", ".med", ".bdf", ".nas", ".mesh")
 _TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
+_MOST_PACKED = 1100
+"""How many bytes one byte can stand for: deflate reaches 1032, and points of a mesh never come near it."""
+_ALWAYS_FINE = 1_000_000
+_HEAD = 1_000_000
+_ANNOUNCED = re.compile(rb'NumberOf(Points|Cells|Verts|Lines|Strips|Polys|Tuples)\s*=\s*"\s*(\d{1,40})')
+_LEGACY = re.compile(rb"^[ \t]*(POINTS|CELLS|CELL_TYPES|POLYGONS|POINT_DATA|CELL_DATA)[ \t]+(\d{1,40})", re.MULTILINE)
 
 
 def read(path: str | Path) -> Contents:
@@ -92,7 +100,7 @@ def _dataset(path: Path, step: int | None = None) -> Any:
 
     check_announced(path)
     try:
-        # meshio, which PyVista asks for formats that VTK does not know, prints, and leaves the program.
+        # meshio, which PyVista asks for formats that VTK does not know if it is there, prints, and leaves the program.
         with silence(), redirect_stdout(StringIO()):
             if step is None:
                 return pyvista.read(path)
@@ -101,7 +109,7 @@ def _dataset(path: Path, step: int | None = None) -> Any:
             return reader.read()
     except SystemExit:
         raise ValueError(f"{path} is damaged, or no mesh file that meshio reads.") from None
-    except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError) as error:
+    except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError, ImportError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
 
@@ -145,21 +153,16 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
             patch_points[name.removeprefix("patch:")] = values != 0
         elif values.dtype.kind in "biuf":
             fields[name] = _unflattened(values, notes.get(f"axes:{name}"), plane)
-    prefix = "patch facets:"
+    prefix, arrays = "patch facets:", {name: np.array(grid.cell_data[name]) for name in grid.cell_data}
     return Contents(
         np.array(grid.points, dtype=np.float64),
         cells,
         fields,
         patch_points,
         {name.removeprefix(prefix): facets for name, facets in notes.items() if name.startswith(prefix)},
-        cell_fields={name: values for name, values in _cell_arrays(grid, kept) if values.dtype.kind in "biuf"},
+        cell_fields={name: values[kept] for name, values in arrays.items() if values.dtype.kind in "biuf"},
         time=_stated_time(notes),
     )
-
-
-def _cell_arrays(grid: pyvista.UnstructuredGrid, kept: Int64[np.ndarray, " kept"]) -> Iterator[tuple[str, np.ndarray]]:
-    for name in grid.cell_data:
-        yield name, np.array(grid.cell_data[name])[kept]
 
 
 def _stated_time(notes: Mapping[str, np.ndarray]) -> float | None:
@@ -299,3 +302,60 @@ def _check_written(dataset: pyvista.UnstructuredGrid, written: Path, path: Path)
         whole = False
     if not whole:
         raise OSError(f"{path} could not be written: it cannot be read back. Is the disk full?")
+
+
+# Counts that a file announces are compared with its size before anything is allocated for them: libraries trust such
+# counts, and a wrong one takes all memory, or ends the program.
+
+
+def check_announced(path: Path) -> None:
+    """Refuse a file of VTK that announces more than it can hold."""
+    suffix, size = path.suffix.lower(), path.stat().st_size
+    if suffix in (".vtkhdf", ".hdf"):
+        _check_vtkhdf(path)
+    elif suffix == ".vtk":
+        for match in _LEGACY.finditer(path.read_bytes()):
+            _check(path, match[1].decode().lower(), int(match[2]), size)
+    elif suffix.startswith(".vt"):
+        with path.open("rb") as stream:
+            for match in _ANNOUNCED.finditer(stream.read(_HEAD)):
+                _check(path, match[1].decode().lower(), int(match[2]), _MOST_PACKED * size)
+
+
+def _check(path: Path, what: str, count: int, most: int) -> None:
+    if count > max(most, _ALWAYS_FINE):
+        raise ValueError(f"{path} is damaged: it announces {count:,} {what} and has {path.stat().st_size:,} bytes.")
+
+
+def _check_vtkhdf(path: Path) -> None:
+    import h5py
+
+    try:
+        with h5py.File(path) as file:
+            check_hdf5(file, path)
+    except (OSError, RuntimeError):
+        return  # not HDF5, or damaged: VTK says what is wrong
+
+
+def check_hdf5(file: h5py.File | h5py.Group, path: Path | str) -> None:
+    """Refuse a file of HDF5 that has an array of more values than its bytes can hold."""
+    import h5py
+
+    def check(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            check_stored(item.id, f"{path} is damaged: its array {name!r}")
+
+    file.visititems(check)
+
+
+def check_stored(dataset: h5py.h5d.DatasetID, label: str) -> None:
+    """Refuse an array of HDF5 that has more values than its bytes can hold.
+
+    Args:
+        dataset: the array.
+        label: begins the message, as the subject of a sentence.
+    """
+    size, stored = math.prod(dataset.shape) * dataset.dtype.itemsize, dataset.get_storage_size()
+    if size > max(_MOST_PACKED * stored, _ALWAYS_FINE):
+        rows = dataset.shape[0] if dataset.shape else 1
+        raise ValueError(f"{label} announces {rows:,} rows, {size:,} bytes, and stores {stored:,} bytes.")

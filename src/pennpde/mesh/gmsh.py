@@ -83,14 +83,11 @@ class _Numbers:
     def size(self) -> int:
         return int(self.sizes(1)[0])
 
-    @property
-    def left(self) -> int:
-        return (len(self.binary) if self.text is None else len(self.text)) - self.position
-
     def _take(self, count: int, kind: np.dtype) -> np.ndarray:
         length = count * (kind.itemsize if self.text is None else 1)
+        left = len(self.binary if self.text is None else self.text) - self.position
         # The count is the file's; nothing is allocated before it is known to be true.
-        if not 0 <= length <= self.left:
+        if not 0 <= length <= left:
             raise _DamagedError(f"its section ${self.section} announces {count:,} numbers where it has fewer.")
         start, self.position = self.position, self.position + length
         if self.text is None:

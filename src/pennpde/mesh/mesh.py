@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import Bool, Float, Int64, Shaped, UInt8
 from torch import Tensor
 
 from pennpde.mesh import files as mesh_files
@@ -26,12 +26,10 @@ from pennpde.mesh.checks import (
     joined_cells,
     patch_points,
 )
-from pennpde.mesh.contents import Contents
+from pennpde.mesh.contents import Contents, first_order, glued, slit_note, without_unused
 from pennpde.mesh.derived import Geometry, Topology
 from pennpde.mesh.distance import distances, parts_of
-from pennpde.mesh.plane import Floor, Slab, split_quads
-from pennpde.mesh.repair import first_order, glued, slit_note, without_unused
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.plane import Floor, Slab
 
 if TYPE_CHECKING:
     import pyvista
@@ -128,7 +126,7 @@ class Mesh:
 
     @staticmethod
     def read(path: str | Path, repair: bool = True) -> Mesh:
-        """A mesh from a file of Gmsh (.msh), any that PyVista or meshio read, or that an installed package reads.
+        """A mesh from a file of Gmsh (.msh), any that PyVista reads, or that an installed package reads.
 
         Named parts of the boundary become patches: physical groups, markers, boundary conditions, groups.
 
@@ -204,7 +202,9 @@ class Mesh:
         # The numbers that the first point, cell and exterior facet of each mesh get.
         sizes = np.array([(mesh.number_of_points, mesh.number_of_cells, len(mesh.facets)) for mesh in meshes])
         parts = list(zip(meshes, *(offsets_of(column)[:-1] for column in sizes.T), strict=True))
-        cells = joined_cells([mesh._cells.renumbered(point) for mesh, point, _, _ in parts])
+        cells = joined_cells(
+            [mesh._cells.renumbered(point + np.arange(mesh.number_of_points)) for mesh, point, _, _ in parts]
+        )
         patches = {}
         for name in dict.fromkeys(name for mesh in meshes for name in mesh.patches):
             having = [(mesh.patches[name], *starts) for mesh, *starts in parts if name in mesh.patches]
@@ -373,6 +373,9 @@ class Mesh:
         """Indices of exterior facets by their points, and which of them are found at all."""
         if len(given) == 0:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+        outside = given.connectivity[(given.connectivity < 0) | (given.connectivity >= self.number_of_points)]
+        if outside.size:
+            raise ValueError(f"A patch names point {outside[0]}; the mesh has points 0 to {self.number_of_points - 1}.")
         known = facet_keys(self.facets, self.number_of_points)
         wanted = facet_keys(given, self.number_of_points)
         order = np.argsort(known)
@@ -460,31 +463,11 @@ class Mesh:
             patches={},
             fields=fields,
         )
-        return moved._with_patches_of(self)
+        return moved.with_patches_of(self)
 
     def with_points(self, points: Float[Tensor, "points space"]) -> Mesh:
         """The same cells between other points, which must leave every cell sound: a scaled mesh, a jittered one."""
         return self._with(points=points)
-
-    def triangulated(self, share: float = 1.0, seed: int = 0) -> Mesh:
-        """The plane mesh with quads split into two triangles each, along either diagonal at random.
-
-        Points, boundary, patches and fields stay as they are; the triangles stand in the place of their quad.
-        Triangles and polygons stay, and so does a quad of which neither diagonal makes two triangles.
-
-        Args:
-            share: how many of the quads are split, about. With the same seed a larger share splits the same and more.
-            seed: of the choice of quads and of diagonals.
-        """
-        if self.space != 2:
-            raise ValueError("Only the quads of a plane mesh can be split; Mesh.plane_of makes one of a thin mesh.")
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"The share of quads to split is from 0 to 1; got {share:g}.")
-        cells = split_quads(self._positions, self._cells, share, seed)
-        split = replace(
-            self, connectivity=cells.connectivity, offsets=cells.offsets, cell_types=cells.types, patches={}
-        )
-        return split._with_patches_of(self)
 
     def extruded(self, thickness: float, sides: str | None = None) -> Mesh:
         """The plane mesh of triangles and quads made one cell thick; each point is followed by its copy above it.
@@ -510,7 +493,7 @@ class Mesh:
         }
         return thick.with_patch_facets(patches | ({sides: slab.sides} if sides else {}))
 
-    def _with_patches_of(self, other: Mesh) -> Mesh:
+    def with_patches_of(self, other: Mesh) -> Mesh:
         """The mesh with the patches of one that has the same points and the same boundary."""
         return self._with_patches(
             {
@@ -556,6 +539,15 @@ class Mesh:
     def _with(self, **changes: Any) -> Mesh:
         """A copy with other points, patches or fields, which keeps what still holds of the graph and the boundary."""
         return replace(self, known=self.geometry, **changes)
+
+
+def turned(
+    values: Shaped[Tensor, "points *axes"], rotation: Float[Tensor, "space space"], rank: int
+) -> Shaped[Tensor, "points *axes"]:
+    """A field after an orthogonal map: its first `rank` axes behind the points are axes of space, others stay."""
+    for axis in range(1, rank + 1):
+        values = (values.movedim(axis, -1) @ rotation.T.to(values)).movedim(-1, axis)
+    return values
 
 
 def _is_tensor(values: Tensor, space: int) -> bool:

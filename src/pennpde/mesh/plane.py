@@ -1,4 +1,4 @@
-"""Plane meshes: the one under a mesh one cell thick, the mesh one cell thick over a plane one, and split quads."""
+"""Plane meshes: the one under a mesh one cell thick, and the mesh one cell thick over a plane one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from pennpde.mesh.cells import FLATTEST, HEXAHEDRON, POLYGON, QUAD, TRIANGLE, WEDGE, Cells, Facets, offsets_of
+from pennpde.mesh.cells import HEXAHEDRON, POLYGON, QUAD, TRIANGLE, WEDGE, Cells, Facets, offsets_of
 
 # A point belongs to a flat side if it is this close, as a share of the thickness: what float32 files lose, and more.
 CLOSE = 1e-3
@@ -94,35 +94,3 @@ class Slab:
     def upright(edges: Int64[np.ndarray, "edges 2"]) -> Facets:
         """The facets that stand on edges of the plane mesh."""
         return Facets.of(np.concatenate([2 * edges, 2 * edges[:, ::-1] + 1], axis=1))
-
-
-def split_quads(points: Float[np.ndarray, "points 2"], cells: Cells, share: float, seed: int) -> Cells:
-    """Plane cells with this share of the quads split into two triangles each, along either diagonal at random.
-
-    The triangles stand in the place of their quad. A diagonal that leaves the quad, or that three of its corners lie
-    on, is never taken; a quad that has no other stays.
-    """
-    quads = np.flatnonzero(cells.types == QUAD)
-    corners = cells.connectivity[cells.offsets[quads, None] + np.arange(4)]
-    # Two numbers for each quad, whatever the share: more quads are split with a larger share, never others.
-    random = np.random.default_rng(seed).random((len(quads), 2))
-    halves = np.stack([corners[:, [[0, 1, 2], [0, 2, 3]]], corners[:, [[0, 1, 3], [1, 2, 3]]]], axis=1)
-    first, second, third = np.moveaxis(points[halves], 3, 0)
-    one, other = second - first, third - first
-    doubled_areas = one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0]
-    widths = np.ptp(points[corners], axis=1).max(axis=1)
-    inside = (doubled_areas > 2 * FLATTEST * widths[:, None, None] ** 2).all(axis=2)
-    split = (random[:, 0] < share) & inside.any(axis=1)
-    diagonal = np.where(inside.all(axis=1), random[:, 1] < 0.5, inside[:, 1]).astype(np.int64)
-    number = np.ones(len(cells), dtype=np.int64)
-    number[quads[split]] = 2
-    place = offsets_of(number)[:-1]
-    sizes = np.repeat(np.where(number == 2, 3, cells.sizes), number)
-    offsets = offsets_of(sizes)
-    connectivity = np.empty(offsets[-1], dtype=np.int64)
-    whole = np.repeat(number == 1, cells.sizes)
-    connectivity[np.repeat(np.repeat(number == 1, number), sizes)] = cells.connectivity[whole]
-    triangles = halves[np.flatnonzero(split), diagonal[split]].reshape(-1, 6)
-    connectivity[offsets[place[quads[split]], None] + np.arange(6)] = triangles
-    types = np.repeat(np.where(number == 2, TRIANGLE, cells.types), number).astype(np.uint8)
-    return Cells(connectivity, offsets, types)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
 from pennpde.mesh import Mesh, Patch
+from pennpde.mesh.boundary import CORNER, Ring, ends_of
 from pennpde.mesh.interpolation import cut_into_triangles
-from pennpde.mesh.outline import Outline
 from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smallest_angles, smoothed
 
 _SMALLEST_ANGLE = 8.0
 _LOST_AREA = 0.05
 _ATTEMPTS = 3
 _THIN = 0.99
+_STEEPEST = np.radians(60.0)
+"""Turn of a curve from one edge of the outline to the next: a hole has at least six."""
 
 
 class CompanionError(ValueError):
@@ -174,3 +177,94 @@ def _unsound(points: np.ndarray, triangles: np.ndarray, outline: Outline) -> str
         return f"they have {(counts == 1).sum()} edges on the boundary, which has {len(wanted)}"
     smallest = float(smallest_angles(points[triangles]).min())
     return f"their smallest angle is {smallest:.1f} degrees" if smallest < _SMALLEST_ANGLE else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """The boundary at the new spacing.
+
+    Attributes:
+        edges: Numbers of points, with the domain to their left.
+        patches: By name, which edges belong to it.
+    """
+
+    points: Float[np.ndarray, "boundary 2"]
+    edges: Int64[np.ndarray, "edges 2"]
+    patches: Mapping[str, Bool[np.ndarray, " edges"]]
+
+    @staticmethod
+    def of(mesh: Mesh, spacing: float, keep: Int64[np.ndarray, " keep"]) -> Outline:
+        positions, ring = mesh.points.numpy(), Ring.of(mesh)
+        labels = np.zeros((len(ring.edges), len(mesh.patches)), bool)
+        for column, patch in enumerate(mesh.patches.values()):
+            labels[patch.facets, column] = True
+        turns = np.zeros(len(positions))
+        turns[ring.joints] = ring.turns(positions)
+        fixed = np.zeros(len(positions), bool)
+        for each in (ring.knots, keep, np.flatnonzero(np.abs(turns) > CORNER), ends_of(ring, labels)):
+            fixed[each] = True
+        numbers: dict[int, int] = {}
+        points: list[np.ndarray] = []
+        edges, of_facet = [], []
+        for chain in _chains(ring, fixed):
+            facets, ends = chain[:, 0], chain[:, 1]
+            path = positions[np.concatenate([ring.edges[facets[:1], 0], ends])]
+            between = _resampled(path, turns[ends[:-1]], spacing, closed=bool(ring.edges[facets[0], 0] == ends[-1]))
+            row = []
+            for place, position in enumerate(between):
+                # The two ends are points of the mesh, and those of other chains, too.
+                own = {0: int(ring.edges[facets[0], 0]), len(between) - 1: int(ends[-1])}.get(place)
+                if own is None or own not in numbers:
+                    points.append(position)
+                    if own is not None:
+                        numbers[own] = len(points) - 1
+                row.append(len(points) - 1 if own is None else numbers[own])
+            edges.extend(pairwise(row))
+            of_facet.extend([int(facets[0])] * (len(row) - 1))
+        patches = {name: labels[of_facet, column] for column, name in enumerate(mesh.patches)}
+        return Outline(np.array(points), np.array(edges, np.int64), patches)
+
+    @property
+    def sides(self) -> Float[np.ndarray, "edges 2 2"]:
+        return self.points[self.edges]
+
+    @property
+    def area(self) -> float:
+        """What it encloses."""
+        return float(cross(self.sides[:, 0], self.sides[:, 1]).sum()) / 2
+
+
+def _chains(ring: Ring, fixed: Bool[np.ndarray, " points"]) -> list[Int64[np.ndarray, "facets 2"]]:
+    """Facets and the points they end at, from one fixed point to the next, or once around where there is none."""
+    following = np.full(len(fixed), -1)
+    following[ring.edges[:, 0]] = np.arange(len(ring.edges))
+    visited = np.zeros(len(ring.edges), bool)
+    chains = []
+    starts = fixed[ring.edges[:, 0]]
+    for first in [*np.flatnonzero(starts), *np.flatnonzero(~starts)]:
+        if visited[first]:
+            continue
+        begin, facet, chain = ring.edges[first, 0], int(first), []
+        while not visited[facet]:
+            visited[facet] = True
+            end = int(ring.edges[facet, 1])
+            chain.append((facet, end))
+            if fixed[end] or end == begin:
+                break
+            facet = int(following[end])
+        chains.append(np.array(chain, np.int64))
+    return chains
+
+
+def _resampled(
+    path: Float[np.ndarray, "path 2"], turns: Float[np.ndarray, " joints"], spacing: float, *, closed: bool
+) -> Float[np.ndarray, "fewer_or_more 2"]:
+    """Points along a path at the spacing, or a little off it, so that both ends are among them."""
+    lengths = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(path, axis=0), axis=1))])
+    bend = np.concatenate([[0.0], np.cumsum(turns)])
+    turned = 2 * np.pi if closed else float(np.ptp(bend))
+    count = max(1, round(float(lengths[-1]) / spacing), int(np.ceil(turned / _STEEPEST - 1e-6)))
+    places = np.linspace(0.0, lengths[-1], count + 1)
+    found = np.stack([np.interp(places, lengths, path[:, axis]) for axis in range(2)], axis=1)
+    found[[0, -1]] = path[[0, -1]]
+    return found

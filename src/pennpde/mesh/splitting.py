@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64
 
+from pennpde.mesh.cells import Facets, fans, next_in_row, take_rows
+from pennpde.mesh.interpolation import cell_centres
 from pennpde.mesh.mesh import Mesh
 
 _THINNEST = 1e-4
@@ -68,44 +70,30 @@ class PlaneCells:
 
 def _polygons(mesh: Mesh, points: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centres of polygons, and triangles that fill them."""
-    sizes = np.diff(mesh.offsets)[chosen]
-    owner = np.repeat(np.arange(len(chosen)), sizes)
-    first = np.concatenate([[0], np.cumsum(sizes)])
-    place = np.arange(first[-1]) - first[owner]
-    start = mesh.offsets[chosen][owner]
-    one, other = (mesh.connectivity[start + (place + step) % sizes[owner]] for step in (0, 1))
-    # The centroid, from triangles to the first corner: close to all edges, whatever the corners' density.
-    base = points[mesh.connectivity[mesh.offsets[chosen]]][owner]
-    areas = _areas(base, points[one], points[other])
-    weighted = areas[:, None] * (base + points[one] + points[other]) / 3.0
-    whole = np.bincount(owner, areas)
-    centres = np.stack([np.bincount(owner, weighted[:, axis]) / whole for axis in (0, 1)], axis=1)
+    one, first = take_rows(mesh.connectivity, mesh.offsets, chosen)
+    other, owner = next_in_row(one, first), np.repeat(np.arange(len(chosen)), np.diff(first))
+    # The centroid: close to all edges, whatever the corners' density.
+    centres, whole = cell_centres(mesh)[chosen], mesh.cell_volumes.numpy()[chosen]
     around = _areas(centres[owner], points[one], points[other])
     sound = np.minimum.reduceat(around, first[:-1]) > _THINNEST * whole
     number = np.cumsum(sound) - 1
     kept = sound[owner]
-    fans = [np.stack([one[kept], other[kept], len(points) + number[owner[kept]]], axis=1)]
+    triangles = [np.stack([one[kept], other[kept], len(points) + number[owner[kept]]], axis=1)]
     for polygon in np.flatnonzero(~sound):
-        fans.append(_fan(points, mesh.connectivity[mesh.offsets[chosen[polygon]] :][: sizes[polygon]]))
-    return centres[sound], np.concatenate(fans)
+        triangles.append(_fan(points, one[first[polygon] : first[polygon + 1]]))
+    return centres[sound], np.concatenate(triangles)
 
 
 def _fan(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Triangles around that corner of a polygon which makes the thickest ones."""
-    best, thickest = None, 0.0
-    for place in range(len(corners)):
-        turned = np.roll(corners, -place)
-        fan = np.stack([np.full(len(corners) - 2, turned[0]), turned[1:-1], turned[2:]], axis=1)
-        thinnest = float(_areas(*(points[fan[:, corner]] for corner in range(3))).min())
-        if thinnest > thickest:
-            best, thickest = fan, thinnest
-    if best is None:
+    fan = corners[fans(np.pad(points[corners], ((0, 0), (0, 1))), Facets.of([range(len(corners))]))]
+    if _areas(*np.moveaxis(points[fan], 1, 0)).min() <= 0:
         where = points[corners].mean(axis=0)
         raise ValueError(
             f"The polygon of {len(corners)} corners at {where.round(6).tolist()} cannot be cut into triangles around "
             "one point: it is not convex enough. Split it in the mesher, or use triangles or quads."
         )
-    return best
+    return fan
 
 
 def _areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

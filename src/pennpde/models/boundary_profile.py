@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from pennpde.case import Case
-from pennpde.mesh.corners import facet_parabolas
+from pennpde.mesh.boundary import facet_parabolas
 
 _LOST = 0.1
 """Share of a patch's largest velocity by which the values at the points may miss what a facet prescribes. A developed

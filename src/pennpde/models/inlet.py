@@ -19,7 +19,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
-from pennpde.mesh.corners import facet_means
+from pennpde.mesh.boundary import facet_means
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -165,7 +165,7 @@ def facet_velocity(
 ) -> tuple[Float[Tensor, "facets space"], Bool[Tensor, " facets"]]:
     """The velocity of each exterior facet, and whether all of its points are prescribed.
 
-    Where an inlet meets a wall, `mesh.corners` says whose velocity counts.
+    Where an inlet meets a wall, `mesh.boundary` says whose velocity counts.
     """
     means, inside = facet_means(velocity.numpy(), mesh, prescribed.numpy())
     return torch.from_numpy(means), torch.from_numpy(inside)

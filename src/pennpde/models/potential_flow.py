@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.mesh import Mesh
+from pennpde.mesh.boundary import facet_means
 from pennpde.mesh.cells import (
     HEXAHEDRON,
     POLYGON,
@@ -32,7 +33,6 @@ from pennpde.mesh.cells import (
     cell_facets,
     next_in_row,
 )
-from pennpde.mesh.corners import facet_means
 
 if TYPE_CHECKING:
     from skfem import CellBasis
@@ -108,7 +108,7 @@ def _inflow(
 ) -> Float[np.ndarray, " points"]:
     """∫ N u·n over the facets on which the velocity is prescribed.
 
-    The inlet's last facet must not lose half of its flux to a corner that has the wall's velocity: see `mesh.corners`.
+    The inlet's last facet must not lose half of its flux to a corner that has the wall's velocity: see `mesh.boundary`.
     """
     facets = mesh.facets
     sizes = np.diff(facets.offsets)

@@ -1,29 +1,21 @@
-"""An OpenFOAM case: its mesh, patches and conditions in and out; running it.
+"""An OpenFOAM case: its mesh, patches and conditions in, predicted fields out.
 
-body                the mesh of a case, whole or decomposed, with its patches
-conditions          the conditions of a field, patch by patch
-new_cases           cases of our own: written, run in a folder of their own
-cases               mesh and conditions become a case
-point_values        fields of a finished run at the points
-restarts            predicted fields become a time folder from which solvers go on
-forces              a uniform force becomes a pressure that falls between periodic patches
-flux                fluxes through faces that leave nothing in any cell
-problems            the case of an equation, with all that it needs
-dictionaries        the syntax of OpenFOAM's files
-units               units in symbols
-fields              files of fields
-poly_mesh           meshes of faces
-block_mesh          input of blockMesh
-pressure_reference  the level of a pressure that nothing prescribes
-unread              what a case says and an equation does not know
-running             finding and running OpenFOAM's programs
+body          the mesh of a case, whole or decomposed, with its patches
+conditions    the conditions of a field, patch by patch
+cases         mesh and conditions become a case, the case of an equation with all that it needs
+pressure      its level where nothing prescribes it; a uniform force becomes a pressure that falls
+point_values  fields of a finished run at the points
+restarts      predicted fields become a time folder from which solvers go on
+flux          fluxes through faces that leave nothing in any cell
+dictionaries  the syntax of OpenFOAM's files
+fields        files of fields
+poly_mesh     meshes of faces
+unread        what a case says and an equation does not know
 """
 
-from pennpde.openfoam.block_mesh import Block as Block
-from pennpde.openfoam.block_mesh import Side as Side
-from pennpde.openfoam.block_mesh import block_mesh_dictionary as block_mesh_dictionary
 from pennpde.openfoam.body import UnsupportedConditionError as UnsupportedConditionError
 from pennpde.openfoam.cases import read_case as read_case
+from pennpde.openfoam.cases import read_problem as read_problem
 from pennpde.openfoam.dictionaries import Dimensions as Dimensions
 from pennpde.openfoam.dictionaries import FoamFormatError as FoamFormatError
 from pennpde.openfoam.dictionaries import NonUniform as NonUniform
@@ -40,20 +32,8 @@ from pennpde.openfoam.fields import read_field as read_field
 from pennpde.openfoam.fields import start_time as start_time
 from pennpde.openfoam.fields import time_folders as time_folders
 from pennpde.openfoam.fields import write_field as write_field
-from pennpde.openfoam.new_cases import NewField as NewField
-from pennpde.openfoam.new_cases import Workplace as Workplace
-from pennpde.openfoam.new_cases import workplace as workplace
-from pennpde.openfoam.new_cases import write_case as write_case
 from pennpde.openfoam.poly_mesh import FacePatch as FacePatch
 from pennpde.openfoam.poly_mesh import PolyMesh as PolyMesh
-from pennpde.openfoam.problems import read_problem as read_problem
 from pennpde.openfoam.restarts import TimeWriter as TimeWriter
 from pennpde.openfoam.restarts import write_time as write_time
-from pennpde.openfoam.running import DivergenceError as DivergenceError
-from pennpde.openfoam.running import Installation as Installation
-from pennpde.openfoam.running import InstallationError as InstallationError
-from pennpde.openfoam.running import OpenFOAMError as OpenFOAMError
-from pennpde.openfoam.running import Progress as Progress
-from pennpde.openfoam.running import find_installation as find_installation
-from pennpde.openfoam.running import run as run
 from pennpde.openfoam.unread import is_steady as is_steady

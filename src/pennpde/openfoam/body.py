@@ -1,23 +1,18 @@
-"""The whole mesh of an OpenFOAM case, also from the pieces of one that is decomposed.
-
-The shapes of the cells come from VTK's reader, through PyVista; patches through our own parser, as that reader does not
-give them.
-"""
+"""The whole mesh of an OpenFOAM case, also from the pieces of one that is decomposed."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 
 from pennpde.mesh import Mesh
-from pennpde.mesh import files as mesh_files
-from pennpde.openfoam.dictionaries import FoamFormatError, format_dictionary
+from pennpde.mesh.cells import Facets, joined
+from pennpde.mesh.checks import joined_cells, solids
+from pennpde.mesh.contents import coincident, first_of_joined
 from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
 
 BETWEEN_PROCESSORS = ("processor", "processorCyclic")
@@ -66,28 +61,33 @@ class Body:
             raise FileNotFoundError(
                 f"{folder} has no constant/polyMesh; make the mesh first, for example with blockMesh."
             )
+        control = folder / "system" / "controlDict"
+        if not control.is_file():
+            raise FileNotFoundError(f"{control} does not exist; an OpenFOAM case must have it.")
         parts = [folder] if whole else numbered
         meshes = [PolyMesh.read(part) for part in parts]
         _refuse_cut_pairs(folder, meshes)
         positions = np.concatenate([mesh.points for mesh in meshes])
         number, kept = np.arange(len(positions)), np.arange(len(positions))
         if not whole:
-            number, kept = _joined(positions)
-        cells = _cells(folder, meshes, number, decomposed=not whole)
+            pairs = coincident(positions, share=1e-8)
+            kept, number = np.unique(first_of_joined(pairs[:, 0], pairs[:, 1], len(positions)), return_inverse=True)
         starts = np.cumsum([0, *(len(mesh.points) for mesh in meshes)])
         first_cells = np.cumsum([0, *(mesh.number_of_cells for mesh in meshes)])
         pieces = tuple(
             Piece(part, mesh, number[start : start + len(mesh.points)], int(first))
             for part, mesh, start, first in zip(parts, meshes, starts, first_cells, strict=False)
         )
-        facets: dict[str, list[list[int]]] = {}
+        cells = joined_cells([solids(piece.mesh.sides).renumbered(piece.points) for piece in pieces])
+        facets: dict[str, list[Facets]] = {}
         for piece in pieces:
             for patch in piece.mesh.patches.values():
                 if patch.count and patch.type not in BETWEEN_PROCESSORS:
-                    faces = range(patch.start, patch.start + patch.count)
-                    rows = [piece.points[piece.mesh.points_of_face(face)].tolist() for face in faces]
-                    facets.setdefault(patch.name, []).extend(rows)
-        mesh = Mesh.from_arrays(positions[kept], cells).with_patch_facets(facets)
+                    faces = piece.mesh.faces.take(np.arange(patch.start, patch.start + patch.count))
+                    faces = replace(faces, connectivity=piece.points[faces.connectivity])
+                    facets.setdefault(patch.name, []).append(faces)
+        patches = {name: joined(parts) for name, parts in facets.items()}
+        mesh = Mesh.from_arrays(positions[kept], cells).with_patch_facets(patches)
         return Body(folder, mesh, pieces)
 
     @property
@@ -108,70 +108,6 @@ def pieces_of(folder: Path) -> list[Path]:
         (int(match[1]), path) for path in folder.iterdir() if (match := re.fullmatch(r"processor(\d+)", path.name))
     ]
     return [path for _, path in sorted(numbered)]
-
-
-def _joined(positions: Float[np.ndarray, "all 3"]) -> tuple[Int64[np.ndarray, " all"], Int64[np.ndarray, " kept"]]:
-    """Numbers that points at one place share, and the first point of each number."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-    from scipy.spatial import KDTree
-
-    diagonal = np.linalg.norm(positions.max(axis=0) - positions.min(axis=0))
-    pairs = KDTree(positions).query_pairs(1e-8 * diagonal, output_type="ndarray")
-    ones = np.ones(len(pairs), bool)
-    graph = csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(len(positions), len(positions)))
-    _, number = connected_components(graph, directed=False)
-    _, kept, number = np.unique(number, return_index=True, return_inverse=True)
-    return number.astype(np.int64), kept
-
-
-def _cells(folder: Path, meshes: list[PolyMesh], number: np.ndarray, decomposed: bool) -> Any:
-    """The cells as PyVista's reader recognises them, over renumbered points."""
-    import pyvista
-    from vtkmodules.vtkIOParallel import vtkPOpenFOAMReader
-
-    control = folder / "system" / "controlDict"
-    if not control.is_file():
-        raise FileNotFoundError(f"{control} does not exist; an OpenFOAM case must have it.")
-    # The reader below pyvista.POpenFOAMReader: that one looks for an undivided mesh before it can be told that there is
-    # none, and complains on the terminal.
-    reader = vtkPOpenFOAMReader()
-    reader.SetCaseType(vtkPOpenFOAMReader.DECOMPOSED_CASE if decomposed else vtkPOpenFOAMReader.RECONSTRUCTED_CASE)
-    cut_polyhedra = getattr(reader, "SetDecomposePolyhedra", None)  # older VTK does it unless told not to
-    if cut_polyhedra is not None:
-        cut_polyhedra(False)
-    reader.CreateCellToPointOff()
-    # Damaged files can end the whole process inside VTK, so it is given a copy of what our own parser has understood.
-    with TemporaryDirectory(prefix="pennpde") as copy, mesh_files.silence():
-        for place, mesh in enumerate(meshes):
-            part = Path(copy) / f"processor{place}" if decomposed else Path(copy)
-            mesh.write(part)
-            (part / "0").mkdir()
-        (Path(copy) / "system").mkdir()
-        copied = Path(copy) / "system" / "controlDict"
-        copied.write_text(format_dictionary("controlDict", {"startTime": 0, "endTime": 0, "deltaT": 1}))
-        reader.SetFileName(str(copied))
-        reader.UpdateInformation()
-        reader.DisableAllCellArrays()
-        reader.Update()
-    dataset = pyvista.wrap(reader.GetOutput())
-    grid = dataset["internalMesh"] if dataset is not None and "internalMesh" in dataset.keys() else None  # noqa: SIM118
-    expected = sum(len(mesh.points) for mesh in meshes), sum(mesh.number_of_cells for mesh in meshes)
-    if grid is None or (grid.n_points, grid.n_cells) != expected:
-        found = "nothing" if grid is None else f"{grid.n_points} points and {grid.n_cells} cells"
-        raise FoamFormatError(
-            f"{folder}: the mesh has {expected[0]} points and {expected[1]} cells, but PyVista's reader found {found}."
-        )
-    cells = mesh_files.from_dataset(grid).cells
-    if cells.connectivity.min() < 0 or cells.connectivity.max() >= len(number):  # VTK did not know what to make of it
-        raise FoamFormatError(f"{folder}: some cells are no closed bodies; are the mesh's files damaged?")
-    return replace(
-        cells,
-        connectivity=number[cells.connectivity],
-        polyhedron_faces=None
-        if cells.polyhedron_faces is None
-        else replace(cells.polyhedron_faces, connectivity=number[cells.polyhedron_faces.connectivity]),
-    )
 
 
 def _refuse_cut_pairs(folder: Path, meshes: list[PolyMesh]) -> None:

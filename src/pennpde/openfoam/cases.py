@@ -1,4 +1,4 @@
-"""A user's OpenFOAM case as a Case of ours."""
+"""A user's OpenFOAM case as a Case of ours, and as the problem of an equation: with all that the equation needs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
-from pennpde.openfoam.fields import read_field, time_folders
-from pennpde.openfoam.unread import about_field
+from pennpde.openfoam.fields import read_field, start_time, time_folders
+from pennpde.openfoam.pressure import with_force, with_pressure_reference
+from pennpde.openfoam.unread import about_field, unread
+from pennpde.penn import Physics
 from pennpde.penn.hooks import FoamName
 
 
@@ -54,21 +56,15 @@ def read_case(
         )
     body = body or Body.read(folder, in_pieces=not _has_any(folder, [foam.name for foam in fields.values()]))
     mesh = plane_of(body, folder) if body.is_plane else body.mesh
-    plane = body.is_plane
-    part = mesh.layer if mesh.layer is not None else np.arange(mesh.number_of_points)
     initial: dict[str, Any] = {}
     conditions: dict[str, Conditions] = {}
     remarks: list[Remark] = []
     lists: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for name, foam_name in fields.items():
-        reader = FieldReader(body, foam_name.name, time)
-        everywhere, each = reader.initial(), reader.conditions()
-        if plane and everywhere.ndim == 2:
-            everywhere = everywhere[:, :2]
-            each = each.in_plane(foam_name.name)
-        initial[name] = torch.from_numpy(everywhere[part])
-        conditions[name] = each.at(part)
-        lists[name] = list(reader.face_lists()) if plane else []
+        reader = FieldReader(body, foam_name.name, time, mesh)
+        initial[name] = torch.from_numpy(reader.initial())
+        conditions[name] = each = reader.conditions()
+        lists[name] = list(reader.face_lists()) if body.is_plane else []
         remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.paths[0], folder)]
     case = Case(
         mesh,
@@ -173,3 +169,67 @@ def _viscosity_of_stress(folder: Path) -> float:
         return 0.0
     coefficients = laminar.get("MaxwellCoeffs", laminar)
     return number_of(coefficients.get("nuM") if isinstance(coefficients, Mapping) else None) or 0.0
+
+
+def read_problem(folder: Path | str, equation: Physics, time: float | None = None) -> Case:
+    """Read an OpenFOAM case for an equation that names its fields there (`Physics.foam_fields`).
+
+    What the case says and the equation does not know, such as a turbulence model, is in `Case.remarks`.
+
+    Args:
+        folder: Of the case.
+        equation: Whose unknowns and parameters are read.
+        time: Whose folder holds conditions and initial fields; by default that at which the case starts, see
+            `start_time`, if it has all fields.
+    """
+    folder = Path(folder)
+    unnamed = sorted(equation.unknowns.keys() - equation.foam_fields.keys())
+    if unnamed:
+        raise ValueError(
+            f"{type(equation).__name__} does not say how OpenFOAM names {', '.join(unnamed)}: give it `foam_fields`, "
+            "or give a mesh file and a problem file instead of an OpenFOAM case."
+        )
+    time = _start(folder, equation) if time is None else time
+    case = read_case(folder, equation.foam_fields, equation.foam_parameters, time)
+    for ours, theirs in equation.foam_parameters.items():
+        if ours not in case.parameters:
+            raise ValueError(
+                f"{folder} gives no {ours} {theirs}: constant/transportProperties has no such entry, and no time has "
+                "such a field."
+            )
+    accelerated = [foam.name for foam in equation.foam_fields.values() if foam.has_flux]
+    forces: tuple[str, ...] = ()
+    for name, foam in equation.foam_fields.items():
+        if foam.has_reference:
+            if accelerated:
+                case, forces = with_force(case, folder, name, accelerated[0])
+            case = with_pressure_reference(case, folder, name)
+    known = equation.foam_parameters.values()
+    remarks = unread(folder, equation.foam_fields, known, equation.foam_solvers, forces)
+    return case.remarked(*_about_start(case, equation), *remarks)
+
+
+def _about_start(case: Case, equation: Physics) -> list[Remark]:
+    """A start that is not uniform, of a network that is trained to start from something else."""
+    given = [
+        equation.foam_fields[name].name
+        for name, values in case.initial.items()
+        if len(torch.unique(values[~case.dirichlet[name].mask], dim=0)) > 1
+    ]
+    if not given or not equation.own_start:
+        return []
+    return [
+        Remark(
+            f"The initial {' and '.join(given)} of the case {'is' if len(given) == 1 else 'are'} not uniform, and the "
+            f"prediction starts from {'it' if len(given) == 1 else 'them'}; the network was trained on starts from "
+            f"{equation.own_start}, which a uniform field stands for."
+        )
+    ]
+
+
+def _start(folder: Path, equation: Physics) -> float | None:
+    """The time at which a case starts, if its fields are there: others may lie in the folders of processors."""
+    start = start_time(folder) if folder.is_dir() else 0.0
+    found = [path for path in (time_folders(folder) if folder.is_dir() else []) if float(path.name) == start]
+    complete = found and all(is_field(found[0] / foam.name) for foam in equation.foam_fields.values())
+    return start if complete else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 
 from pennpde.case import Remark, Table
+from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, Piece, UnsupportedConditionError
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, fits, number_of, shown
-from pennpde.openfoam.fields import FoamField, read_field, time_folders
+from pennpde.openfoam.fields import FoamField, on_faces, read_field, time_folders
 from pennpde.openfoam.poly_mesh import FacePatch
 
 _OUTFLOW = "as an outflow (normal derivative zero), also where the flow comes back in"
@@ -26,11 +27,11 @@ _APPROXIMATED = {
     "movingWallVelocity": "as noSlip, which it is on a mesh at rest",
 }
 """Conditions that are read as simpler ones, and how; the user is told."""
-_RESTING = ("noSlip", "movingWallVelocity")
-_ZERO_GRADIENT = ("zeroGradient", *(kind for kind in _APPROXIMATED if kind not in _RESTING))
-_SYMMETRY = ("slip", "symmetry", "symmetryPlane")
-_PRESCRIBED = ("fixedValue", *_RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
-_KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *_SYMMETRY, "cyclic", "empty")
+RESTING = ("noSlip", "movingWallVelocity")
+_ZERO_GRADIENT = ("zeroGradient", *(kind for kind in _APPROXIMATED if kind not in RESTING))
+SYMMETRY = ("slip", "symmetry", "symmetryPlane")
+_PRESCRIBED = ("fixedValue", *RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
+_KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *SYMMETRY, "cyclic", "empty")
 _CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
 _OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", "cyclicPeriodicAMI")
 """Patches of these types have fields of the same type; OpenFOAM's own solvers refuse others."""
@@ -38,51 +39,30 @@ _OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", 
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Conditions of one unknown by patch, the values over all points of the mesh in space."""
+    """Conditions of one unknown by patch, the values over all points of the mesh."""
 
     dirichlet: dict[str, np.ndarray | Table] = field(default_factory=dict)
     neumann: dict[str, np.ndarray | Table] = field(default_factory=dict)
-    robin: dict[str, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    robin: dict[str, tuple[np.ndarray | Table, ...]] = field(default_factory=dict)
     """a, b and c of a f + b df/dn = c."""
     slip: list[str] = field(default_factory=list)
     periodic: dict[str, str] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
     """On conditions that are approximated."""
 
-    def in_plane(self, foam_name: str) -> Conditions:
-        def flat(patch: str, values: np.ndarray) -> np.ndarray:
-            if values.ndim == 1:
-                return values
-            if np.abs(values[:, 2]).max() > 1e-12 * max(1.0, np.abs(values).max()):
-                raise UnsupportedConditionError(
-                    f"Patch {patch!r}, field {foam_name!r}: the value has a component across the plane of the case."
-                )
-            return values[:, :2]
-
-        return self._with(flat)
-
-    def at(self, part: Int64[np.ndarray, " points"]) -> Conditions:
-        return self._with(lambda _, values: values[part])
-
-    def _with(self, change: Callable[[str, np.ndarray], np.ndarray]) -> Conditions:
-        def changed(patch: str, given: np.ndarray | Table) -> np.ndarray | Table:
-            if isinstance(given, Table):
-                return replace(given, rows=[(time, change(patch, values)) for time, values in given.rows])
-            return change(patch, given)
-
-        return replace(
-            self,
-            dirichlet={patch: changed(patch, given) for patch, given in self.dirichlet.items()},
-            neumann={patch: changed(patch, given) for patch, given in self.neumann.items()},
-            robin={patch: tuple(change(patch, each) for each in given) for patch, given in self.robin.items()},
-        )
-
 
 class FieldReader:
-    """One field of a case, over all pieces."""
+    """One field of a case, over all pieces.
 
-    def __init__(self, body: Body, name: str, time: float | None) -> None:
-        self.body, self.name = body, name
+    Args:
+        body: of the case.
+        name: in OpenFOAM.
+        time: of whose folder; the earliest that has the field where left out.
+        mesh: on whose points values are given: that of the body, or the plane mesh under it.
+    """
+
+    def __init__(self, body: Body, name: str, time: float | None, mesh: Mesh | None = None) -> None:
+        self.body, self.name, self.mesh = body, name, mesh or body.mesh
         self.paths = [first_field(piece.folder, name, time) for piece in body.pieces]
         self.fields = [read_field(path, body.folder) for path in self.paths]
         self.start = float(self.paths[0].parent.name)
@@ -102,7 +82,23 @@ class FieldReader:
             ]
         )
         cell = np.repeat(np.arange(mesh.number_of_cells), np.diff(mesh.offsets))
-        return _means(mesh.connectivity, values[cell], np.ones(len(cell)), mesh.number_of_points)
+        means = _means(mesh.connectivity, values[cell], np.ones(len(cell)), mesh.number_of_points)
+        return self._taken(means)
+
+    def _taken(self, values: Float[np.ndarray, "all ..."]) -> Float[np.ndarray, "points ..."]:
+        """From the mesh in space, those of the points and components that the mesh has."""
+        values = values[:, : self.mesh.space] if values.ndim == 2 else values
+        return values if self.mesh.layer is None else values[self.mesh.layer]
+
+    def _placed(self, patch: str, given: np.ndarray | Table) -> np.ndarray | Table:
+        if isinstance(given, Table):
+            return replace(given, rows=[(time, self._placed(patch, values)) for time, values in given.rows])
+        across = given[:, 2] if self.mesh.space == 2 and given.ndim == 2 else np.zeros(1)
+        if np.abs(across).max() > 1e-12 * max(1.0, np.abs(given).max()):
+            raise UnsupportedConditionError(
+                f"Patch {patch!r}, field {self.name!r}: the value has a component across the plane of the case."
+            )
+        return self._taken(given)
 
     def conditions(self) -> Conditions:
         found = Conditions()
@@ -120,7 +116,7 @@ class FieldReader:
                 found.periodic.update(self._pair(patch, found.periodic))
             elif kind == "fixedValue":
                 found.dirichlet[patch.name] = self._values(patch, "value")
-            elif kind in _RESTING:
+            elif kind in RESTING:
                 if not self.axes:
                     raise self._unsupported(patch, kind, "of a scalar ")
                 found.dirichlet[patch.name] = self._constant(0.0)
@@ -132,14 +128,19 @@ class FieldReader:
                 found.neumann[patch.name] = self._over_time(patch, "uniformGradient")
             elif kind == "mixed":
                 self._mixed(patch, found)
-            elif kind in _SYMMETRY and self.axes:
+            elif kind in SYMMETRY and self.axes:
                 found.slip.append(patch.name)
             else:
                 found.neumann[patch.name] = self._constant(0.0)
         # Later patches win where they meet, so that a corner of an inlet rests as the wall does.
         resting = [name for name, given in found.dirichlet.items() if self._rests(name, given)]
         order = [name for name in found.dirichlet if name not in resting] + resting
-        return replace(found, dirichlet={name: found.dirichlet[name] for name in order})
+        return replace(
+            found,
+            dirichlet={name: self._placed(name, found.dirichlet[name]) for name in order},
+            neumann={name: self._placed(name, given) for name, given in found.neumann.items()},
+            robin={name: tuple(self._placed(name, each) for each in given) for name, given in found.robin.items()},
+        )
 
     def face_lists(self) -> Iterator[tuple[Float[np.ndarray, "faces 3"], Float[np.ndarray, "faces *axes"]]]:
         """Centres and values of the faces on which a list prescribes the field: points cannot hold a step in it."""
@@ -298,16 +299,13 @@ class FieldReader:
     def _face_values(
         self, patch: FacePatch, key: str, given: Any, axes: tuple[int, ...]
     ) -> Float[np.ndarray, "faces *axes"]:
+        if (values := on_faces(given, patch.count, axes)) is not None:
+            return values
         what = f"Patch {patch.name!r}, field {self.name!r}: {key}"
         if isinstance(given, Uniform):
-            value = np.asarray(given.value, float)
-            if value.shape != axes:
-                raise FoamFormatError(f"{what} is {shown(given.value)}, but must have shape {axes}.")
-            return np.broadcast_to(value, (patch.count, *axes))
+            raise FoamFormatError(f"{what} is {shown(given.value)}, but must have shape {axes}.")
         if isinstance(given, NonUniform):
-            if given.values.shape != (patch.count, *axes):
-                raise FoamFormatError(f"{what} has shape {given.values.shape}, but the patch has {patch.count} faces.")
-            return given.values
+            raise FoamFormatError(f"{what} has shape {given.values.shape}, but the patch has {patch.count} faces.")
         raise FoamFormatError(f"{what} must be 'uniform ...' or 'nonuniform List<...>', found {shown(given)}.")
 
 

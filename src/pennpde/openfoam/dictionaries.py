@@ -1,6 +1,6 @@
 """OpenFOAM's dictionaries: a small parser that evaluates nothing, and the way back to text.
 
-It exists because PyVista's reader gives fields, but neither boundary conditions nor face fluxes, and because the
+It exists because PyVista's reader gives neither boundary conditions nor face fluxes, and because the
 libraries that parse all of the format are under the GPL.
 """
 
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from pennpde.files import read_regular
-from pennpde.openfoam.units import powers_of
 
 _SPACE = b" \t\r\n\f\v\0"
 _PUNCTUATION = b"{}()[];"
@@ -36,6 +35,19 @@ _SMALL, _MOST_RATIO = 64 * 2**20, 200
 """Beyond the first so many bytes, a packed file may unpack to so many times its size. Text of a mesh has 3 to 10."""
 # Sets the type of patches such as `empty`, which the mesh says as well: nothing is lost by passing over it.
 _HARMLESS_INCLUDE = "setConstraintTypes"
+_UNITS: Mapping[str, tuple[int, int, int, int, int, int, int]] = {
+    "kg": (1, 0, 0, 0, 0, 0, 0),
+    "m": (0, 1, 0, 0, 0, 0, 0),
+    "s": (0, 0, 1, 0, 0, 0, 0),
+    "K": (0, 0, 0, 1, 0, 0, 0),
+    "A": (0, 0, 0, 0, 0, 1, 0),
+    "Cd": (0, 0, 0, 0, 0, 0, 1),
+    "Hz": (0, 0, -1, 0, 0, 0, 0),
+    "N": (1, 1, -2, 0, 0, 0, 0),
+    "Pa": (1, -1, -2, 0, 0, 0, 0),
+    "J": (1, 2, -2, 0, 0, 0, 0),
+    "W": (1, 2, -3, 0, 0, 0, 0),
+}
 
 
 class FoamFormatError(ValueError):
@@ -61,6 +73,23 @@ class Dimensions:
         if self.symbols:
             return powers_of(self.symbols)
         return (*self.exponents, *(0.0,) * (7 - len(self.exponents)))
+
+
+def powers_of(symbols: str) -> tuple[float, ...] | None:
+    """Exponents of kilogram, metre, second, kelvin, mole, ampere and candela; None where a symbol is not known.
+
+    Such as `m^2 s^-1`, `kg*m/s^2` or `Pa s`; each `/` is for the unit that follows it.
+    """
+    powers = np.zeros(7)
+    for divided, unit, power in re.findall(r"(/?)\s*([^\s*/^]+)(?:\^(\S*?(?=[\s*/]|$)))?", symbols):
+        try:
+            exponent = float(power or 1.0)
+        except ValueError:
+            return None
+        if unit not in _UNITS:
+            return None
+        powers += (-exponent if divided else exponent) * np.array(_UNITS[unit])
+    return tuple(powers.tolist())
 
 
 @dataclass(frozen=True, eq=False)

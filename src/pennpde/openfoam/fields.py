@@ -56,6 +56,15 @@ class FoamField:
         return self.internal.values
 
 
+def on_faces(given: Any, count: int, axes: tuple[int, ...]) -> np.ndarray | None:
+    """The values of an entry, `uniform ...` or `nonuniform List<...>`, on so many faces; None where it has others."""
+    if isinstance(given, Uniform) and np.shape(given.value) == axes:
+        return np.broadcast_to(np.asarray(given.value, float), (count, *axes))
+    if isinstance(given, NonUniform) and given.values.shape == (count, *axes):
+        return given.values
+    return None
+
+
 def read_field(path: Path | str, root: Path | str | None = None) -> FoamField:
     """Read the file of a field, text or binary. `root` is the case folder, inside which `#include` is followed."""
     entries = read_dictionary(path, root)

@@ -16,14 +16,14 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import coo_array, csr_array
 
-from pennpde.openfoam.dictionaries import NonUniform, Uniform
-from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
+from pennpde.openfoam.conditions import RESTING, SYMMETRY
+from pennpde.openfoam.fields import on_faces
+from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.operators.multigrid import Levels
 
 _CYCLES = 12
 _ROUNDS = 6
-_CLOSED = ("empty", "slip", "symmetry", "symmetryPlane", "wedge")
-_RESTING = ("noSlip", "movingWallVelocity")
+_CLOSED = ("empty", "wedge", *SYMMETRY, *RESTING)
 _UNIFORM = ("uniformFixedValue",)
 
 
@@ -66,19 +66,13 @@ def openings(
                 ours, theirs = (np.arange(each.start, each.start + each.count) for each in (patch, partner))
                 pairs.append(np.stack([ours, theirs], axis=1))
         elif kind == "fixedValue" or kind in _UNIFORM:
-            values = _values(condition.get("value"), patch) if kind == "fixedValue" else None
+            values = on_faces(condition.get("value"), patch.count, (3,)) if kind == "fixedValue" else None
             if values is None:
                 values = _evened(face_velocity[patch.faces]) if kind in _UNIFORM else face_velocity[patch.faces]
             flux[patch.faces] = (mesh.face_vectors[patch.faces] * values).sum(axis=1)
-        elif kind not in _CLOSED and kind not in _RESTING:
+        elif kind not in _CLOSED:
             free[patch.faces] = True
     return Openings(flux, free, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64))
-
-
-def _values(given: Any, patch: FacePatch) -> np.ndarray | None:
-    if isinstance(given, Uniform):
-        return np.broadcast_to(np.asarray(given.value, float), (patch.count, 3))
-    return given.values if isinstance(given, NonUniform) and given.values.shape == (patch.count, 3) else None
 
 
 def _evened(values: Float[np.ndarray, "faces 3"]) -> Float[np.ndarray, "faces 3"]:
@@ -134,7 +128,7 @@ class Projection:
                 shape=(mesh.number_of_faces, cells),
             )
         )
-        matrix = csr_array(-(_divergence_matrix(mesh) @ differences))
+        matrix = csr_array(-(mesh.outward @ differences))
         return Projection(mesh, known.free, known.pairs, differences, Levels.of(matrix))
 
     def __call__(
@@ -156,7 +150,7 @@ class Projection:
         found[first] = 0.5 * (flux[first] - flux[second])
         found[second] = -found[first]
         for _ in range(_ROUNDS):
-            rest = divergence(self.mesh, found)
+            rest = self.mesh.outward @ found
             if not self.free.any():
                 rest = rest - rest.mean()
             if np.abs(rest).max(initial=0.0) <= 1e-14 * np.abs(found).max(initial=0.0):
@@ -165,17 +159,3 @@ class Projection:
             potential = self.levels.solve(right, cycles=_CYCLES)[:, 0].numpy()
             found = found - self.differences @ potential
         return found
-
-
-def divergence(mesh: PolyMesh, flux: Float[np.ndarray, " faces"]) -> Float[np.ndarray, " cells"]:
-    """The sum of the fluxes out of each cell."""
-    out = np.bincount(mesh.owner, flux, mesh.number_of_cells)
-    return out - np.bincount(mesh.neighbour, flux[: len(mesh.neighbour)], mesh.number_of_cells)
-
-
-def _divergence_matrix(mesh: PolyMesh) -> csr_array:
-    internal, faces = len(mesh.neighbour), mesh.number_of_faces
-    rows = np.concatenate([mesh.owner, mesh.neighbour])
-    columns = np.concatenate([np.arange(faces), np.arange(internal)])
-    signs = np.where(np.arange(len(rows)) < faces, 1.0, -1.0)
-    return csr_array(coo_array((signs, (rows, columns)), shape=(mesh.number_of_cells, faces)))

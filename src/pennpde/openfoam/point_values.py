@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Float
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.cell_values import CellsToPoints
+from pennpde.mesh.interpolation import CellsToPoints
 from pennpde.openfoam.body import Body, Piece
-from pennpde.openfoam.conditions import FieldReader, entry_of
-from pennpde.openfoam.dictionaries import NonUniform, Uniform
+from pennpde.openfoam.conditions import SYMMETRY, FieldReader, entry_of
+from pennpde.openfoam.dictionaries import Uniform
+from pennpde.openfoam.fields import on_faces
 from pennpde.openfoam.poly_mesh import FacePatch
 
 _WITHOUT_FACES = ("empty", "cyclic", "processor", "processorCyclic")
-_SYMMETRY = ("slip", "symmetry", "symmetryPlane")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +69,7 @@ class PointValues:
 
     def read(self, name: str, time: float | None) -> Float[np.ndarray, "points *axes"]:
         """A field at a time that was written; a vector of a plane case without its third component."""
-        reader = FieldReader(self.body, name, time)
-        cells = [
-            field.values(piece.mesh.number_of_cells)
-            for field, piece in zip(reader.fields, self.body.pieces, strict=True)
-        ]
-        fields = {id(piece): field for field, piece in zip(reader.fields, self.body.pieces, strict=True)}
-        own = {id(piece): values for values, piece in zip(cells, self.body.pieces, strict=True)}
-        on_faces = [
-            face_values(piece, patch, entry_of(fields[id(piece)], patch, name), own[id(piece)])
-            for piece, patch in self.faces
-        ]
+        cells, on_faces = self._known(name, time)
         everywhere = np.concatenate([*cells, *on_faces])
         if everywhere.ndim == 2:
             everywhere = everywhere[:, : self.mesh.space]
@@ -90,17 +80,24 @@ class PointValues:
 
         Of a plane case per unit of thickness.
         """
-        reader = FieldReader(self.body, name, time)
         found: dict[str, float] = {}
         height = np.ptp(self.body.mesh.points.numpy()[:, 2]) if self.mesh.space == 2 else 1.0
-        for field, piece in zip(reader.fields, self.body.pieces, strict=True):
-            cells = field.values(piece.mesh.number_of_cells)
-            for other, patch in self.faces:
-                if other is piece:
-                    velocity = face_values(piece, patch, entry_of(field, patch, name), cells)
-                    through = float((velocity * piece.mesh.face_vectors[patch.faces]).sum()) / height
-                    found[patch.name] = found.get(patch.name, 0.0) + through
+        for (piece, patch), velocity in zip(self.faces, self._known(name, time)[1], strict=True):
+            through = float((velocity * piece.mesh.face_vectors[patch.faces]).sum()) / height
+            found[patch.name] = found.get(patch.name, 0.0) + through
         return found
+
+    def _known(self, name: str, time: float | None) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """A field in the cells of each piece, and on the faces of each patch in `faces`."""
+        fields = FieldReader(self.body, name, time).fields
+        pieces = {id(piece): place for place, piece in enumerate(self.body.pieces)}
+        numbers = [piece.mesh.number_of_cells for piece in self.body.pieces]
+        cells = [field.values(number) for field, number in zip(fields, numbers, strict=True)]
+        on_faces = []
+        for piece, patch in self.faces:
+            place = pieces[id(piece)]
+            on_faces.append(face_values(piece, patch, entry_of(fields[place], patch, name), cells[place]))
+        return cells, on_faces
 
 
 def face_values(
@@ -108,20 +105,16 @@ def face_values(
 ) -> Float[np.ndarray, "faces *axes"]:
     """Values on the faces of a patch: those that were written, else what the condition makes of the cells' values."""
     axes, kind = cells.shape[1:], str(entry.get("type"))
-    value = entry.get("value")
-    if isinstance(value, Uniform) and np.shape(value.value) == axes:
-        return np.broadcast_to(np.asarray(value.value, float), (patch.count, *axes))
-    if isinstance(value, NonUniform) and value.values.shape == (patch.count, *axes):
-        return value.values
+    if (values := on_faces(entry.get("value"), patch.count, axes)) is not None:
+        return values
     if kind == "noSlip":
         return np.zeros((patch.count, *axes))
     inside = cells[piece.mesh.owner[patch.faces]]
-    if kind in _SYMMETRY and axes:
+    if kind in SYMMETRY and axes:
         vectors = piece.mesh.face_vectors[patch.faces]
         normals = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return inside - (inside * normals).sum(axis=1, keepdims=True) * normals
     gradient = entry.get("gradient")
-    if isinstance(gradient, Uniform) and np.shape(gradient.value) == axes:
-        distance = piece.mesh.distances_to_cells(patch).reshape(-1, *[1] * len(axes))
-        return inside + distance * np.asarray(gradient.value, float)
+    if isinstance(gradient, Uniform) and (slopes := on_faces(gradient, patch.count, axes)) is not None:
+        return inside + piece.mesh.distances_to_cells(patch).reshape(-1, *[1] * len(axes)) * slopes
     return inside

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
+from scipy.sparse import csr_array
 
-from pennpde.openfoam.dictionaries import FoamFormatError, Parser, format_dictionary, format_entry
+from pennpde.mesh.cells import Facets, facet_areas, mean_rows, next_in_row, reversed_rows, sum_rows
+from pennpde.openfoam.dictionaries import FoamFormatError, Parser
 
 
 @dataclass(frozen=True)
@@ -70,21 +72,6 @@ class PolyMesh:
         mesh._check(folder)
         return mesh
 
-    def write(self, case: Path | str) -> None:
-        """Write `constant/polyMesh` of a case, binary; patches are numbered, for their names may be anything."""
-        folder = Path(case) / "constant" / "polyMesh"
-        folder.mkdir(parents=True)
-        _write(folder / "points", "vectorField", self.points.astype("<f8"))
-        _write(folder / "owner", "labelList", self.owner.astype("<i4"))
-        _write(folder / "neighbour", "labelList", self.neighbour.astype("<i4"))
-        _write(folder / "faces", "faceCompactList", self.face_offsets.astype("<i4"), self.face_points.astype("<i4"))
-        rows = [
-            f"patch{place} {{ type patch; nFaces {patch.count}; startFace {patch.start}; }}"
-            for place, patch in enumerate(self.patches.values())
-        ]
-        header = format_dictionary("boundary", {}, "polyBoundaryMesh")
-        (folder / "boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
-
     def _check(self, folder: Path) -> None:
         faces, internal = self.number_of_faces, len(self.neighbour)
         if len(self.owner) != faces or internal > faces:
@@ -108,16 +95,11 @@ class PolyMesh:
 
     def _check_closed(self, folder: Path) -> None:
         """Refuse cells whose faces leave a gap: whatever is made of them later would be nonsense."""
-        sides = (self.owner, self.neighbour)
-        around = sum(np.bincount(side, minlength=self.number_of_cells) for side in sides)
-        sizes = np.linalg.norm(self.face_vectors, axis=1)
-        surface = sum(np.bincount(side, sizes[: len(side)], self.number_of_cells) for side in sides)
-        gaps = np.zeros((self.number_of_cells, 3))
-        for side, sign in zip(sides, (1.0, -1.0), strict=True):
-            for axis in range(3):
-                gaps[:, axis] += sign * np.bincount(side, self.face_vectors[: len(side), axis], self.number_of_cells)
+        around = np.bincount(np.concatenate([self.owner, self.neighbour]), minlength=self.number_of_cells)
+        surface = abs(self.outward) @ np.linalg.norm(self.face_vectors, axis=1)
+        gaps = np.linalg.norm(self.outward @ self.face_vectors, axis=1)
         # Points are shared, so that nothing but rounding is left, however few digits they were written with.
-        open_cells = np.flatnonzero((around < 4) | (np.linalg.norm(gaps, axis=1) > 1e-6 * surface))
+        open_cells = np.flatnonzero((around < 4) | (gaps > 1e-6 * surface))
         if len(open_cells):
             raise FoamFormatError(
                 f"{folder}: the faces of {len(open_cells)} cells do not close them, the first is cell {open_cells[0]}. "
@@ -132,38 +114,45 @@ class PolyMesh:
     def number_of_faces(self) -> int:
         return len(self.face_offsets) - 1
 
-    def points_of_face(self, face: int) -> Int64[np.ndarray, " face_points"]:
-        return self.face_points[self.face_offsets[face] : self.face_offsets[face + 1]]
+    @cached_property
+    def faces(self) -> Facets:
+        """The faces, as facets of the cells behind them."""
+        return Facets(self.face_points, self.face_offsets, self.owner)
+
+    @cached_property
+    def outward(self) -> csr_array:
+        """The matrix [cells, faces] that sums what goes through faces over each cell, outward."""
+        internal, faces = len(self.neighbour), self.number_of_faces
+        rows = np.concatenate([self.owner, self.neighbour])
+        columns = np.concatenate([np.arange(faces), np.arange(internal)])
+        signs = np.concatenate([np.ones(faces), -np.ones(internal)])
+        return csr_array((signs, (rows, columns)), shape=(self.number_of_cells, faces))
+
+    @property
+    def sides(self) -> Facets:
+        """All faces of all cells, as seen from outside, sorted by cell."""
+        faces = self.faces.take(self.outward.indices)
+        cells = np.repeat(np.arange(self.number_of_cells), np.diff(self.outward.indptr))
+        turned = reversed_rows(faces.connectivity, faces.offsets, self.outward.data < 0)
+        return Facets(turned, faces.offsets, cells)
 
     @cached_property
     def face_vectors(self) -> Float[np.ndarray, "faces 3"]:
         """The normal of each face, from owner to neighbour, as long as the face is large."""
-        start, sizes = self.face_offsets[:-1], np.diff(self.face_offsets)
-        total = np.zeros((self.number_of_faces, 3))
-        origin = self.points[self.face_points[start]]
-        for corner in range(1, int(sizes.max(initial=0)) - 1):
-            chosen = sizes > corner + 1
-            first = self.points[self.face_points[start[chosen] + corner]] - origin[chosen]
-            second = self.points[self.face_points[start[chosen] + corner + 1]] - origin[chosen]
-            total[chosen] += 0.5 * np.cross(first, second)
-        return total
+        return facet_areas(self.points, self.faces)
 
     @cached_property
     def face_centres(self) -> Float[np.ndarray, "faces 3"]:
         """The centre of area of each face, cut into triangles around the mean of its points."""
-        sizes = np.diff(self.face_offsets)
-        face = np.repeat(np.arange(self.number_of_faces), sizes)
+        offsets = self.face_offsets
+        face = np.repeat(np.arange(self.number_of_faces), np.diff(offsets))
         corners = self.points[self.face_points]
-        middle = np.add.reduceat(corners, self.face_offsets[:-1]) / sizes[:, None]
-        following = np.arange(1, len(corners) + 1)
-        following[self.face_offsets[1:] - 1] = self.face_offsets[:-1]
-        vectors = np.cross(corners - middle[face], corners[following] - middle[face])
-        whole = np.add.reduceat(vectors, self.face_offsets[:-1])
-        areas = (vectors * whole[face]).sum(axis=1)
-        thirds = (corners + corners[following] + middle[face]) / 3
-        sums = np.add.reduceat(areas[:, None] * thirds, self.face_offsets[:-1])
-        total = np.add.reduceat(areas, self.face_offsets[:-1])
-        return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1.0)[:, None], middle)
+        following, middle = next_in_row(corners, offsets), mean_rows(corners, offsets)
+        vectors = np.cross(corners - middle[face], following - middle[face])
+        areas = (vectors * sum_rows(vectors, offsets)[face]).sum(axis=1)
+        sums = sum_rows(areas[:, None] * (corners + following + middle[face]) / 3, offsets)
+        total = sum_rows(areas, offsets)[:, None]
+        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), middle)
 
     @cached_property
     def cell_centres(self) -> Float[np.ndarray, "cells 3"]:
@@ -200,29 +189,16 @@ class PolyMesh:
 
         Debian's `potentialFoam` 1912 writes right fluxes, but a wrong velocity (|U| of 100 and more) on sheared cells.
         """
-        vectors, cells = self.face_vectors, self.number_of_cells
+        vectors, around = self.face_vectors, abs(self.outward)
         size = np.linalg.norm(vectors, axis=1)
         used = ~self.faces_of_type("empty") & (size > 0)
         weight = np.where(used, 1.0 / np.where(size > 0, size, 1.0), 0.0)
-        matrix, right = np.zeros((cells, 3, 3)), np.zeros((cells, 3))
-        for side in (self.owner, self.neighbour):
-            vector, factor = vectors[: len(side)], weight[: len(side)]
-            for i in range(3):
-                right[:, i] += np.bincount(side, factor * flux[: len(side)] * vector[:, i], cells)
-                for j in range(3):
-                    matrix[:, i, j] += np.bincount(side, factor * vector[:, i] * vector[:, j], cells)
+        right = around @ ((weight * flux)[:, None] * vectors)
+        products = weight[:, None, None] * vectors[:, :, None] * vectors[:, None]
+        matrix = (around @ products.reshape(-1, 9)).reshape(-1, 3, 3)
         # Without the empty faces the matrix of a plane case is singular across the plane; its pseudoinverse gives
         # zero there.
         return np.einsum("cij,cj->ci", np.linalg.pinv(matrix, rcond=1e-10, hermitian=True), right)
-
-
-def _write(path: Path, kind: str, *lists: np.ndarray) -> None:
-    """A file of bare lists, in text where they are empty: a binary list of nothing has no parentheses."""
-    binary = all(len(each) for each in lists)
-    layout = {"format": "binary", "arch": '"LSB;label=32;scalar=64"'} if binary else {"format": "ascii"}
-    header = format_entry("FoamFile", {"version": "2.0", **layout, "class": kind, "object": path.name})
-    blocks = [f"\n{len(each)}\n(".encode() + (each.tobytes() if binary else b"") + b")\n" for each in lists]
-    path.write_bytes(header + b"".join(blocks))
 
 
 def _read_faces(path: Path) -> tuple[np.ndarray, np.ndarray]:

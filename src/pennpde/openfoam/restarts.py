@@ -15,18 +15,21 @@ from torch import Tensor
 
 from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import mean_rows
 from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
 from pennpde.openfoam.flux import Openings, Projection, openings
-from pennpde.openfoam.forces import uniform_forces
 from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.openfoam.pressure import uniform_forces
 from pennpde.operators import Operators
 from pennpde.penn.hooks import FoamName
 
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""
 _CONSTRAINTS = ("cyclic", "empty", "symmetry", "symmetryPlane", "wedge")
+Corners = tuple[Int64[np.ndarray, " entries"], Int64[np.ndarray, " starts"]]
+"""The points of each cell or face, one row after the other, and where each starts."""
 
 
 def write_time(
@@ -102,17 +105,25 @@ class TimeWriter:
 
     def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:
         known = read_field(self._conditions_of(foam.name), self.folder)
-        at_points = Samples.of(self.mesh, self.operators, unknown, values)
-        in_cells = _spatial(at_points.at(self.corners, self._plane(self.cells.cell_centres)))
+        at_points = values.detach().cpu().double()
+        if at_points.shape not in ((self.mesh.number_of_points,), (self.mesh.number_of_points, self.mesh.space)):
+            raise ValueError(
+                f"Field {unknown!r} has shape {tuple(at_points.shape)}; the mesh has {self.mesh.number_of_points} "
+                f"points in {self.mesh.space}D."
+            )
+        with torch.no_grad():
+            slopes = self.operators.grad(at_points).numpy()
+        corners = self.mesh.connectivity, self.mesh.offsets
+        in_cells = self._sampled(at_points.numpy(), slopes, corners, self.cells.cell_centres)
         if foam.has_reference and any(patch.type == "cyclic" for patch in self.cells.patches.values()):
-            # Predicted is the pressure that includes a uniform force, see `forces`; OpenFOAM adds the force itself.
+            # Predicted is the pressure that includes a uniform force, see `pressure`; OpenFOAM adds the force itself.
             force = sum(uniform_forces(self.folder).values(), np.zeros(3))
             in_cells = in_cells + (self.cells.cell_centres - self.cells.cell_centres.mean(axis=0)) @ force
         if foam.has_flux:
             conditions = {
                 patch.name: entry_of(known, patch, foam.name) for patch in self.cells.patches.values() if patch.count
             }
-            on_faces = _spatial(at_points.at(self.face_corners, self._plane(self.cells.face_centres)))
+            on_faces = self._sampled(at_points.numpy(), slopes, self.face_corners, self.cells.face_centres)
             flux, in_cells = self._projected(conditions, on_faces, in_cells)
             patches = {patch.name: self._flux_on(patch.name, flux) for patch in self.cells.patches.values()}
             internal = flux[: len(self.cells.neighbour)]
@@ -168,10 +179,6 @@ class TimeWriter:
         return Operators.on(self.mesh)
 
     @cached_property
-    def corners(self) -> Corners:
-        return Corners(self.mesh.connectivity, self.mesh.offsets)
-
-    @cached_property
     def face_corners(self) -> Corners:
         """The points of the mesh on each face of the case; in a plane mesh both ends of an edge, twice."""
         points = self.cells.face_points
@@ -182,60 +189,23 @@ class TimeWriter:
             if distance.max(initial=0.0) > 1e-6 * np.ptp(self.cells.points, axis=0).max():
                 raise ValueError(f"The mesh has other points than the case {self.folder}; read it with read_case.")
             points = point[points]
-        return Corners(points.astype(np.int64), self.cells.face_offsets)
+        return points.astype(np.int64), self.cells.face_offsets
 
-    def _plane(self, positions: Float[np.ndarray, "places 3"]) -> Float[np.ndarray, "places space"]:
-        return positions[:, : self.mesh.space]
-
-
-@dataclass(frozen=True, eq=False)
-class Corners:
-    """The points of each cell or face."""
-
-    points: Int64[np.ndarray, " entries"]
-    offsets: Int64[np.ndarray, " rows+1"]
-
-    def means(self, values: Float[np.ndarray, "entries *axes"]) -> Float[np.ndarray, "rows *axes"]:
-        sizes = np.diff(self.offsets)
-        return np.add.reduceat(values, self.offsets[:-1]) / sizes.reshape(-1, *[1] * (values.ndim - 1))
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """A field known at the points of a mesh, with its gradient there."""
-
-    positions: Float[np.ndarray, "points space"]
-    values: Float[np.ndarray, "points *axes"]
-    slopes: Float[np.ndarray, "points space *axes"]
-
-    @staticmethod
-    def of(mesh: Mesh, operators: Operators, name: str, values: Tensor) -> Samples:
-        given = values.detach().cpu().double()
-        if given.shape not in ((mesh.number_of_points,), (mesh.number_of_points, mesh.space)):
-            raise ValueError(
-                f"Field {name!r} has shape {tuple(given.shape)}; the mesh has {mesh.number_of_points} points in "
-                f"{mesh.space}D."
-            )
-        with torch.no_grad():
-            slopes = operators.grad(given)
-        return Samples(mesh.points.numpy(), given.numpy(), slopes.numpy())
-
-    def at(self, corners: Corners, centres: Float[np.ndarray, "rows space"]) -> Float[np.ndarray, "rows *axes"]:
-        """Values at the centres of cells or faces.
+    def _sampled(
+        self,
+        values: Float[np.ndarray, "points *axes"],
+        slopes: Float[np.ndarray, "points space *axes"],
+        corners: Corners,
+        centres: Float[np.ndarray, "rows 3"],
+    ) -> Float[np.ndarray, "rows *three"]:
+        """Values at the centres of cells or faces; vectors of a plane case with a third component, as OpenFOAM wants.
 
         With d from a corner to the centre, the mean of the corners errs by dᵀHd/2, and that of the values continued
         along the corners' gradients by as much the other way: their mean errs by neither.
         """
-        points = corners.points
-        rows = np.repeat(np.arange(len(centres)), np.diff(corners.offsets))
-        away = centres[rows] - self.positions[points]
-        slopes = self.slopes[points]
-        both = 0.5 * (slopes + corners.means(slopes)[rows])
-        return corners.means(self.values[points] + np.einsum("es,es...->e...", away, both))
-
-
-def _spatial(values: Float[np.ndarray, "places *axes"]) -> Float[np.ndarray, "places *three"]:
-    """Vectors of a plane case with a third component, which OpenFOAM wants."""
-    if values.ndim == 2 and values.shape[1] == 2:
-        return np.concatenate([values, np.zeros((len(values), 1))], axis=1)
-    return values
+        points, offsets = corners
+        rows = np.repeat(np.arange(len(centres)), np.diff(offsets))
+        away = centres[rows, : self.mesh.space] - self.mesh.points.numpy()[points]
+        both = 0.5 * (slopes[points] + mean_rows(slopes[points], offsets)[rows])
+        found = mean_rows(values[points] + np.einsum("es,es...->e...", away, both), offsets)
+        return np.pad(found, ((0, 0), (0, 3 - self.mesh.space))) if found.ndim == 2 else found

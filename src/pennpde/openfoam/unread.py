@@ -27,28 +27,8 @@ _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
 _HEAD = 4000
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
-_FIELDS_OF_TURBULENCE = frozenset(
-    (
-        "k",
-        "epsilon",
-        "omega",
-        "nut",
-        "nuTilda",
-        "nuSgs",
-        "alphat",
-        "mut",
-        "R",
-        "B",
-        "v2",
-        "f",
-        "gammaInt",
-        "ReThetat",
-        "kt",
-        "kl",
-        "delta",
-        "y",
-    )
-)
+_FIELDS_OF_TURBULENCE = frozenset(("k", "epsilon", "omega", "nut", "nuTilda", "nuSgs", "alphat", "mut", "R", "B"))
+_FIELDS_OF_TURBULENCE |= {"v2", "f", "gammaInt", "ReThetat", "kt", "kl", "delta", "y"}
 _DERIVED = frozenset(["phi", "phi_0", "Uf", "Uf_0", "U_0", "p_0", "meshPhi", "C", "V", "Cx", "Cy", "Cz"])
 """Written by solvers and tools next to the fields; they follow from those and from the mesh."""
 _PARTS = {
@@ -87,16 +67,16 @@ def unread(
         solvers: OpenFOAM's programs that solve the same equation; none: not known, so none is questioned.
         sources: Entries of `fvOptions` that are part of the case already.
     """
-    found: list[Remark] = []
-    found += _sources(folder, set(sources))
-    found += _turbulence(folder)
-    found += _application(folder, tuple(solvers))
     parameters = list(parameters)
-    found += _constant(folder)
-    found += _about_parameters(folder, parameters)
-    found += _other_fields(folder, {each.name for each in fields.values()} | set(parameters))
-    found += _start(folder)
-    return tuple(found)
+    return (
+        *_sources(folder, set(sources)),
+        *_turbulence(folder),
+        *_application(folder, tuple(solvers)),
+        *_constant(folder),
+        *_about_parameters(folder, parameters),
+        *_other_fields(folder, {each.name for each in fields.values()} | set(parameters)),
+        *_start(folder),
+    )
 
 
 def is_steady(folder: Path | str) -> bool:
@@ -136,11 +116,8 @@ def _about_parameters(folder: Path, parameters: Iterable[str]) -> Iterator[Remar
         entries = yield from _entries(folder / "constant" / name, folder)
         for parameter in parameters:
             given, wanted = entries.get(parameter), _DIMENSIONS.get(parameter)
-            found = (
-                next((each for each in given if isinstance(each, Dimensions)), None)
-                if isinstance(given, tuple)
-                else None
-            )
+            items = given if isinstance(given, tuple) else ()
+            found = next((each for each in items if isinstance(each, Dimensions)), None)
             if wanted is not None and (shown := _other_than(found, wanted)) is not None:
                 yield Remark(
                     f"constant/{name}: {parameter} has the dimensions {shown}, but the network's {parameter} has "

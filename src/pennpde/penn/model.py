@@ -15,16 +15,21 @@ import torch
 from torch import Tensor, nn
 
 from pennpde.case import Case, Condition, Dirichlet
+from pennpde.case.batching import batch, unbatch
 from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
 from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.equation import EncodedCase, Equation
+from pennpde.penn.hooks import Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
+from pennpde.penn.start import Start
 
 _WIDEST = 65_536
 """Feature channels; matrices have the square of it."""
+_AT_ONCE = 50_000
+"""Points of all times together that are solved as one batch: more only take memory."""
 
 
 class PENN(Predictor):
@@ -46,6 +51,7 @@ class PENN(Predictor):
         neumann_weight: Strength of Neumann conditions in the operators; 0 leaves them out.
         moment: When the output of a network with one step holds, where it learned another moment than `time_step`
             after the start; "steady": the steady state.
+        start: Gives the state that the solver starts from, at any time; None: the initial fields of the case.
     """
 
     compiled_methods: ClassVar = ("iterate",)
@@ -66,8 +72,11 @@ class PENN(Predictor):
         boundary_features: bool = False,
         neumann_weight: float = NEUMANN_WEIGHT,
         moment: float | Literal["steady"] | None = None,
+        start: Start | None = None,
     ):
         super().__init__()
+        if start is not None and (steps != 1 or moment is not None):
+            raise ValueError("A network with a start is solved once at each time: leave out steps and moment.")
         if moment is not None and steps != 1:
             raise ValueError(f"moment is {moment!r}, but the network has {steps} steps; it is for networks with one.")
         if isinstance(moment, str) and moment != "steady":
@@ -91,6 +100,7 @@ class PENN(Predictor):
         self.dirichlet_after_decoding = dirichlet_after_decoding
         self.boundary_features = boundary_features
         self.neumann_weight = float(neumann_weight)
+        self.start = start
         if unknown := sorted((encoders or {}).keys() - equation.unknowns.keys()):
             raise ValueError(f"encoders names {unknown}; the unknowns of the equation are {sorted(equation.unknowns)}.")
         self.encoders = nn.ModuleDict(
@@ -118,6 +128,8 @@ class PENN(Predictor):
     @property
     def output_times(self) -> tuple[float, ...]:
         """When the fields that come out hold, from the start on: conditions that change are taken at these times."""
+        if self.start is not None:
+            return self.start.output_times
         if self.moment is not None:
             return (float(self.moment),)
         return tuple((step + 1) * self.time_step for step in range(self.steps))
@@ -126,18 +138,87 @@ class PENN(Predictor):
         """The case with operators as this network was trained with; the case itself where it has them already."""
         return case.with_neumann_weight(self.neumann_weight)
 
+    @property
+    def takes_times(self) -> bool:
+        """Whether `solve` takes any times: where it starts from a solution that can be had at any time."""
+        return self.start is not None
+
+    @property
+    def takes_any_precision(self) -> bool:
+        """Whether fields come in the precision of the case whatever that of the parameters."""
+        return self.start is not None
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """See `Predictor`."""
+        return () if self.start is None else self.start.levels
+
+    @property
+    def level(self) -> str:
+        """See `Predictor`."""
+        return "" if self.start is None else self.start.level
+
+    def set_level(self, level: str) -> None:
+        """See `Predictor`."""
+        self._check_level(level)
+        assert self.start is not None
+        self.start.level = level
+
+    def can_keep(self, cases: Sequence[Case]) -> bool:
+        return True if self.start is None else self.start.can_keep(cases)
+
+    def points_solved(self, case: Case) -> int:
+        return case.number_of_points if self.start is None else self.start.points_solved(case)
+
+    def clues(self, case: Case) -> Sequence[Clue]:
+        return () if self.start is None else self.start.clues(case)
+
+    def second_opinion(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
+        return None if self.start is None else self.start.coarser(case, times)
+
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh; it is kept with the case's operators."""
+        if self.start is not None:
+            self.start.prepare(case)
+            return
         for name in self.equation.unknowns:
             case.operators[name].composed(self.laplacian_damping)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
+        if self.start is not None and not self.start.is_started(case):
+            time = case.parameters.get("time")
+            return self.solve(case, None if time is None else [float(time)]).fields
         return self._predict(case, record=False).fields
 
     def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
         """Predict, with solver histories and the round-off of the decoder."""
+        if self.start is not None:
+            return self._predict_from(self.start, case, self.output_times if times is None else tuple(times))
         self.only_own_times(times)
         return self._predict(case, record=True)
+
+    def _predict_from(self, start: Start, case: Case, times: tuple[float, ...]) -> Prediction:
+        """What the network makes of a cheap solution, at each time."""
+        with torch.no_grad():
+            started = start.solve(case, times)
+        if started.corrected:
+            at_once = max(1, _AT_ONCE // case.number_of_points)
+            frames = []
+            for first in range(0, len(times), at_once):
+                together = batch(started.cases[first : first + at_once])
+                frames += unbatch(self._predict(together, record=False).fields, together)
+            if not torch.is_grad_enabled():
+                pairs = zip(started.cases, frames, strict=True)
+                frames = [start.finished(case, each, fields) for each, fields in pairs]
+        else:
+            frames = [dict(each.initial) for each in started.cases]
+        stacked = {
+            name: (values if len(times) == 1 else torch.stack([frame[name] for frame in frames], dim=-1))
+            for name, values in frames[0].items()
+        }
+        fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
+        settled = case.over(times) if case.changes_with_time else case
+        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())

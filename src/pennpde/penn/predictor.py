@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -26,6 +26,8 @@ class Prediction:
     """One per time step; empty where the network keeps no history."""
     round_off: dict[str, Tensor]
     """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
+    coarser: Mapping[str, Tensor] | None = None
+    """The same fields by a cheaper way, where it was computed on the way; see `Predictor.second_opinion`."""
 
 
 class Predictor(nn.Module, ABC):
@@ -35,10 +37,35 @@ class Predictor(nn.Module, ABC):
     """
 
     equation: Any
-    takes_times: ClassVar[bool] = False
-    """Whether `solve` takes any times, also `STEADY`; otherwise it gives its own `output_times` only."""
-    takes_any_precision: ClassVar[bool] = False
-    """Whether it computes in its own precision and gives fields in that of the case, without the case's operators."""
+
+    @property
+    def takes_times(self) -> bool:
+        """Whether `solve` takes any times, also `STEADY`; otherwise it gives its own `output_times` only."""
+        return False
+
+    @property
+    def takes_any_precision(self) -> bool:
+        """Whether it computes in its own precision and gives fields in that of the case, whatever its parameters'."""
+        return False
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """By name, from fast to accurate, how much it can spend on a prediction; empty where that is fixed."""
+        return ()
+
+    @property
+    def level(self) -> str:
+        """That of these on which it predicts; empty where it has none."""
+        return ""
+
+    def set_level(self, level: str) -> None:
+        """Predict on another level from now on."""
+        self._check_level(level)
+
+    def _check_level(self, level: str) -> None:
+        if level not in self.levels:
+            known = f"it has {', '.join(self.levels)}" if self.levels else "it has none"
+            raise ValueError(f"This network has no level {level!r} of accuracy; {known}.")
 
     @property
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,8 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh import Mesh
+from pennpde.mesh.series import SERIES, write_series
+from pennpde.penn import STEADY
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import Expected
@@ -78,3 +81,27 @@ class Outcome:
         if self.certificate.warnings:
             facts["warnings"] = "\n".join(self.certificate.warnings)
         return self.case.mesh.with_fields(self.last | series | doubts).with_facts(facts)
+
+    def save(self, path: Path | str) -> None:
+        """Write the mesh with the predicted fields: several times as a series, where the format has such (`SERIES`)."""
+        path = Path(path)
+        if path.suffix == ".pvd" or (path.suffix in SERIES and len(self.times) > 1):
+            write_series(path, self._shown_times, [self.at(place).mesh() for place in range(len(self.times))])
+        else:
+            self.mesh().save(path)
+
+    @property
+    def _shown_times(self) -> tuple[float, ...]:
+        """The times of a file for viewers: a steady state, which has none, follows at one more interval."""
+        if self.time != STEADY:
+            return self.times
+        before = list(self.times[:-1])
+        if not before:
+            return (0.0,)
+        interval = before[-1] - before[-2] if len(before) > 1 else before[-1]
+        return (*before, before[-1] + interval)
+
+
+def time_name(time: float) -> str:
+    """A time in words."""
+    return "steady state" if time == STEADY else f"t = {time:.4g}"

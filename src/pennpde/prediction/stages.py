@@ -14,28 +14,39 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pennpde import metrics
 from pennpde.case import Case, Remark
-from pennpde.case.companion import back
+from pennpde.case.companion import back, ends_of_conditions, on_companion
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
+from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
 from pennpde.penn.inputs import check_unknowns
 from pennpde.prediction.outcome import Outcome
-from pennpde.prediction.policy import Resolution, companion_of
 from pennpde.trust import expected_error
 from pennpde.trust.certificate import Certificate, certify, certify_interpolated
 from pennpde.trust.evidence import Evidence, at_place, gather, without_levels
 from pennpde.trust.expected_error import GOOD, Expected, Uncalibrated, calibration_of, worst
-from pennpde.trust.ranges import Ranges, checked
+from pennpde.trust.ranges import Comparison, Ranges, checked, describe_mesh
+from pennpde.trust.ranges import compare as compared_with
 
+Resolution = Literal["auto", "own", "network"]
+"""On which mesh a network works: the user's own, a companion of its own spacing, or whichever it was trained for."""
 LONGEST = 10_000.0
 """Reference times that are predicted at most: a flow has long reached its final state, or repeats itself."""
+_CELL_SIZE, _NEIGHBOURS = "mean cell size", "typical number of neighbours"
+_NEIGHBOURS_OF_TRIANGLES = 6.0
+_GRADED = 1.5
+"""Times beyond the sizes of training that a tenth of the cells must be for a mesh to count as graded."""
+_MOST_POINTS = 100_000
+"""Of a companion that nobody asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +151,7 @@ def predict(
     speed: float | None = None,
     resolution: Resolution = "auto",
     times: Sequence[float] | None = None,
+    accuracy: float | None = None,
 ) -> Outcome:
     """Predict with a network on any case it can take.
 
@@ -155,9 +167,35 @@ def predict(
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
         times: When after the start, in the user's units, increasing; `STEADY` may be the last. Only networks with
             `takes_times` take them; None: the network's own.
+        accuracy: The largest expected error of the first unknown, such as 0.02, for networks that have levels of
+            accuracy: the cheapest level is taken on which it holds, or else the most accurate one. None: the level that
+            the network is set to.
     """
+    if accuracy is not None:
+        return _accurate(model, case, ranges, accuracy, length=length, speed=speed, resolution=resolution, times=times)
     asked = request(model, case, ranges, length=length, speed=speed, resolution=resolution, times=times)
     return judge(compare(bring_back(solve(prepare(asked)))))
+
+
+def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: float, **asked: Any) -> Outcome:
+    """The outcome of the cheapest level whose expected error is small enough, else that of the last one."""
+    if not 0 < accuracy < 1:
+        raise ValueError(f"accuracy is {accuracy!r}; it is a share, between 0 and 1: 0.02 means 2 %.")
+    if not isinstance(model, Predictor) or not model.levels:
+        return predict(model, case, ranges, **asked)
+    before, spent = model.level, {}
+    try:
+        for level in model.levels:
+            model.set_level(level)
+            outcome = predict(model, case, ranges, **asked)
+            spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
+            outcome = replace(outcome, seconds=spent)
+            first = next(iter(outcome.expected.errors.values()), None)
+            if first is not None and first.expected <= accuracy and not outcome.expected.unconverged:
+                break
+    finally:
+        model.set_level(before)
+    return outcome
 
 
 def request(
@@ -173,8 +211,11 @@ def request(
     """Check what is asked before any work is done; for the arguments see `predict`."""
     if not isinstance(model, Predictor):
         raise TypeError(f"{type(model).__name__} is no Predictor: call it as model(case); it is not certified.")
-    _check(model, case)
-    _check_times(times)
+    check_unknowns(model, case)
+    if len(case.sizes) > 1:
+        raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
+    if times is not None:
+        _check_times(times)
     config = config_of(model)
     if ranges is None and config is not None:
         ranges = checked(config.training_range, "The training range in the network's configuration")
@@ -193,7 +234,8 @@ def prepare(asked: Request) -> Prepared:
     """The case complete, on the mesh to predict on, in the network's units, precision and on its device."""
     begin = time.perf_counter()
     model, units = asked.model, asked.units
-    companion, notes = companion_of(asked.case, units, asked.ranges or {}, asked.resolution)
+    one = 1.0 if units is None else units.length
+    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, asked.resolution)
     meshed = time.perf_counter()
     seen = model.equation.complete(asked.case if companion is None else companion)
     scaled = units.dimensionless(seen) if units is not None else seen
@@ -241,8 +283,8 @@ def compare(returned: Returned) -> Compared:
     model = prepared.request.model
     calibration = calibration_of(model)
     wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_second_opinions
-    coarse = None
-    if wanted:
+    coarse = returned.solved.prediction.coarser if wanted else None
+    if wanted and coarse is None:
         with torch.inference_mode():
             coarse = model.second_opinion(prepared.ready, prepared.request.own_times)
     return Compared(returned, coarse, time.perf_counter() - begin)
@@ -260,24 +302,15 @@ def judge(compared: Compared) -> Outcome:
     evidence = gather(scaled, prediction.fields, asked.own_times, certificate, model, prepared.ready, compared.coarse)
     free = equation.free_levels(case)
     calibration = calibration_of(model)
-    place_of = (scaled, case.mesh if prepared.has_companion else None, asked.units)
-    by_time = tuple(
-        _with_local(
-            expected_error.judge(calibration, each, list(equation.unknowns)),
-            each,
-            without_levels(at_place(prediction.fields, place, scaled), free, scaled),
-            place_of,
-        )
-        for place, each in enumerate(evidence)
-    )
-    remarks = tuple(
-        dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about_parameters(case, equation), *_about_levels(free)))
-    )
+    remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
     missing = tuple(each.text for each in remarks if each.severe)
-    by_time = tuple(
-        replace(each, missing=missing, unconverged=when == STEADY and not certificate.converged)
-        for each, when in zip(by_time, asked.own_times, strict=True)
-    )
+    by_time = []
+    for place, (each, when) in enumerate(zip(evidence, asked.own_times, strict=True)):
+        found = expected_error.judge(calibration, each, list(equation.unknowns))
+        fields = without_levels(at_place(prediction.fields, place, scaled), free, scaled)
+        unconverged = when == STEADY and not certificate.converged
+        local = _local(found, each, fields, prepared)
+        by_time.append(replace(found, local=local, missing=missing, unconverged=unconverged))
     expected = worst(by_time)
     certificate = replace(
         certificate,
@@ -295,7 +328,7 @@ def judge(compared: Compared) -> Outcome:
         companion=prepared.seen if prepared.has_companion else None,
         evidence=evidence,
         expected=expected,
-        expected_by_time=by_time,
+        expected_by_time=tuple(by_time),
     )
 
 
@@ -340,22 +373,18 @@ def _graded(certificate: Certificate, expected: Expected) -> Certificate:
     )
 
 
-def _with_local(
-    expected: Expected,
-    evidence: Evidence,
-    fields: Mapping[str, Tensor],
-    where: tuple[Case, Mesh | None, Units | None],
-) -> Expected:
-    """The expected error with fields of where it is likely to be, on the user's mesh and in the user's units.
+def _local(
+    expected: Expected, evidence: Evidence, fields: Mapping[str, Tensor], prepared: Prepared
+) -> Mapping[str, Tensor]:
+    """Where the expected error is likely to be: fields on the user's mesh, in the user's units.
 
     Args:
         expected: Of the whole domain.
         evidence: Its measure at each point.
         fields: The prediction in the network's units.
-        where: The case that the network saw, the user's mesh where that is another one, and the units.
+        prepared: The case.
     """
-    case, mesh, units = where
-    volumes = case.mesh.point_volumes
+    volumes, units = prepared.scaled.mesh.point_volumes, prepared.request.units
     local = {}
     for name, each in expected.errors.items():
         if name not in evidence.local or not math.isfinite(each.expected):
@@ -364,18 +393,10 @@ def _with_local(
         measured = metrics.root_mean_square(evidence.local[name], volumes)
         one = 1.0 if units is None else units.scale(name).one
         local[name] = evidence.local[name] * (one * each.expected * size / measured if measured > 0 else 0.0)
-    if mesh is not None and local:
-        local = back(local, case.mesh, mesh) if units is None else back(local, _in_user_units(case.mesh, units), mesh)
-    return replace(expected, local=local)
+    return back(local, prepared.seen.mesh, prepared.case.mesh) if prepared.has_companion and local else local
 
 
-def _in_user_units(mesh: Mesh, units: Units) -> Mesh:
-    return mesh.with_points(mesh.points * units.length)
-
-
-def _check_times(times: Sequence[float] | None) -> None:
-    if times is None:
-        return
+def _check_times(times: Sequence[float]) -> None:
     usable = len(times) > 0 and all(time > 0 and not math.isnan(time) for time in times)
     if not usable or any(later <= earlier for earlier, later in pairwise(times)):
         raise ValueError(
@@ -395,20 +416,91 @@ def _check_duration(asked: Request) -> None:
         )
 
 
-def _about_parameters(case: Case, equation: Physics) -> list[Remark]:
-    """Parameters of a case that the equation does not have, as far as it says which it has."""
+def _about(case: Case, equation: Physics, free: Collection[str]) -> list[Remark]:
+    """On parameters that the equation does not have, as far as it says which it has, and on unknowns without level."""
     known = {*equation.foam_parameters, "time"}
     unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
     names = ", ".join(equation.foam_parameters)
-    return [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
-
-
-def _about_levels(free: Collection[str]) -> list[Remark]:
+    ignored = [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
     text = "is prescribed at no more than one point, so only its differences count in its expected error."
-    return [Remark(f"{name} {text}", severe=False) for name in free]
+    return [*ignored, *(Remark(f"{name} {text}", severe=False) for name in free)]
 
 
-def _check(model: Predictor, case: Case) -> None:
-    check_unknowns(model, case)
-    if len(case.sizes) > 1:
-        raise ValueError(f"This is a batch of {len(case.sizes)} cases; predict them one by one.")
+# The mesh to predict on
+
+
+def _companion_of(
+    case: Case, one: float, ranges: Ranges, resolution: Resolution
+) -> tuple[Case | None, tuple[str, ...]]:
+    """The case on a companion, if it is to be predicted on one, and the notes about that.
+
+    A plane mesh that is finer, coarser or more graded than those of training gets a companion of their kind: triangles
+    of the same domain at the network's spacing, from which the fields are interpolated.
+
+    Args:
+        case: In the user's units.
+        one: The length that the network sees as one.
+        ranges: What the network was trained on.
+        resolution: What the user asks for.
+    """
+    if resolution not in get_args(Resolution):
+        raise ValueError(f"The resolution is {resolution!r}; it may be {', '.join(map(repr, get_args(Resolution)))}.")
+    if resolution == "own" or (resolution == "auto" and not _knows_triangles(case, ranges)):
+        return None, ()
+    if case.space != 2:
+        raise ValueError(
+            'Resolution "network" was requested, but only two-dimensional cases can be remeshed; this one has three. '
+            'Leave the resolution out, or take "own".'
+        )
+    if _CELL_SIZE not in ranges:
+        raise ValueError(
+            'Resolution "network" was requested, but the network does not record the cell sizes of its training. '
+            'Take the resolution "own".'
+        )
+    if resolution == "auto" and _is_like_training(case.mesh, one, ranges):
+        return None, ()
+    spacing = spacing_of(case.mesh, one * math.sqrt(math.prod(ranges[_CELL_SIZE])))
+    points = float(case.mesh.cell_volumes.sum()) / spacing**2
+    try:
+        if resolution == "auto" and points > _MOST_POINTS:
+            raise CompanionError(
+                f"At the network's spacing of {spacing:.4g} the domain has about {points:.1e} points; ask for them "
+                'with the resolution "network".'
+            )
+        mesh = companion_mesh(case.mesh, spacing, keep=ends_of_conditions(case))
+    except CompanionError as error:
+        if resolution == "network":
+            raise
+        return None, (f"The mesh is unlike the training meshes, but could not be remeshed. {error}",)
+    note = (
+        f"Predicted on a companion mesh of {mesh.number_of_cells} triangles of the network's cell size, interpolated "
+        f"to your {case.number_of_points} points."
+    )
+    return on_companion(case, mesh), (note,)
+
+
+def _knows_triangles(case: Case, ranges: Ranges) -> bool:
+    """Whether a companion of this case would be one of the meshes that the network was trained on, as far as known."""
+    if case.space != 2 or _CELL_SIZE not in ranges or _NEIGHBOURS not in ranges:
+        return False
+    return Comparison(_NEIGHBOURS, _NEIGHBOURS_OF_TRIANGLES, *ranges[_NEIGHBOURS]).inside
+
+
+def _is_like_training(mesh: Mesh, one: float, ranges: Ranges) -> bool:
+    """Whether cells have sizes and shapes of training, in units of the length that counts as one."""
+    numbers = describe_mesh(mesh)
+    numbers[_CELL_SIZE] /= one
+    compared = {each.name: each for each in compared_with(numbers, ranges)}
+    low, high = ranges[_CELL_SIZE]
+    within = np.setdiff1d(np.arange(mesh.number_of_points), mesh.boundary_points)
+    sizes = mesh.point_volumes.sqrt().numpy()[within if len(within) else slice(None)] / one
+    finest, coarsest = np.quantile(sizes, [0.1, 0.9])
+    stretching = compared.get("mean stretching of cells")
+    return bool(
+        compared[_CELL_SIZE].inside
+        and compared[_NEIGHBOURS].inside
+        and _GRADED * finest >= low
+        and coarsest <= _GRADED * high
+        # Less stretched than in training can only be better.
+        and (stretching is None or stretching.inside or stretching.value < stretching.low)
+    )

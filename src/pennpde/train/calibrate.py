@@ -1,4 +1,4 @@
-"""Calibrating a network: predict cases with truth, compare, and learn how its error shows.
+"""Calibrating a network: predict cases with a reference solution, compare, and learn how its error shows.
 
 Measured cases are kept in a file, one line each, so that an interrupted calibration goes on where it was.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,9 @@ from torch import Tensor, nn
 
 from pennpde import __version__, metrics
 from pennpde.case import Case
+from pennpde.case.moments import STEADY_PREFIX, moments
 from pennpde.checkpoints import config_of
+from pennpde.data import storage
 from pennpde.files import plain, read_regular
 from pennpde.penn import STEADY, Predictor
 from pennpde.penn.inputs import check_unknowns
@@ -29,10 +30,8 @@ from pennpde.trust.calibration import LEVEL, Calibration, Sample, cross_validate
 from pennpde.trust.evidence import NOT_FINITE
 from pennpde.trust.expected_error import GOOD, GRADES, ExpectedError
 
-DETERMINED = "truth determined"
-"""Moments whose truth hardly changes with its mesh; then those where it does, and those where nobody looked."""
-UNDETERMINED = "truth not determined"
-NOT_MEASURED = "not known whether"
+Judged = tuple[Sample, Mapping[str, tuple[float, float]]]
+"""A sample with the expected error and the bound of each unknown."""
 _WRONG = 0.2
 """A prediction with a larger error must not be graded good."""
 _PARTS = 10
@@ -49,14 +48,11 @@ class Known:
         case: What is predicted; its targets are not looked at.
         family: Cases of one family are alike; how well the expected error holds is judged without them.
         truth: By time in the units of the case, the fields by unknown; `STEADY` for a steady state.
-        determined: By time, whether the truth hardly changes with the mesh that it was computed on; where nobody has
-            measured that, it has no entry.
     """
 
     case: Case
     family: str
     truth: Mapping[float, Mapping[str, Tensor]]
-    determined: Mapping[float, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,6 @@ class Measured:
         errors: Relative L2, by unknown; without the level of those that have none (`Physics.free_levels`).
         clues: By name.
         worse: By clue, whether more of it can only mean a larger error.
-        determined: Whether the truth hardly changes with the mesh that it was computed on; None: not measured.
     """
 
     case: str
@@ -79,7 +74,6 @@ class Measured:
     errors: Mapping[str, float]
     clues: Mapping[str, float]
     worse: Mapping[str, bool]
-    determined: bool | None = None
 
     @property
     def sample(self) -> Sample:
@@ -87,52 +81,46 @@ class Measured:
         return Sample(name, self.family, self.clues, self.errors)
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How often the bound held, of cases of one family or of all.
-
-    Attributes:
-        cases: Number of predictions.
-        covered: By unknown, the share whose error is below the bound.
-        errors: By unknown, the median error.
-        expected: By unknown, the median of the expected errors.
-        grades: Number of predictions by grade.
-        good_but_wrong: Number of those graded good with an error above 20 %.
-        wrong: Their names.
-    """
-
-    cases: int
-    covered: Mapping[str, float]
-    errors: Mapping[str, float]
-    expected: Mapping[str, float]
-    grades: Mapping[str, int] = field(default_factory=dict)
-    good_but_wrong: int = 0
-    wrong: tuple[str, ...] = ()
+OnCase = Callable[[Known, Sequence[Measured] | Exception], None]
 
 
 def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     """A case with targets at some times, as datasets hold them; the time of a single one may be `STEADY`.
 
-    Args:
-        case: With targets.
-        times: Of the targets.
-        family: By default the first part of the name: "step_0012.a" is a "step".
+    The family is by default the first part of the name: "step_0012.a" is a "step".
     """
-    truth: dict[float, dict[str, Tensor]] = defaultdict(dict)
-    for name, start in case.initial.items():
-        target, steady = case.targets.get(name), case.targets.get(f"steady_{name}")
-        if steady is not None:
-            truth[STEADY][name] = steady
-        if target is None and steady is not None:
+    if unknown := [name for name in case.initial if not {name, STEADY_PREFIX + name} & case.targets.keys()]:
+        raise ValueError(
+            f"The case {case.name!r} has no true {unknown[0]}, so the error of {unknown[0]} cannot be measured."
+        )
+    found = moments(case, times)
+    if any(each.time is None for each in found):
+        number = sum(not each.is_steady for each in found)
+        raise ValueError(f"{case.name!r} has true fields of {number} times, but {len(times)} times are given.")
+    truth = {each.time: each.case.targets for each in found if each.time is not None}
+    return Known(case, family or case.name.split("_")[0], truth)
+
+
+def read_dataset(
+    folder: Path, split: str | None = None, every: int = 1, without: Container[str] = ()
+) -> Iterator[Known]:
+    """The cases of a dataset, one by one; those `without` need not be read, such as those measured before.
+
+    A manifest may say at which times a reference is not mesh-converged (`determined`): nothing is learned from those.
+    """
+    manifest = storage.read_manifest(folder)
+    names = [name for name in manifest.names(split) if name in manifest.cases]
+    for name in names[::every]:
+        if name in without:
             continue
-        if target is None:
-            raise ValueError(f"The case {case.name!r} has no true {name}, so the error of {name} cannot be measured.")
-        series = target if target.ndim > start.ndim else target[..., None]
-        if series.shape[-1] != len(times):
-            raise ValueError(f"{case.name!r} has {series.shape[-1]} true fields of {name}, but {len(times)} times.")
-        for place, time in enumerate(times):
-            truth[time][name] = series[..., place]
-    return Known(case, family or case.name.split("_")[0], dict(truth))
+        file, facts = storage.read_file(folder, name, manifest), manifest.cases[name].facts
+        known = of_case(file.case, file.times, str(facts.get("family", "")))
+        judged = dict(zip(file.times, facts.get("determined", ()), strict=False))
+        judged[STEADY] = facts.get("steady_determined")
+        yield replace(known, truth={time: each for time, each in known.truth.items() if judged.get(time) is not False})
+
+
+# Measuring
 
 
 def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> list[Measured]:
@@ -142,6 +130,8 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
     case = replace(known.case, targets={})
     check_unknowns(model, case)
     wanted = sorted(known.truth)
+    if not wanted:
+        return []
     if not model.takes_times:
         units = model.equation.units(case)
         own = model.output_times[-1] * (1.0 if units is None else units.time)
@@ -167,17 +157,8 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
             )
             errors[name] = float(metrics.relative_l2(predicted, true, volumes))
         clues = outcome.evidence[place].clues
-        found.append(
-            Measured(
-                known.case.name,
-                known.family,
-                time,
-                errors,
-                {each.name: each.value for each in clues},
-                {each.name: each.worse for each in clues},
-                known.determined.get(time),
-            )
-        )
+        names = {each.name: each.value for each in clues}, {each.name: each.worse for each in clues}
+        found.append(Measured(known.case.name, known.family, time, errors, *names))
     return found
 
 
@@ -186,18 +167,11 @@ def measure_all(
     cases: Iterable[Known],
     cache: Path | None = None,
     resolution: Resolution = "auto",
-    on_case: Callable[[Known, Sequence[Measured] | Exception], None] | None = None,
+    on_case: OnCase | None = None,
 ) -> list[Measured]:
-    """Measure many cases; those in the cache are not predicted again.
+    """Measure many cases; those in the cache are not predicted again. For the arguments see `calibrate`.
 
     A case that the network cannot take is left out; it is tried again the next time.
-
-    Args:
-        model: The network.
-        cases: With truth.
-        cache: File that measured cases are added to as they come.
-        resolution: As for `predict`.
-        on_case: Is called after each case that was predicted.
     """
     weights = _weights_of(model)
     done = kept(model, cache, resolution)
@@ -221,39 +195,30 @@ def measure_all(
     return found
 
 
-def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") -> dict[str, list[Measured]]:
-    """By name, the cases that were measured before with these weights."""
-    return {} if cache is None else _cached(cache, _weights_of(model), resolution)
-
-
 def calibrate(
     model: nn.Module,
     cases: Iterable[Known],
     *,
     cache: Path | None = None,
     resolution: Resolution = "auto",
-    on_case: Callable[[Known, Sequence[Measured] | Exception], None] | None = None,
+    on_case: OnCase | None = None,
 ) -> tuple[Calibration, list[Measured]]:
     """Learn from cases with truth how wrong a network is.
 
     Args:
         model: A trained network.
         cases: That it was not trained on, of several families; `of_case` makes them of cases with targets.
-        cache: File for measured cases, to go on after an interruption.
+        cache: File that measured cases are added to as they come, to go on after an interruption.
         resolution: As for `predict`.
-        on_case: Is called after each case.
+        on_case: Is called after each case that was predicted.
     """
     measured = usable(measure_all(model, cases, cache, resolution, on_case))
     return fitted(measured), measured
 
 
 def fitted(measured: Sequence[Measured]) -> Calibration:
-    """The calibration by predictions that were measured.
-
-    Where the truth depends on its own mesh, such as the phase of eddies, the difference from it says little about the
-    network: such moments are not learned from.
-    """
-    return fit([each.sample for each in measured if each.determined is not False], worse_of(measured))
+    """The calibration by predictions that were measured."""
+    return fit([each.sample for each in measured], worse_of(measured))
 
 
 def usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -271,64 +236,60 @@ def worse_of(measured: Iterable[Measured]) -> dict[str, bool]:
 
 
 def save(
-    folder: Path | str,
-    model: nn.Module,
-    calibration: Calibration,
-    about: Mapping[str, Any] | None = None,
+    folder: Path | str, model: nn.Module, calibration: Calibration, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write `expected_error.json` into the folder of a network.
+    """Write `expected_error.json`, or that of the level that the network is set to, into the folder it was loaded from.
 
-    Args:
-        folder: Of the network.
-        model: As it was loaded from there.
-        calibration: From `calibrate`.
-        about: Datasets and splits, for the record.
+    `about` names datasets and splits, for the record.
     """
-    return expected_error.write(folder, calibration, {**(about or {}), "weights_sha256": _weights_of(model)})
+    about = {**(about or {}), "weights_sha256": _weights_of(model)}
+    return expected_error.write(folder, calibration, about, getattr(model, "level", ""))
+
+
+# How often the bound holds
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often the bound held, of cases of one family or of all.
+
+    Attributes:
+        cases: Number of predictions.
+        covered: By unknown, the share whose error is below the bound.
+        errors: By unknown, the median error.
+        expected: By unknown, the median of the expected errors.
+        grades: Number of predictions by grade.
+        good_but_wrong: Number of those graded good with an error above 20 %.
+        wrong: Their names.
+    """
+
+    cases: int
+    covered: Mapping[str, float]
+    errors: Mapping[str, float]
+    expected: Mapping[str, float]
+    grades: Mapping[str, int] = field(default_factory=dict)
+    good_but_wrong: int = 0
+    wrong: tuple[str, ...] = ()
 
 
 def coverage_by_family(measured: Sequence[Measured]) -> dict[str, Coverage]:
-    """How often the bound holds where the family of a case was left out of the calibration; "all" comes last.
-
-    Before it, where known: the moments whose truth hardly changes with its mesh (`DETERMINED`), and the others, which
-    are judged as all are, but not learned from.
-    """
-    undetermined = {each.sample.name for each in measured if each.determined is False}
-    judged = cross_validated([each.sample for each in measured], worse_of(measured), only_judged=undetermined)
-    found = coverage(judged)
-    if not found or all(each.determined is None for each in measured):
-        return found
-    total = found.pop("all")
-    known = {each.sample.name: each.determined for each in measured}
-    parts = {
-        title: [pair for pair in judged if known[pair[0].name] is value]
-        for title, value in ((DETERMINED, True), (UNDETERMINED, False), (NOT_MEASURED, None))
-    }
-    return found | {title: _coverage(members) for title, members in parts.items() if members} | {"all": total}
+    """How often the bound holds where the family of a case was left out of the calibration; "all" comes last."""
+    return coverage(cross_validated([each.sample for each in measured], worse_of(measured)))
 
 
-def coverage_of(calibration: Calibration, measured: Sequence[Measured]) -> dict[str, Coverage]:
-    """How often the bound holds on cases that are not part of the calibration."""
-    judged = [
-        (each.sample, {name: calibration.estimate(name, each.clues) for name in calibration.unknowns})
-        for each in measured
-    ]
-    return coverage(judged)
-
-
-def coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> dict[str, Coverage]:
+def coverage(judged: Sequence[Judged]) -> dict[str, Coverage]:
     """By family and of "all", how often the bound held; empty where nothing was judged."""
-    if not judged:
-        return {}
-    families: dict[str, list[tuple[Sample, Mapping[str, tuple[float, float]]]]] = defaultdict(list)
-    for sample, estimates in judged:
-        families[sample.family].append((sample, estimates))
-    return {family: _coverage(members) for family, members in sorted(families.items())} | {"all": _coverage(judged)}
+    families = sorted({sample.family for sample, _ in judged})
+    groups = {family: [pair for pair in judged if pair[0].family == family] for family in families}
+    return {title: _coverage(members) for title, members in (groups | {"all": judged}).items() if members}
 
 
-def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]) -> Coverage:
+def _coverage(judged: Sequence[Judged]) -> Coverage:
     unknowns = list(judged[0][1])
-    grades = [grade_of(estimates) for _, estimates in judged]
+    grades = [
+        expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
+        for _, estimates in judged
+    ]
     wrong = [
         sample.name
         for (sample, _), grade in zip(judged, grades, strict=True)
@@ -345,31 +306,19 @@ def _coverage(judged: Sequence[tuple[Sample, Mapping[str, tuple[float, float]]]]
     )
 
 
-def grade_of(estimates: Mapping[str, tuple[float, float]]) -> str:
-    """The grade of a prediction with these expected errors and bounds."""
-    return expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
-
-
 def table(found: Mapping[str, Coverage]) -> list[str]:
     """Coverage by family as a Markdown table."""
-    if not found:
-        return []
-    unknowns = list(next(iter(found.values())).covered)
-    titles = ["family", "predictions"]
-    for name in unknowns:
-        titles += [f"median error of {name}", f"expected error of {name}", f"{name} below its bound"]
-    titles += [*GRADES, "good, but above 20 %"]
-    rows = [f"| {' | '.join(titles)} |", "| --- |" + " ---: |" * (len(titles) - 1)]
+    rows = []
     for family, each in found.items():
-        entries = [family, str(each.cases)]
-        for name in unknowns:
-            entries += [
-                f"{100 * each.errors[name]:.1f} %",
-                f"{100 * min(each.expected[name], 99.99):.1f} %",
-                f"{100 * each.covered[name]:.0f} %",
-            ]
-        entries += [str(each.grades.get(grade, 0)) for grade in GRADES]
-        rows.append(f"| {' | '.join([*entries, str(each.good_but_wrong)])} |")
+        columns = {"family": family, "predictions": str(each.cases)}
+        for name in each.covered:
+            columns[f"median error of {name}"] = f"{100 * each.errors[name]:.1f} %"
+            columns[f"expected error of {name}"] = f"{100 * min(each.expected[name], 99.99):.1f} %"
+            columns[f"{name} below its bound"] = f"{100 * each.covered[name]:.0f} %"
+        columns |= {grade: str(each.grades.get(grade, 0)) for grade in GRADES}
+        columns["good, but above 20 %"] = str(each.good_but_wrong)
+        rows = rows or [f"| {' | '.join(columns)} |", "| --- |" + " ---: |" * (len(columns) - 1)]
+        rows.append(f"| {' | '.join(columns.values())} |")
     return rows
 
 
@@ -381,7 +330,7 @@ def summary(found: Mapping[str, Coverage]) -> str:
     return f"The {100 * LEVEL:.0f} % bound holds for {covered}."
 
 
-# The cache
+# Measured cases on disk
 
 
 def _weights_of(model: nn.Module) -> str:
@@ -403,37 +352,27 @@ def _add(cache: Path, weights: str, resolution: str, name: str, measured: Sequen
         os.fsync(stream.fileno())
 
 
-def _cached(cache: Path, weights: str, resolution: str) -> dict[str, list[Measured]]:
-    if not cache.exists():
-        return {}
-    wanted = (__version__, weights, resolution)
-    return {
-        str(entry["case"]): [_measured(row) for row in entry["measured"]]
-        for entry in _entries(cache)
-        if (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted
-    }
-
-
-def _entries(cache: Path) -> Iterator[dict[str, Any]]:
+def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") -> dict[str, list[Measured]]:
+    """By name, the cases that were measured before with these weights."""
+    found: dict[str, list[Measured]] = {}
+    if cache is None or not cache.exists():
+        return found
+    wanted = (__version__, _weights_of(model), resolution)
     for line in read_regular(cache, _LARGEST_CACHE).splitlines():
         try:
             entry = json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError):
             continue  # of a process that was killed while it wrote
-        if isinstance(entry, dict):
-            yield entry
+        if isinstance(entry, dict) and (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted:
+            found[str(entry["case"])] = [_measured(row) for row in entry["measured"]]
+    return found
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
-    def numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-        return {name: math.inf if value is None else value for name, value in values.items()}
-
-    return Measured(
-        row["case"],
-        row["family"],
-        STEADY if row["time"] is None else row["time"],
-        numbers(row["errors"]),
-        numbers(row["clues"]),
-        row["worse"],
-        row.get("determined"),
+    """A row of the file: JSON knows no infinity."""
+    errors, clues = (
+        {name: math.inf if value is None else value for name, value in row[part].items()}
+        for part in ("errors", "clues")
     )
+    time = STEADY if row["time"] is None else row["time"]
+    return Measured(row["case"], row["family"], time, errors, clues, row["worse"])

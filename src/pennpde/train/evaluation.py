@@ -1,34 +1,66 @@
-"""Evaluation of a network on a test set: one timed record per case, and pooled errors.
+"""Evaluation of a network on a test set: one timed record per case, and errors over all of them.
 
-Errors are those of the paper's tables (`metrics`): in the units of the data, pooled over all points of all cases,
-vectors over three components, with the standard error of the mean. Relative errors do not depend on units: they are
-taken in the network's units, with the pressure of the outlet as zero. Time is that of the forward call only, as in the
-paper; what has to be done once per mesh, assembling operators and a network's own `prepare(case)`, is listed
-separately.
+`evaluate` takes any function from a case to fields. Its errors are those of the paper's tables (`metrics`): in the
+units of the data, pooled over all points of all cases, vectors over three components, with the standard error of the
+mean. `evaluate_moments` takes a network for any time: relative errors at every moment of every case and in its steady
+state.
+
+Relative errors do not depend on units: they are taken in the network's units, with the pressure of the outlet as zero.
+Time is that of the forward call only, as in the paper; what has to be done once per mesh, assembling operators and a
+network's own `prepare(case)`, is listed separately.
 """
 
 from __future__ import annotations
 
-import platform
+import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from statistics import mean, median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.case import Case
+from pennpde.case.moments import FOREVER, moments
 from pennpde.metrics import Estimate, dirichlet_squared_error, domain_errors, neumann_squared_error, relative_l2
 from pennpde.operators import Operators
+from pennpde.penn import Predictor
 from pennpde.penn.inputs import Seen, seen_by
+from pennpde.train.machine import device_name, wait_for, with_threads
 
 Model = Callable[[Case], Mapping[str, Tensor]]
+Watch = Callable[[Sequence[Any]], Iterable[Any]]
+"""Wraps cases, for a progress bar."""
+Keep = Callable[[Case, Mapping[str, Tensor]], None]
+"""Is called with each case and its fields, for pictures."""
 
-KIND = "evaluation"
+KIND, KIND_OF_MOMENTS = "evaluation", "evaluation at moments"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What was measured, and on what."""
+
+    threads: int
+    device: str
+    precision: str
+    parameters: int
+    about: Mapping[str, Any]
+    """What the caller knows: model, dataset, split ..."""
+
+    @classmethod
+    def of(cls, model: Model, dtype: torch.dtype, device: torch.device, about: Mapping[str, Any] | None) -> Setting:
+        parameters = sum(each.numel() for each in model.parameters()) if isinstance(model, nn.Module) else 0
+        precision = str(dtype).removeprefix("torch.")
+        return cls(torch.get_num_threads(), device_name(device), precision, parameters, dict(about or {}))
+
+    def to_plain(self) -> dict[str, Any]:
+        known = {name: value for name, value in vars(self).items() if name != "about"}
+        return {"version": __version__, **self.about, **known}
 
 
 @dataclass(frozen=True)
@@ -62,26 +94,23 @@ class Evaluation:
     """Records of a test set."""
 
     records: tuple[CaseRecord, ...]
-    threads: int
-    device: str
-    precision: str
+    setting: Setting
     transformed: bool
-    parameters: int
-    about: Mapping[str, Any]
-    """What the caller knows: model, dataset, split ..."""
 
     def pooled(self, type: str | None = None) -> dict[str, dict[str, Any]]:  # noqa: A002
         """Errors over all points of all cases, or of those of a type."""
         records = [record for record in self.records if type is None or record.type == type]
         found: dict[str, dict[str, Any]] = {}
         for what in ("domain", "dirichlet", "neumann"):
-            names = dict.fromkeys(name for record in records for name in getattr(record, what))
-            found[what] = {
-                name: _plain(
-                    Estimate.pooled(getattr(each, what)[name] for each in records if name in getattr(each, what))
-                )
-                for name in names
-            }
+            by_case: list[Mapping[str, Estimate]] = [getattr(record, what) for record in records]
+            found[what] = {}
+            for name in dict.fromkeys(name for each in by_case for name in each):
+                pooled = Estimate.pooled(each[name] for each in by_case if name in each)
+                found[what][name] = {
+                    "mse": pooled.mean,
+                    "standard_error": pooled.standard_error,
+                    "count": pooled.count,
+                }
         found["relative_l2"] = {
             name: sum(record.relative[name] for record in records) / len(records) for name in records[0].relative
         }
@@ -96,14 +125,9 @@ class Evaluation:
         seconds = Estimate.of(torch.tensor([record.seconds for record in self.records]))
         return {
             "kind": KIND,
-            "version": __version__,
-            **self.about,
+            **self.setting.to_plain(),
             "transformed": self.transformed,
-            "parameters": self.parameters,
             "cases": len(self.records),
-            "device": self.device,
-            "threads": self.threads,
-            "precision": self.precision,
             "seconds": {
                 "mean": seconds.mean,
                 "standard_error": seconds.standard_error,
@@ -128,87 +152,65 @@ def evaluate(
     cases: Sequence[Case],
     *,
     transformed: bool = False,
-    seed: int = 0,
     threads: int | None = 1,
     repeats: int = 1,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     about: Mapping[str, Any] | None = None,
-    watch: Callable[[Sequence[Case]], Any] | None = None,
-    keep: Callable[[Case, Mapping[str, Tensor]], None] | None = None,
+    watch: Watch | None = None,
+    keep: Keep | None = None,
 ) -> Evaluation:
-    """Measure a model on cases with targets.
+    """Measure an `nn.Module`, or any function from a case to fields, on cases with targets.
 
     Args:
-        model: An `nn.Module`, or any function from a case to fields.
+        model: The network or function.
         cases: The test set.
         transformed: Move every case by a rigid motion of its own first: rotation or reflection, and translation.
-        seed: Of the motions.
         threads: On a CPU; None: PyTorch's default. The paper uses one.
         repeats: Forward calls a case; the fastest counts.
         dtype: Precision of a network; None: its own.
         device: Of a network; None: where it is.
         about: Goes into the record as it is.
-        watch: Wraps the cases, for a progress bar.
-        keep: Called with each case and its fields, for pictures.
+        watch: See `Watch`.
+        keep: See `Keep`.
     """
     if not cases:
         raise ValueError("evaluate needs at least one case; got none.")
     if lacking := [case.name for case in cases if not case.targets]:
         raise ValueError(f"{len(lacking)} cases have no targets to compare with, the first is {lacking[0]!r}.")
+    wanted, place = dtype or torch.float64, torch.device(device or "cpu")
     if isinstance(model, nn.Module):
         model.to(device=device, dtype=dtype).eval()
-        first = next(model.parameters(), None)
-        wanted, place = (first.dtype, first.device) if first is not None else (torch.float64, torch.device("cpu"))
-    else:
-        wanted, place = dtype or torch.float64, torch.device(device or "cpu")
+        wanted, place = next(((each.dtype, each.device) for each in model.parameters()), (wanted, place))
     if transformed:
         from pennpde.case.motion import moved
 
-        cases = moved(cases, seed=seed)
+        cases = moved(cases)
     records = []
     with with_threads(threads), torch.no_grad():
-        _warm_up(model, seen_by(model, replace(cases[0])).case.to(wanted, place))
+        # The first call pays for memory and kernels, which none of the test cases should be charged with.
+        model(seen_by(model, replace(cases[0])).case.to(wanted, place))
+        wait_for(place)
         for case in watch(cases) if watch else cases:
-            record, fields = _measure(model, cast(Case, case), wanted, place, repeats)
+            record, fields = _measured(model, case, wanted, place, repeats)
             records.append(record)
             if keep is not None:
                 keep(case, fields)
-        used = torch.get_num_threads()
-    parameters = sum(each.numel() for each in model.parameters()) if isinstance(model, nn.Module) else 0
-    return Evaluation(
-        tuple(records),
-        threads=used,
-        device=device_name(place),
-        precision=str(wanted).removeprefix("torch."),
-        transformed=transformed,
-        parameters=parameters,
-        about=dict(about or {}),
-    )
+        setting = Setting.of(model, wanted, place, about)
+    return Evaluation(tuple(records), setting, transformed)
 
 
-def _measure(
+def _measured(
     model: Model, case: Case, dtype: torch.dtype, device: torch.device, repeats: int
 ) -> tuple[CaseRecord, dict[str, Tensor]]:
-    begin = time.perf_counter()
-    seen = seen_by(model, replace(case))  # a copy: the operators of a whole test set would fill the memory
-    prepared = seen.case
-    if adapted := getattr(model, "adapted", None):
-        prepared = adapted(prepared)
-    prepared = prepared.to(dtype, device)
-    _ = prepared.operators
-    if prepare := getattr(model, "prepare", None):
-        prepare(prepared)  # graphs of its own
-    wait_for(device)
-    preparation = time.perf_counter() - begin
+    seen, prepared, preparation = _prepared(model, case, dtype, device)
     seconds, fields = [], {}
     for _ in range(repeats):
         begin = time.perf_counter()
         fields = model(prepared)
         wait_for(device)
         seconds.append(time.perf_counter() - begin)
-    # Compared in double precision on the CPU: float32 cannot tell 1e-4 from a standard error below it.
-    found = {name: values.detach().double().cpu() for name, values in fields.items()}
+    found = _in_double(fields)
     compared = seen.case
     judged = compared.over(getattr(model, "output_times", ()))
     record = CaseRecord(
@@ -222,6 +224,24 @@ def _measure(
         relative={name: float(relative_l2(found[name], target.double())) for name, target in compared.targets.items()},
     )
     return record, seen.physical(found)
+
+
+def _prepared(model: Model, case: Case, dtype: torch.dtype, device: torch.device) -> tuple[Seen, Case, float]:
+    """The case as the network sees it, the same with operators on its device, and how many seconds that took."""
+    begin = time.perf_counter()
+    seen = seen_by(model, replace(case))  # a copy: the operators of a whole test set would fill the memory
+    adapted = getattr(model, "adapted", lambda case: case)
+    prepared = adapted(seen.case).to(dtype, device)
+    _ = prepared.operators
+    if prepare := getattr(model, "prepare", None):
+        prepare(prepared)  # graphs of its own
+    wait_for(device)
+    return seen, prepared, time.perf_counter() - begin
+
+
+def _in_double(fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Compared in double precision on the CPU: float32 cannot tell 1e-4 from a standard error below it."""
+    return {name: values.detach().double().cpu() for name, values in fields.items()}
 
 
 def _in_units(seen: Seen, errors: Mapping[str, Estimate], length: float = 1.0) -> Mapping[str, Estimate]:
@@ -259,35 +279,173 @@ def _neumann_errors(fields: Mapping[str, Tensor], case: Case) -> dict[str, Estim
     return found
 
 
-def _warm_up(model: Model, case: Case) -> None:
-    """The first call pays for memory and kernels, which none of the test cases should be charged with."""
-    model(case)
-    wait_for(case.device)
+# At every moment
 
 
-def wait_for(device: torch.device) -> None:
-    """Until a GPU has done what it was asked to do."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+@dataclass(frozen=True)
+class MomentRecord:
+    """What a network for any time did on one case."""
+
+    name: str
+    group: str
+    points: int
+    seconds: float
+    """For all moments and the steady state together."""
+    preparation: float
+    times: tuple[float | None, ...]
+    """In the units of the case; None where they are not known."""
+    errors: Mapping[str, tuple[float, ...]]
+    """By unknown, the relative L2 error at each moment."""
+    steady: Mapping[str, float]
+    """By unknown, that of the steady state; empty where the case has none."""
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "group": self.group,
+            "points": self.points,
+            "seconds": self.seconds,
+            "times": list(self.times),
+            **{name: [_or_none(error) for error in errors] for name, errors in self.errors.items()},
+            "steady": {name: _or_none(error) for name, error in self.steady.items()},
+        }
 
 
-def device_name(device: torch.device) -> str:
-    """The name of a GPU or processor, for records."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return platform.processor() or platform.machine()
+@dataclass(frozen=True)
+class MomentEvaluation:
+    """Records of a test set."""
+
+    records: tuple[MomentRecord, ...]
+    setting: Setting
+
+    def summary(self, group: str | None = None) -> dict[str, Any]:
+        """Mean over cases of the relative errors: at all moments together, at each, and in the steady state."""
+        records = [record for record in self.records if group is None or record.group == group]
+        unknowns = list(dict.fromkeys(name for record in self.records for name in (*record.errors, *record.steady)))
+        longest = max((len(errors) for record in records for errors in record.errors.values()), default=0)
+        by_moment = []
+        for number in range(longest):
+            reached = [r for r in records if any(number < len(errors) for errors in r.errors.values())]
+            found = {name: _mean(r.errors[name][number] for r in reached if name in r.errors) for name in unknowns}
+            by_moment.append({"moment": number + 1, "cases": len(reached), **found})
+        steady = [record.steady for record in records if record.steady]
+        every = [[e for errors in (*r.errors.values(), r.steady.values()) for e in errors] for r in records]
+        return {
+            "cases": len(records),
+            "not_finite": sum(not all(map(math.isfinite, errors)) for errors in every),
+            "moments": {name: _of_cases(records, name) for name in unknowns},
+            "by_moment": by_moment,
+            "steady": {
+                "cases": len(steady),
+                **{name: _mean(errors[name] for errors in steady) for name in unknowns if steady},
+            },
+        }
+
+    def to_plain(self) -> dict[str, Any]:
+        """The evaluation in JSON's terms."""
+        groups = sorted({record.group for record in self.records} - {""})
+        return {
+            "kind": KIND_OF_MOMENTS,
+            **self.setting.to_plain(),
+            "cases": len(self.records),
+            "seconds": {
+                "mean": mean(record.seconds for record in self.records),
+                "preparation": mean(record.preparation for record in self.records),
+            },
+            "relative_l2": self.summary(),
+            "groups": {group: self.summary(group) for group in groups},
+            "records": [record.to_plain() for record in self.records],
+        }
 
 
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    return {"mse": estimate.mean, "standard_error": estimate.standard_error, "count": estimate.count}
+def evaluate_moments(
+    model: Predictor,
+    cases: Sequence[tuple[Case, Sequence[float]]],
+    *,
+    groups: Mapping[str, str] | None = None,
+    threads: int | None = 1,
+    about: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+) -> MomentEvaluation:
+    """Measure a network that takes any times on cases with several moments, each given with the times of its targets.
+
+    `groups` says by the name of a case what it belongs to, such as a family of shapes. The last axis of the fields that
+    are kept is that of times. For the other arguments see `evaluate`.
+    """
+    if not model.takes_times:
+        raise ValueError(f"{type(model).__name__} predicts only its own times; use `evaluate`.")
+    if not cases:
+        raise ValueError("evaluate_moments needs at least one case; got none.")
+    model.eval()
+    parameter = next(model.parameters())
+    records = []
+    with with_threads(threads), torch.no_grad():
+        for case, times in watch(cases) if watch else cases:
+            record, fields = _measured_at_moments(model, case, times, parameter, (groups or {}).get(case.name, ""))
+            records.append(record)
+            if keep is not None:
+                keep(case, fields)
+        setting = Setting.of(model, parameter.dtype, parameter.device, about)
+    return MomentEvaluation(tuple(records), setting)
 
 
-@contextmanager
-def with_threads(number: int | None) -> Iterator[None]:
-    """PyTorch with this many threads, and as before afterwards; None: its default."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
+def _measured_at_moments(
+    model: Predictor, case: Case, times: Sequence[float], like: Tensor, group: str
+) -> tuple[MomentRecord, dict[str, Tensor]]:
+    seen, prepared, preparation = _prepared(model, case, like.dtype, like.device)
+    truth = [each for each in moments(seen.case, times) if each.time is not None]
+    if not truth:
+        raise ValueError(f"Case {case.name!r} has no targets at known times, and no steady state.")
+    own = [FOREVER if each.is_steady else (each.time or 0.0) / seen.time for each in truth]
+    begin = time.perf_counter()
     try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        fields = model.solve(prepared, own).fields
+    except ArithmeticError:  # a flow that diverged is a record of its own, not the end of an evaluation
+        shape = [len(own)] if len(own) > 1 else []
+        fields = {name: values.new_full([*values.shape, *shape], math.nan) for name, values in prepared.initial.items()}
+    wait_for(like.device)
+    seconds = time.perf_counter() - begin
+    series = {name: values if len(own) > 1 else values[..., None] for name, values in _in_double(fields).items()}
+    errors: dict[str, list[float]] = {}
+    steady: dict[str, float] = {}
+    for place, each in enumerate(truth):
+        for name, target in each.case.targets.items():
+            error = float(relative_l2(series[name][..., place], target.double()))
+            if each.is_steady:
+                steady[name] = error
+            else:
+                errors.setdefault(name, []).append(error)
+    record = MomentRecord(
+        name=case.name,
+        group=group,
+        points=case.number_of_points,
+        seconds=seconds,
+        preparation=preparation,
+        times=tuple(each.time for each in truth if not each.is_steady),
+        errors={name: tuple(values) for name, values in errors.items()},
+        steady=steady,
+    )
+    return record, seen.physical(series)
+
+
+def _of_cases(records: Sequence[MomentRecord], name: str) -> dict[str, float | None]:
+    means = [worst_if_nan(mean(record.errors[name])) for record in records if record.errors.get(name)]
+    if not means:
+        return {"mean": None, "median": None, "worst": None}
+    return {"mean": _mean(means), "median": _or_none(median(means)), "worst": _or_none(max(means))}
+
+
+def worst_if_nan(error: float) -> float:
+    """What is not a number is the largest error."""
+    return math.inf if math.isnan(error) else error
+
+
+def _or_none(error: float) -> float | None:
+    return error if math.isfinite(error) else None
+
+
+def _mean(errors: Iterable[float]) -> float | None:
+    """Of the finite ones; how many are not is said apart."""
+    finite = [error for error in errors if math.isfinite(error)]
+    return mean(finite) if finite else None

@@ -8,8 +8,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,17 +20,13 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.inputs import seen_by
-from pennpde.train import state as states
-from pennpde.train.batches import Stacked, at_once, check_cases, disagreement, prepared
-from pennpde.train.evaluation import with_threads
-from pennpde.train.log import Journal, Shown, duration, log
+from pennpde.train import folder as states
+from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagreement, evenly, prepared
+from pennpde.train.folder import Journal, duration, log
 from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
-from pennpde.train.order import Order, evenly
-from pennpde.train.processes import Processes
-from pennpde.train.schedule import Course
-from pennpde.train.settings import MAY_CHANGE, Settings
+from pennpde.train.machine import Processes, threads_for, with_threads
+from pennpde.train.settings import MAY_CHANGE, Course, Settings
 from pennpde.train.steps import Steps
-from pennpde.train.threads import threads_for, threads_of_before
 
 _SAVE_EVERY = 60.0
 """Seconds between two states on disk, tests aside."""
@@ -146,81 +142,97 @@ def fit(
         # Every case has its own time, and so its own steps; each process takes as many of a batch as the others.
         whole = processes.count * math.ceil(settings.batch_size / processes.count)
         settings = replace(settings, batch_size=whole, stacked=False)
-    if threads is None:
-        threads = threads_of_before(folder) if resume and folder else None
-    if threads is None:
-        threads = threads_for(train, at_once(model, settings.batch_size // processes.count), processes.device)
-    with _determinism(settings), _own_random_numbers(settings.seed), with_threads(threads):
+    size = settings.batch_size // processes.count
+    threads = threads or threads_of(model, train, size, processes.device, folder if resume else None)
+    with _determinism(settings), torch.random.fork_rng(), with_threads(threads):
+        torch.manual_seed(settings.seed)
         model.to(processes.device)
-        run = _Run(model, train, validation, settings, processes, folder, resume, loss, judge_start)
-        run.loop(begun, pause_after, progress, on_improvement)
-        return run.end()
+        run = _Run(model, train, validation, settings, processes, folder, loss, judge_start, on_improvement)
+        run.begin(resume)
+        kept_in = folder if processes.is_main else None
+        with Journal(kept_in, run.targets, run.step, progress and processes.is_main) as run.journal:
+            run.loop(None if pause_after is None else begun + 60 * pause_after)
+        return run.result()
 
 
+def threads_of(
+    model: nn.Module, cases: Sequence[Case], batch_size: int, device: torch.device, continued: Path | None
+) -> int:
+    """As many as batches of these cases are worth; another number than before the break would change the last bits."""
+    found = states.load(continued) if continued else None
+    before = None if found is None else found.plain.get("threads")
+    return before or threads_for(cases, at_once(model, batch_size), device)
+
+
+@dataclass(eq=False)
 class _Run:
     """A training in progress."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        train: list[Case],
-        validation: list[Case],
-        settings: Settings,
-        processes: Processes,
-        folder: Path | None,
-        resume: bool,
-        loss: Loss | None,
-        judge_start: bool,
-    ):
-        self.model, self.settings, self.processes, self.folder = model, settings, processes, folder
-        self.train, self.validation, self.judge_start = train, validation, judge_start
-        self.targets, self.relative = tuple(train[0].targets), loss if isinstance(loss, RelativeError) else None
-        self.loss_name = _named(loss)
-        self.scales = dict(settings.scales) if settings.scales else standard_deviations(train)
+    model: nn.Module
+    train: list[Case]
+    validation: list[Case]
+    settings: Settings
+    processes: Processes
+    folder: Path | None
+    loss: Loss | None
+    judge_start: bool
+    on_improvement: Callable[[nn.Module, Course], None] | None
+
+    journal: Journal = field(init=False)
+    steps: Steps = field(init=False)
+    best_weights: dict[str, Tensor] = field(init=False)
+    course: Course = field(default_factory=Course)
+    step: int = 0
+    ended: Literal["budget", "early stop", "paused"] | None = None
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    rate: float = 0.0
+    taken: int = 0
+    """Steps of this call."""
+    time_of_steps: float = 0.0
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.targets = tuple(self.train[0].targets)
+        self.scales = dict(settings.scales) if settings.scales else standard_deviations(self.train)
         if missing := set(self.targets) - self.scales.keys():
             raise ValueError(f"scales lack {sorted(missing)}; the targets are {sorted(self.targets)}.")
-        self.dataset = states.fingerprint([*train, *validation])
-        self.order = Order(len(train), settings.batch_size, settings.seed)
-        self.total_steps = settings.number_of_steps(len(train))
-        self.step, self.course = 0, Course()
-        self.seconds, self.processor_seconds = 0.0, 0.0
-        self.rate, self.taken, self.time_of_steps = settings.learning_rate, 0, 0.0
-        self.tell: Callable[[str], None] = log.info if processes.is_main else log.debug
-        self.ended: Literal["budget", "early stop", "paused"] | None = None
-        self.history: tuple[Mapping[str, Any], ...] = ()
+        self.dataset = states.fingerprint([*self.train, *self.validation])
+        self.order = Order(len(self.train), settings.batch_size, settings.seed)
+        self.total_steps = settings.number_of_steps(len(self.train))
+        self.rate = settings.learning_rate
+        self.tell: Callable[[str], None] = log.info if self.processes.is_main else log.debug
 
-        found = self._found(resume)  # what cannot be continued is refused before the work begins
-        dtype = next(model.parameters()).dtype
-        batches = prepared(model, [*train, *validation], dtype, processes.device, settings.stacked, self.tell)
-        self.steps = Steps(
-            model, batches, loss or scaled_squared_error(self.scales), settings, processes, self.targets, self.tell
-        )
-        if processes.count > 1:
-            self.steps.load_weights(processes.same(self.steps.weights()))
-        self.best_weights = self.steps.weights()
-        if found is not None:
-            self._continue(found)
-
-    def _found(self, resume: bool) -> states.State | None:
+    def begin(self, resume: bool) -> None:
+        """Make everything ready for steps, where the folder says or at the start."""
         found = self.processes.same(states.load(self.folder) if self.folder and self.processes.is_main else None)
-        if found is None:
-            if self.folder and self.processes.is_main:
-                self.folder.mkdir(parents=True, exist_ok=True)
-            return None
-        if not resume:
+        if found is not None and not resume:
             raise ValueError(
                 f"{self.folder} holds a training that stands at step {found.plain['step']}: continue it with "
                 "resume=True (--resume), or choose another folder."
             )
-        self._check_resumable(found)
-        return found
+        if found is not None:  # what cannot be continued is refused before the work begins
+            self._check_resumable(found)
+        elif self.folder and self.processes.is_main:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        model, settings, device = self.model, self.settings, self.processes.device
+        dtype = next(model.parameters()).dtype
+        batches = prepared(model, [*self.train, *self.validation], dtype, device, settings.stacked, self.tell)
+        loss = self.loss or scaled_squared_error(self.scales)
+        self.steps = Steps(model, batches, loss, settings, self.processes, self.targets, self.tell)
+        if self.processes.count > 1:
+            self.steps.load_weights(self.processes.same(self.steps.weights()))
+        self.best_weights = self.steps.weights()
+        if found is not None:
+            self._continue(found)
+        size = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        self.tell(f"training {size:,} parameters on {len(self.train)} cases: {self.steps.description}")
 
     def _continue(self, found: states.State) -> None:
         self.step, self.seconds = found.plain["step"], found.plain["seconds"]
         self.processor_seconds = found.plain.get("processor_seconds", 0.0)
         self.course = Course.from_plain(found.plain["course"])
-        ended = found.plain["ended"]
-        self.ended = ended if ended == "early stop" else None
+        self.ended = "early stop" if found.plain["ended"] == "early stop" else None
         self.steps.load_weights(found.part("weights"))
         self.steps.load_optimizer(found.part("optimizer"))
         self.best_weights = {name: tensor.to(self.processes.device) for name, tensor in found.part("best").items()}
@@ -229,58 +241,48 @@ class _Run:
             torch.cuda.set_rng_state(found.tensors["random/cuda"], self.processes.device)
         self.tell(f"continued at step {self.step}, after {self.seconds:.0f} s")
 
-    def loop(
-        self,
-        begun: float,
-        pause_after: float | None,
-        progress: bool,
-        on_improvement: Callable[[nn.Module, Course], None] | None,
-    ) -> None:
-        main = self.processes.is_main
-        journal = Journal(self.folder if main else None, self.targets, self.step, progress and main)
-        self.tell(f"training {_size(self.model):,} parameters on {len(self.train)} cases: {self.steps.description}")
+    def loop(self, pause_at: float | None) -> None:
+        """Take steps until the budget is used up, nothing improves, or the clock says `pause_at`."""
         saved = time.monotonic()
-        with journal, _signals(self.folder is not None) as asked_to_stop:
-            if self.step == 0 and self.folder and main:
-                self.save()  # a full disk is found now, and a training that is killed before the first test goes on
-            if self.step == 0 and self.judge_start:
-                with self._counted_time():
-                    self._test(journal, on_improvement)
+        with _signals(self.folder is not None) as asked_to_stop:
+            if self.step == 0:
+                self._save()  # a full disk is found now, and a training that is killed before the first test goes on
+                if self.judge_start:
+                    self._test()
             while self.ended is None and self._fraction(self.step) < 1:
                 count, is_check, is_test = self._stretch_from(self.step)
                 with self._counted_time():
                     losses = self._take_steps(count)
                 if is_check and (trouble := self.course.trouble(self.settings)):
-                    self._roll_back(trouble, journal)
+                    self._roll_back(trouble)
                 elif is_test:
-                    with self._counted_time():
-                        self._test(journal, on_improvement)
+                    self._test()
                 elif lost := sum(not math.isfinite(loss) for loss in losses):
-                    journal.write(self._row(event=f"{lost} steps skipped: gradient not finite"))
-                over = pause_after is not None and time.monotonic() - begun > 60 * pause_after
+                    self.journal.write(self._row(event=f"{lost} steps skipped: gradient not finite"))
+                over = bool(asked_to_stop) or (pause_at is not None and time.monotonic() > pause_at)
                 # The main process's clock counts: all must take the same decision.
                 self.seconds, self.processor_seconds, over = self.processes.same(
-                    (self.seconds, self.processor_seconds, over or bool(asked_to_stop))
+                    (self.seconds, self.processor_seconds, over)
                 )
-                self._show(journal)
+                self._show()
                 if over and self.ended is None:
                     self.ended = "paused"
-                if self.folder and main and time.monotonic() - saved > _SAVE_EVERY:
-                    self.save()
+                if time.monotonic() - saved > _SAVE_EVERY:
+                    self._save()
                     saved = time.monotonic()
             if self.ended is None:
                 self.ended = "budget"
-                self._test_at_the_end(journal, on_improvement)
-        self.history = tuple(journal.rows)
-        if self.folder and main:
-            self.save()
+                if self.step and self.course.tested_at != self.step:  # the last weights may be the best
+                    self._test(at_the_end=True)
+        self._save()
 
-    def end(self) -> TrainingResult:
+    def result(self) -> TrainingResult:
         assert self.ended is not None
         if self.course.best is not None:
             self.steps.load_weights(self.best_weights)
         # Untrained, a network may hide that it minds the points which fill cases up; trained, it does not.
-        if isinstance(self.steps.batches, Stacked) and self.taken and (reason := disagreement(self.model, self.train)):
+        is_stacked = isinstance(self.steps.batches, CaseStack)
+        if is_stacked and self.taken and (reason := disagreement(self.model, self.train)):
             log.warning(f"training ran on cases filled up to one shape, but {reason}; train with stacked=False")
         self.model.zero_grad(set_to_none=True)
         self.model.eval()
@@ -297,15 +299,16 @@ class _Run:
             milliseconds_per_step=1e3 * self.time_of_steps / max(1, self.taken),
             restarts=self.course.restarts,
             rollbacks=self.course.rollbacks,
-            history=self.history,
+            history=tuple(self.journal.rows),
             description=self.steps.description,
             scales=self.scales,
             dataset=self.dataset,
             is_main=self.processes.is_main,
         )
 
-    def save(self) -> None:
-        assert self.folder is not None
+    def _save(self) -> None:
+        if self.folder is None or not self.processes.is_main:
+            return
         plain = {
             "version": __version__,
             "step": self.step,
@@ -316,7 +319,7 @@ class _Run:
             "settings": asdict(self.settings),
             "scales": self.scales,
             "dataset": self.dataset,
-            "loss": self.loss_name,
+            "loss": _named(self.loss),
             "processes": self.processes.count,
             "threads": torch.get_num_threads(),
             "frozen": _frozen(self.model),
@@ -366,38 +369,30 @@ class _Run:
         self.course = self.course.after_steps(self.settings, losses)
         return losses
 
-    def _test(self, journal: Journal, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
-        value, errors = self._validation()
-        row = self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()})
-        loss = self.course.loss
-        self.course, verdict = self.course.after_test(self.settings, self.step, value, errors)
-        self._tell_test(loss, value, errors, verdict)
-        if verdict == "improved":
-            self._keep_as_best(on_improvement)
-        elif verdict == "restart":
-            self._back_to_best()
-            row["event"] = f"restart {self.course.restarts} from step {self.course.best_step}"
-            self.tell(f"{row['event']}; the rate is now {self.course.rate_scale:g} of its start")
-        elif verdict == "stop":
-            row["event"] = self.ended = "early stop"
-        journal.write(row)
-        if self.folder and self.processes.is_main:
-            self.save()
-
-    def _test_at_the_end(self, journal: Journal, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
-        """The last weights may be the best. A training that is given more time later must not remember this test."""
-        if self.course.tested_at == self.step or not self.step:
-            return
-        value, errors = self._validation()
-        course, verdict = self.course.after_test(self.settings, self.step, value, errors)
-        self._tell_test(self.course.loss, value, errors, verdict)
-        if verdict == "improved":
-            self.course = course
-            self._keep_as_best(on_improvement)
-        self.course = replace(self.course, tested_at=self.step)
-        journal.write(self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()}))
+    def _test(self, at_the_end: bool = False) -> None:
+        """Judge the weights; a training that is given more time later must not remember a test at the end."""
+        with nullcontext() if at_the_end else self._counted_time():
+            value, errors = self._validation()
+            row = self._row(validation=value, **{f"validation_{name}": error for name, error in errors.items()})
+            course, verdict = self.course.after_test(self.settings, self.step, value, errors)
+            self._tell_test(value, errors, verdict)
+            is_best = verdict == "improved"
+            self.course = course if is_best or not at_the_end else replace(self.course, tested_at=self.step)
+            if is_best:
+                self.best_weights = self.steps.weights()
+                if self.on_improvement is not None and self.processes.is_main:
+                    self.on_improvement(self.model, self.course)
+            elif verdict == "restart" and not at_the_end:
+                self._back_to_best()
+                row["event"] = f"restart {self.course.restarts} from step {self.course.best_step}"
+                self.tell(f"{row['event']}; the rate is now {self.course.rate_scale:g} of its start")
+            elif verdict == "stop" and not at_the_end:
+                row["event"] = self.ended = "early stop"
+            self.journal.write(row)
+            self._save()
 
     def _validation(self) -> tuple[float, dict[str, float]]:
+        """What decides which weights are the best, and the mean squared error of each target."""
         numbers: Sequence[int] = range(len(self.train), len(self.train) + len(self.validation))
         if not self.validation:
             if not self.judge_start:
@@ -406,36 +401,42 @@ class _Run:
             numbers = evenly(range(len(self.train)), self.settings.judges)
         by_case = self.steps.errors(list(numbers))
         errors = {name: sum(values) / len(values) for name, values in by_case.items()}
-        if self.relative is not None:
-            return self._relative_error(self.relative, numbers, by_case), errors
-        return self._in_units_of_loss(errors), errors
+        # The paper's tables divide errors of vectors by three components, losses by those that there are.
+        like = self.train[0]
+        components = {name: (COMPONENTS / like.space) ** rank_of(name, like) for name in errors}
+        if not isinstance(self.loss, RelativeError):
+            terms = [error * components[name] / self.scales[name] ** 2 for name, error in errors.items()]
+            return sum(terms) / len(terms), errors
+        cases, logarithms = [*self.train, *self.validation], []
+        for name, values in by_case.items():
+            sizes = torch.stack([cases[number].targets[name].detach().double().square().mean() for number in numbers])
+            squares = components[name] * torch.tensor(values).double()
+            logarithms.append(self.loss.logarithm(squares, sizes.cpu()))
+        return float(torch.stack(logarithms).mean().exp()), errors
 
-    def _tell_test(self, loss: float, value: float, errors: Mapping[str, float], verdict: str) -> None:
+    def _tell_test(self, value: float, errors: Mapping[str, float], verdict: str) -> None:
+        left, loss = self._seconds_left(), self.course.loss
+        error = value if isinstance(self.loss, RelativeError) else math.sqrt(max(0.0, value))
         parts = [
             f"step {self.step}",
             f"epoch {self._epoch():.1f}",
             f"{self.seconds:.0f} s",
-            *([f"{duration(left)} left"] if (left := self._seconds_left()) is not None else []),
+            *([f"{duration(left)} left"] if left is not None else []),
             f"rate {self.rate:.1e}",
             *([f"loss {loss:.3e}"] if math.isfinite(loss) else []),
             f"validation {value:.3e}",
-            *([f"error {value if self.relative else math.sqrt(value):.3%}"] if errors and value >= 0 else []),
+            *([f"error {error:.3%}"] if errors and value >= 0 else []),
             *(f"{name} {error:.3e}" for name, error in errors.items()),
             verdict,
         ]
         self.tell("  ".join(parts))
 
-    def _keep_as_best(self, on_improvement: Callable[[nn.Module, Course], None] | None) -> None:
-        self.best_weights = self.steps.weights()
-        if on_improvement is not None and self.processes.is_main:
-            on_improvement(self.model, self.course)
-
-    def _roll_back(self, trouble: str, journal: Journal) -> None:
+    def _roll_back(self, trouble: str) -> None:
         row = self._row()
         self.course = self.course.after_trouble(self.settings, self.step, trouble)
         self._back_to_best()
         row["event"] = f"rollback {self.course.rollbacks} to step {self.course.best_step}: {trouble}"
-        journal.write(row)
+        self.journal.write(row)
         if self.processes.is_main:
             log.warning(f"step {self.step}: {row['event']}; the rate is now {self.course.rate_scale:g} of its start")
 
@@ -443,34 +444,19 @@ class _Run:
         self.steps.load_weights(self.best_weights)
         self.steps.optimizer.reset()
 
-    def _in_units_of_loss(self, errors: Mapping[str, float]) -> float:
-        """The scaled squared error from errors per target; the paper's tables divide vectors by three components."""
-        terms = [error * self._components(name) / self.scales[name] ** 2 for name, error in errors.items()]
-        return sum(terms) / len(terms)
-
-    def _relative_error(
-        self, loss: RelativeError, numbers: Sequence[int], errors: Mapping[str, Sequence[float]]
-    ) -> float:
-        """The geometric mean of relative errors, from mean squared errors per target and case."""
-        cases = [*self.train, *self.validation]
-        terms = []
-        for name, values in errors.items():
-            sizes = torch.stack([cases[number].targets[name].detach().double().square().mean() for number in numbers])
-            terms.append(loss.logarithm(self._components(name) * torch.tensor(values).double(), sizes.cpu()))
-        return float(torch.stack(terms).mean().exp())
-
-    def _components(self, name: str) -> float:
-        """By what to multiply an error of the paper's tables, over three components, for one over those there are."""
-        return (COMPONENTS / self.train[0].space) ** rank_of(name, self.train[0])
-
     def _fraction(self, step: int) -> float:
         """The share of the budget that is used up at a step; the clock is read only between stretches of steps."""
-        fraction = step / self.total_steps if self.total_steps else 1.0
-        if self.settings.minutes is not None:
-            fraction = max(fraction, self.seconds / (60 * self.settings.minutes))
-        if self.settings.processor_minutes is not None:
-            fraction = max(fraction, self.processor_seconds / (60 * self.settings.processor_minutes))
-        return fraction
+        settings = self.settings
+        fractions = [step / self.total_steps if self.total_steps else 1.0]
+        if settings.minutes is not None:
+            fractions.append(self.seconds / (60 * settings.minutes))
+        if settings.processor_minutes is not None:
+            fractions.append(self.processor_seconds / (60 * settings.processor_minutes))
+        return max(fractions)
+
+    def _seconds_left(self) -> float | None:
+        fraction = self._fraction(self.step)
+        return None if fraction == 0 else max(0.0, self.seconds * (1 / fraction - 1))
 
     def _epoch(self) -> float:
         return self.step * self.settings.batch_size / len(self.train)
@@ -479,14 +465,16 @@ class _Run:
         row = {"step": self.step, "epoch": self._epoch(), "seconds": self.seconds, "learning_rate": self.rate}
         return {**row, "loss": self.course.loss, **more}
 
-    def _show(self, journal: Journal) -> None:
-        per_second = self.taken / self.time_of_steps if self.time_of_steps else None
-        shown = Shown(self._fraction(self.step), self.course.loss, self.course.best, self.rate, per_second)
-        journal.show(shown, self._seconds_left())
-
-    def _seconds_left(self) -> float | None:
-        fraction = self._fraction(self.step)
-        return None if fraction == 0 else max(0.0, self.seconds * (1 / fraction - 1))
+    def _show(self) -> None:
+        left, best = self._seconds_left(), self.course.best
+        self.journal.show(
+            completed=min(1.0, self._fraction(self.step)),
+            loss=self.course.loss,
+            error=math.nan if best is None else best,
+            rate=self.rate,
+            speed=f"{self.taken / self.time_of_steps:.3g} steps/s" if self.time_of_steps else "",
+            left="" if left is None else f"{duration(left)} left",
+        )
 
     def _check_resumable(self, found: states.State) -> None:
         before, now = dict(found.plain["settings"]), asdict(self.settings)
@@ -502,8 +490,8 @@ class _Run:
         if found.plain.get("frozen", []) != _frozen(self.model):
             different.append("other layers are frozen")
         # States of earlier versions do not say which loss they made small.
-        if (loss := found.plain.get("loss", self.loss_name)) != self.loss_name:
-            different.append(f"the loss was {loss} and is {self.loss_name}")
+        if (loss := found.plain.get("loss", _named(self.loss))) != _named(self.loss):
+            different.append(f"the loss was {loss} and is {_named(self.loss)}")
         if found.plain["dataset"] != self.dataset:
             different.append("the cases are others")
         if different:
@@ -511,10 +499,6 @@ class _Run:
                 f"The training in {self.folder} cannot be continued: {'; '.join(different)}. Start again in another "
                 "folder, or give what it began with."
             )
-
-
-def _size(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def _named(loss: Loss | None) -> str:
@@ -548,14 +532,6 @@ def _signals(taken: bool) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _own_random_numbers(seed: int) -> Iterator[None]:
-    """Seeded for the training, and as before afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
 
 
 @contextmanager

@@ -17,6 +17,8 @@ Loss = Callable[[nn.Module, Case, Tensor], Tensor]
 
 _NOTHING = 1e-12
 """The mean square below which a target, in the network's units, is zero: there is no error relative to it."""
+_JUDGES = 20
+"""So many cases tell how wrong a network is at the start."""
 
 
 def register(name: str, loss: Loss) -> None:
@@ -87,6 +89,25 @@ def standard_deviations(cases: Sequence[Case]) -> dict[str, float]:
         deviation = float(values.std(correction=0))
         found[name] = deviation if deviation > 0 else 1.0
     return found
+
+
+def errors_of_start(model: nn.Module, cases: Sequence[Case]) -> dict[str, float]:
+    """Root mean square errors of a trained network, as scales of its loss.
+
+    Divided by them, each unknown counts by how much better it becomes. Divided by the standard deviations of the
+    fields, the unknown with the largest relative error, usually a pressure, would be all that training sees. A start
+    that is of no use says nothing: scales are never larger than the standard deviations.
+    """
+    chosen = cases[:: max(1, len(cases) // _JUDGES)]
+    deviations = standard_deviations(chosen)
+    sums = dict.fromkeys(deviations, 0.0)
+    with torch.no_grad():
+        for case in chosen:
+            fields = model(case)
+            for name, target in case.targets.items():
+                sums[name] += float((fields[name] - target).double().square().mean())
+    found = {name: (total / len(chosen)) ** 0.5 for name, total in sums.items()}
+    return {name: found[name] if 0 < found[name] < deviation else deviation for name, deviation in deviations.items()}
 
 
 def _predicted(model: nn.Module, case: Case) -> Iterator[tuple[str, Tensor, Tensor]]:

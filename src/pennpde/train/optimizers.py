@@ -7,8 +7,8 @@ uncorrelated, and lets Adam scale them there.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -19,59 +19,47 @@ _SMALL = 128
 """Rows or columns of a matrix whose eigenvectors can be followed every few steps."""
 
 
-class Optimizer(Protocol):
-    """Turns a gradient into a change of the parameters."""
-
-    refresh_every: int
-    """Steps after which `refresh` is due; 0: never."""
-
-    def step(self, rate: float | Tensor) -> None:
-        """Change the parameters."""
-        ...
-
-    def refresh(self) -> None:
-        """What a graph cannot hold, such as a factorisation."""
-        ...
-
-    def reset(self) -> None:
-        """Reset to the initial state."""
-        ...
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All state of the optimizer, in place."""
-        ...
-
-
-class Adam:
-    """PyTorch's fused Adam."""
+class Optimizer(ABC):
+    """Turns a gradient into a change of the parameters. All its state lies in tensors that are changed in place."""
 
     refresh_every = 0
+    """Steps after which `refresh` is due; 0: never."""
+
+    @abstractmethod
+    def step(self, rate: float | Tensor) -> None:
+        """Change the parameters."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """What a graph cannot hold, such as a factorisation."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Back to the initial state."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """All state of the optimizer."""
+
+
+class Adam(Optimizer):
+    """PyTorch's fused Adam; its rate lies in a tensor where it must change between replays of a graph."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], betas: tuple[float, float]):
-        device = parameters[0].device
+        on_gpu = parameters[0].device.type == "cuda"
+        rate = torch.zeros((), device=parameters[0].device) if on_gpu else 0.0
         self.parameters = parameters
-        self.optimizer = torch.optim.Adam(
-            parameters,
-            # A rate in a tensor can change between replays of a graph.
-            lr=torch.zeros((), device=device) if device.type == "cuda" else 0.0,
-            betas=betas,
-            fused=device.type in ("cpu", "cuda"),
-            capturable=device.type == "cuda",
-        )
+        self.optimizer = torch.optim.Adam(parameters, lr=rate, betas=betas, fused=True, capturable=on_gpu)
         # The moments exist from the start, so that loading and resetting them is always a copy in place.
         self.optimizer.step()
         self.reset()
 
     def step(self, rate: float | Tensor) -> None:
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+        (group,) = self.optimizer.param_groups
+        if isinstance(group["lr"], Tensor):
+            group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
         self.optimizer.step()
-
-    def refresh(self) -> None:
-        pass
 
     def reset(self) -> None:
         for tensor in self.tensors().values():
@@ -85,7 +73,7 @@ class Adam:
         }
 
 
-class Soap:
+class Soap(Optimizer):
     """SOAP, all matrices of the network side by side in one batch: a step is a handful of batched products.
 
     Args:
@@ -139,9 +127,8 @@ class Soap:
         momentum = self.left_vectors.mT @ self.momentum @ self.right_vectors / (1 - first**self.count)
         change = momentum / ((self.second / (1 - second**self.count)).sqrt() + _EPSILON)
         change = (self.left_vectors @ change @ self.right_vectors.mT).view(-1).index_select(0, self.places) * -rate
-        for parameter, part in zip(
-            self.parameters, change.split([each.numel() for each in self.parameters]), strict=True
-        ):
+        sizes = [each.numel() for each in self.parameters]
+        for parameter, part in zip(self.parameters, change.split(sizes), strict=True):
             parameter.data.add_(part.view_as(parameter))
         self.left.lerp_(self.turns * matrices @ matrices.mT, 1 - self.memory)
         self.right.lerp_(self.turns * matrices.mT @ matrices, 1 - self.memory)

@@ -1,32 +1,43 @@
-"""The report of a training: errors by split next to what can be had without a network, learning curve, worst cases."""
+"""The report of a training: errors by split next to baselines, learning curve, worst cases.
+
+The baselines can be had without a network: the field at the start, and the nearest training case.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from torch import Tensor, nn
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.spatial import KDTree
+from torch import Tensor
 
 from pennpde import checkpoints
 from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_atomically, write_json
 from pennpde.pictures import save_figure
-from pennpde.train import log as journal
-from pennpde.train.baselines import NearestCase, start
-from pennpde.train.evaluation import Model, evaluate
-from pennpde.train.examples import learned, seen_cases
-from pennpde.train.order import evenly
+from pennpde.train.batches import evenly
+from pennpde.train.evaluation import Model, evaluate, worst_if_nan
+from pennpde.train.folder import read_log
+from pennpde.train.targets import learned, seen_cases
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
 NETWORK, START, NEAREST = "network", "start field", "nearest training case"
 _MOST = 100
 """Cases of a split that are measured, evenly chosen; the test cases are all measured."""
 _PICTURED = 3
+_BOUNDARY_POINTS = 100
+"""Of which the shapes of two cases are compared."""
+_OF_SHAPE = 5.0
+"""Boundaries that lie apart by 2 % of the domain's size count as much as parameters that differ by 10 %."""
 
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]
 Kept = tuple[Case, Mapping[str, Tensor]]
@@ -69,52 +80,44 @@ class Report:
 
     def lines(self) -> list[str]:
         """The table for a terminal."""
-        rows = [["relative L2 error", *self._columns()], *self._rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        rows = self._table("relative L2 error")
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
     def markdown(self) -> str:
-        columns = self._columns()
-        table = [
-            f"| relative L2 error, mean (largest) over cases | {' | '.join(columns)} |",
-            f"| --- |{' --- |' * len(columns)}",
-            *(f"| {' | '.join(row)} |" for row in self._rows()),
-        ]
-        pictures = [f"![{name}]({file})" for name, file in self.worst.items()]
+        titles, *rows = self._table("relative L2 error, mean (largest) over cases")
+        lines = [f"| {' | '.join(row)} |" for row in (titles, ["---"] * len(titles), *rows)]
         parts = [
             f"# {self.title}",
-            "\n".join(table),
+            "\n".join(lines),
             "The start field and the nearest training case need no network. A network that is not clearly better than "
             "both has learned little.",
             "## Learning curve",
             f"![Learning curve]({CURVE})",
         ]
-        if pictures:
+        if self.worst:
+            pictures = [f"![{name}]({file})" for name, file in self.worst.items()]
             parts += [f"## Largest errors of split {self.judged}", "\n\n".join(pictures)]
         return "\n\n".join(parts) + "\n"
 
-    def _columns(self) -> list[str]:
-        first = next(iter(self.errors.values()))
-        return list(next(iter(first.values())))
-
-    def _rows(self) -> list[list[str]]:
+    def _table(self, title: str) -> list[list[str]]:
         rows = []
         for split, by_predictor in self.errors.items():
+            cases = f"{split} ({self.cases[split]} case{'s' * (self.cases[split] != 1)})"
             for predictor, by_unknown in by_predictor.items():
+                rows = rows or [[title, *by_unknown]]
                 numbers = [f"{each['mean']:.2%} ({each['worst']:.2%})" for each in by_unknown.values()]
-                cases = self.cases[split]
-                rows.append([f"{split} ({cases} case{'s' * (cases != 1)}): {predictor}", *numbers])
+                rows.append([f"{cases}: {predictor}", *numbers])
         return rows
 
 
 def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = None) -> Report:
-    """Measure the network of a folder on a dataset, and write report.md, report.json and pictures next to it.
+    """Measure the network of a folder on the dataset that it was trained on.
 
-    Args:
-        folder: Of the trained network.
-        data: Folder of the dataset that it was trained on.
-        watch: Wraps cases, for progress bars.
+    Writes report.md, report.json and pictures next to it. `watch` wraps cases, for progress bars.
     """
+    from pennpde.pictures import draw_case
+
     folder = Path(folder)
     model = checkpoints.load(folder)
     config = checkpoints.config_of(model)
@@ -130,73 +133,48 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
         if manifest.splits.get(split) and manifest.names(split)
     }
     train = seen_cases(model, splits.get("train", []))
+    judged = next(split for split in ("test", "validation", "train") if split in splits)
     errors: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     measured: dict[str, int] = {}
     kept: list[Kept] = []
-    judged = next(split for split in ("test", "validation", "train") if split in splits)
-    ranked: list[tuple[float, int]] = []
+    worst_first: list[int] = []
     for split, cases in splits.items():
         some = cases if split == "test" else evenly(cases, _MOST)
         measured[split] = len(some)
-        found, by_case = _measured(model, some, split, watch, kept if split == judged else None)
-        errors[split] = {NETWORK: found}
+        by_case = _relative_errors(
+            model,
+            some,
+            watch=(lambda them, split=split: watch(them, f"measuring {split}")) if watch is not None else None,
+            keep=(lambda *pair: kept.append(pair)) if split == judged else None,
+        )
+        errors[split] = {NETWORK: _summary(by_case)}
         if split == judged:
-            ranked = sorted(by_case, reverse=True)
-        for name, floor in _floors(train, split).items():
-            errors[split][name] = _of_floor(floor, seen_cases(model, some))
+            largest = [worst_if_nan(max(each.values())) for each in by_case]
+            worst_first = sorted(range(len(largest)), key=lambda number: (largest[number], number), reverse=True)
+        for name, baseline in _baselines(train, split).items():
+            errors[split][name] = _summary(_relative_errors(baseline, seen_cases(model, some)))
     _draw_curve(folder)
     worst = {}
-    for _, number in ranked:
+    for number in worst_first:
         case, fields = kept[number]
         if case.name not in worst and len(worst) < _PICTURED:  # a case has several moments
             worst[case.name] = f"worst_{len(worst) + 1}.png"
-            _draw_case(case, fields, folder / worst[case.name])
+            draw_case(case, fields, folder / worst[case.name])
     report = Report(folder, config.title or folder.name, errors, measured, worst, judged)
     write_json(folder / RECORD, report.to_plain())
     write_atomically(report.path, report.markdown())
     return report
 
 
-def _measured(
-    model: nn.Module,
-    cases: Sequence[Case],
-    split: str,
-    watch: Watch | None,
-    kept: list[Kept] | None,
-) -> tuple[dict[str, dict[str, float]], list[tuple[float, int]]]:
-    def keep(case: Case, fields: Mapping[str, Tensor]) -> None:
-        if kept is not None:
-            kept.append((case, fields))
-
-    progress = (lambda them: watch(them, f"measuring {split}")) if watch is not None else None
-    found = evaluate(model, cases, threads=None, watch=progress, keep=keep)
-    by_case = [(_ordered(max(record.relative.values())), number) for number, record in enumerate(found.records)]
-    return _summary([record.relative for record in found.records]), by_case
-
-
-def _of_floor(floor: Model, cases: Sequence[Case]) -> dict[str, dict[str, float]]:
-    return _summary([record.relative for record in evaluate(floor, cases, threads=None).records])
-
-
-def _floors(train: Sequence[Case], split: str) -> dict[str, Model]:
-    unknown = all(name in case.initial for case in train for name in case.targets)
-    if not train or not unknown:
-        return {}
-    # A training case is its own nearest one: leave out the floor that would look it up.
-    nearest: dict[str, Model] = {} if split == "train" else {NEAREST: NearestCase(train)}
-    return {START: start, **nearest}
+def _relative_errors(model: Model, cases: Sequence[Case], **options: Any) -> list[Mapping[str, float]]:
+    return [record.relative for record in evaluate(model, cases, threads=None, **options).records]
 
 
 def _summary(errors: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return {
-        name: {"mean": mean(each[name] for each in errors), "worst": max(_ordered(each[name]) for each in errors)}
+        name: {"mean": mean(each[name] for each in errors), "worst": max(worst_if_nan(each[name]) for each in errors)}
         for name in errors[0]
     }
-
-
-def _ordered(error: float) -> float:
-    """What is not a number is the largest error."""
-    return math.inf if math.isnan(error) else error
 
 
 def _draw_curve(folder: Path) -> None:
@@ -204,7 +182,7 @@ def _draw_curve(folder: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = journal.read(folder)
+    rows = read_log(folder)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -221,7 +199,97 @@ def _draw_curve(folder: Path) -> None:
     save_figure(figure, folder / CURVE, dots_per_inch=120)
 
 
-def _draw_case(case: Case, fields: Mapping[str, Tensor], path: Path) -> None:
-    from pennpde.error_pictures import draw_case
+# Baselines
 
-    draw_case(case, fields, path)
+
+def _baselines(train: Sequence[Case], split: str) -> dict[str, Model]:
+    if not train or any(name not in case.initial for case in train for name in case.targets):
+        return {}
+    # A training case is its own nearest one: leave out the baseline that would look it up.
+    nearest: dict[str, Model] = {} if split == "train" else {NEAREST: NearestCase(train)}
+    return {START: start, **nearest}
+
+
+def start(case: Case) -> dict[str, Tensor]:
+    """The fields at the start with the prescribed values in place, at every output time."""
+    found = {}
+    for name, target in case.targets.items():
+        values = case.dirichlet[name].apply(case.initial[name])
+        found[name] = values[..., None].expand_as(target) if target.ndim > values.ndim else values
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class NearestCase:
+    """The training case that is most alike, its fields carried over to the points of the case that is wanted.
+
+    Alike are cases whose boundaries lie close to each other and whose parameters and prescribed values are about the
+    same. Both are taken from their lower left corners on.
+
+    Attributes:
+        train: The cases to look among, as the network sees them.
+    """
+
+    train: Sequence[Case]
+
+    def __call__(self, case: Case) -> dict[str, Tensor]:
+        others = [place for place, each in enumerate(self.train) if each.name != case.name] or [0]
+        outline, numbers = _outline(case), _numbers(case)
+        distances = [
+            _OF_SHAPE * _shape_distance(outline, self._known[place][0]) + _difference(numbers, self._known[place][1])
+            for place in others
+        ]
+        known = self.train[others[int(np.argmin(distances))]]
+        corners = known.space + 1
+        distances, nearest = KDTree(_from_corner(known)).query(_from_corner(case), k=corners)
+        weights = 1 / np.maximum(distances, 1e-12)
+        weights = torch.from_numpy(weights / weights.sum(axis=1, keepdims=True))
+        found = {}
+        for name in case.targets:
+            values = known.targets[name].double()[torch.from_numpy(nearest)]
+            carried = (weights.reshape(*weights.shape, *[1] * (values.ndim - 2)) * values).sum(dim=1)
+            found[name] = (
+                case.dirichlet[name].apply(carried.to(case.initial[name])) if name in case.initial else carried
+            )
+        return found
+
+    @cached_property
+    def _known(self) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        return [(_outline(each), _numbers(each)) for each in self.train]
+
+
+def _from_corner(case: Case) -> Float[np.ndarray, "points space"]:
+    points = case.mesh.points.double().numpy()
+    return points - points.min(axis=0)
+
+
+def _outline(case: Case) -> Float[np.ndarray, "some space"]:
+    boundary = np.asarray(case.mesh.boundary_points)
+    return _from_corner(case)[boundary[:: max(1, len(boundary) // _BOUNDARY_POINTS)]]
+
+
+def _shape_distance(one: np.ndarray, other: np.ndarray) -> float:
+    """How far the boundaries lie apart on average, over the size of the domain."""
+    if one.shape[1] != other.shape[1]:
+        return np.inf
+    size = max(float(np.ptp(one, axis=0).max()), float(np.ptp(other, axis=0).max()), 1e-300)
+    apart = KDTree(one).query(other)[0].mean() + KDTree(other).query(one)[0].mean()
+    return float(apart) / 2 / size
+
+
+def _numbers(case: Case) -> dict[str, np.ndarray]:
+    numbers = {name: value.double().reshape(-1).numpy() for name, value in case.parameters.items()}
+    for name, condition in case.dirichlet.items():
+        numbers[f"prescribed {name}"] = np.array([float(condition.values.abs().max())])
+    return numbers
+
+
+def _difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
+    """The relative difference of all numbers, summed up."""
+    total = 0.0
+    for name in one.keys() & other.keys():
+        for mine, theirs in zip(one[name], other[name], strict=False):
+            if mine != theirs:
+                largest = max(abs(mine), abs(theirs))
+                total += 1.0 if not np.isfinite(largest) else abs(mine - theirs) / largest
+    return total

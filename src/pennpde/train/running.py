@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,23 @@ from torch import nn
 
 from pennpde import __version__, checkpoints
 from pennpde.case import Case
+from pennpde.data import storage
+from pennpde.data.storage import dataset_hash
+from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
 from pennpde.penn import Predictor
-from pennpde.penn.inputs import check_unknowns
-from pennpde.train import losses
-from pennpde.train import state as states
-from pennpde.train.batches import at_once
-from pennpde.train.evaluation import with_threads
-from pennpde.train.examples import Cases, examples, seen_cases
-from pennpde.train.fitting import TrainingResult, fit
-from pennpde.train.order import evenly
-from pennpde.train.rows import Experiment
-from pennpde.train.schedule import Course
-from pennpde.train.starts import Start, errors_of_start, freeze
-from pennpde.train.threads import threads_for, threads_of_before
+from pennpde.penn.inputs import check_unknowns, seen_by
+from pennpde.train import folder, losses
+from pennpde.train.batches import evenly
+from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases
+from pennpde.train.fitting import TrainingResult, fit, threads_of
+from pennpde.train.machine import device_for, device_name, with_threads
+from pennpde.train.settings import Course
+from pennpde.train.targets import learned, seen_cases
 from pennpde.trust import ranges
 from pennpde.trust.certificate import behaviour_range
 
+Cases = Mapping[str, Sequence[Case]]
 RECORD = "training.json"
 KIND = "training"
 log = logging.getLogger("pennpde.train")
@@ -40,12 +39,11 @@ log = logging.getLogger("pennpde.train")
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a run came to."""
+    """What a run came to; the record is what `training.json` in the folder says."""
 
     result: TrainingResult
     folder: Path
     record: Mapping[str, Any]
-    """What `training.json` in the folder says."""
 
 
 def run(
@@ -66,7 +64,7 @@ def run(
     """Train an experiment and keep its best network in a folder, from which it can be loaded while training goes on.
 
     Args:
-        experiment: The row, or what `defaults.for_dataset` makes of a dataset.
+        experiment: The row, or what `for_dataset` makes of a dataset.
         data: Folder of the dataset, or its cases by split ("train", "validation"). Of cases with several times a
             network learns those that it predicts; the loss "pushforward" learns from all.
         out: Where network, state, log and record go.
@@ -75,13 +73,12 @@ def run(
         frozen: Patterns of names of parameters that keep their values.
         resume: Continue what the folder holds; where it holds nothing, begin.
         pause_after: Minutes, reading of the data included, after which this call saves its state and returns.
-        device: Where to train.
-        threads: On a CPU; None: see `fit`.
+        device: As for `fit`, like threads and progress.
+        threads: On a CPU.
         progress: Whether a progress bar may be shown.
         changes: Settings of the training in place of the experiment's.
     """
-    begun = time.monotonic()
-    out = Path(out)
+    begun, out = time.monotonic(), Path(out)
     training = experiment.training.with_changes(dict(changes or {}))
     experiment = replace(experiment, training=training)
     model = experiment.build()
@@ -90,23 +87,21 @@ def run(
     kept = freeze(model, frozen)
     read = examples(experiment, model, data, also)
     check_unknowns(model, read.train[0])
-    if threads is None and resume:
-        threads = threads_of_before(out)
-    if threads is None:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        threads = threads_for(read.train, at_once(model, training.batch_size), place)
+    place, continued = device_for(device), out if resume else None
+    threads = threads or threads_of(model, read.train, training.batch_size, place, continued)
     with with_threads(threads):
         train, validation = (
-            _affordable(model, seen_cases(model, read.splits[split]), experiment) for split in ("train", "validation")
+            _affordable(model, seen_cases(model, cases), experiment) for cases in (read.train, read.validation)
         )
         facts = {**read.facts, "train": len(train), "validation": len(validation)}
         validation = evenly(validation, training.judges)
-        told = _Told(experiment, facts, _spanned(model, train), _origin(start, kept))
-        _check_limits(experiment, told.spanned)
+        origin = {} if start is None else {"from": start.to_plain()}
+        origin |= {"frozen": kept} if kept else {}
+        about = _About(experiment, facts, _spanned(model, train, experiment), origin)
         _prepare(model, train, validation)
         if start is not None and training.scales is None:
-            known = states.load(out) if resume else None
-            scales = known.plain["scales"] if known else errors_of_start(model, validation or train)
+            known = folder.load(out) if resume else None
+            scales = known.plain["scales"] if known else losses.errors_of_start(model, validation or train)
             training = replace(training, scales=scales)
             log.info(f"100 % is the error of {start.name} at its start, at most the spread of the fields")
         if not validation:
@@ -116,7 +111,8 @@ def run(
             pause_after = max(0.0, pause_after - (time.monotonic() - begun) / 60)
 
         def keep(best_model: nn.Module, course: Course) -> None:
-            checkpoints.save(best_model, out, told.config(course, {"finished": False}))
+            config = about.config(course.best_step, course.best_errors, {"finished": False}, {})
+            checkpoints.save(best_model, out, config)
 
         result = fit(
             model,
@@ -134,11 +130,93 @@ def run(
             judge_start=start is not None,
             threads=threads,
         )
-    record = {**_record(experiment, result, facts), "threads": threads, **told.origin}
+    record = {**_record(experiment, result, facts), "threads": threads, **origin}
     if result.is_main:
-        checkpoints.save(result.model, out, told.finished(result, record, validation))
+        checkpoints.save(result.model, out, about.finished(result, record, validation))
         write_json(out / RECORD, record)
     return Trained(result, out, record)
+
+
+# What it learns from
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What a training sees: cases with the targets that the network learns; kind and hash of the data."""
+
+    train: list[Case]
+    validation: list[Case]
+    facts: Mapping[str, Any]
+
+
+def examples(experiment: Experiment, model: nn.Module, data: str | Path | Cases, also: str | Path | None) -> Examples:
+    """Read what an experiment trains on; for `data` and `also` see `run`."""
+    facts: dict[str, Any] = {"kind": experiment.dataset}
+    if isinstance(data, Mapping):
+        train, validation = (list(data.get(split, ())) for split in ("train", "validation"))
+        if not train:
+            raise ValueError(
+                "The data has no training cases: a dataset to train on has a split 'train'. It has "
+                f"{', '.join(data) or 'none'}."
+            )
+    else:
+        train, validation = (_read(experiment, model, data, split) for split in ("train", "validation"))
+        facts["hash"] = dataset_hash(data)
+        if not train:
+            raise without_training_cases(data, storage.read_manifest(data))
+    if also is not None:
+        _refuse_leaks(data, also)
+        more = _read(experiment, model, also, "train")
+        train, facts["also"] = train + more, {"hash": dataset_hash(also), "train": len(more)}
+    return Examples(train, validation, facts)
+
+
+def _read(experiment: Experiment, model: nn.Module, folder: str | Path, split: str) -> list[Case]:
+    manifest = storage.read_manifest(folder)
+    if manifest.dataset != experiment.dataset:
+        raise ValueError(
+            f"The row {experiment.row!r} trains on a dataset {experiment.dataset!r}, but {folder} is one of "
+            f"{manifest.dataset!r}."
+        )
+    if experiment.needs_frames and not manifest.has_frames:
+        raise ValueError(
+            f"The row {experiment.row!r} learns from all frames of the flow, but {folder} has only the last; "
+            "`penn generate flow --frames` makes a dataset with frames."
+        )
+    if split not in manifest.splits:
+        return []
+    if experiment.needs_frames and split == "train":
+        return storage.read(folder, split)
+    return [
+        case
+        for file in storage.read_files(folder, split)
+        for case in learned(model, _in_units(model, file), frames=manifest.has_frames)
+    ]
+
+
+def _in_units(model: nn.Module, file: CaseFile) -> CaseFile:
+    """A run of several moments in the network's units: one by one, each moment would get a mesh of its own."""
+    if not getattr(model, "takes_times", False):
+        return file
+    seen = seen_by(model, file.case)
+    return replace(file, case=seen.case, times=tuple(time / seen.time for time in file.times))
+
+
+def _refuse_leaks(data: str | Path | Cases, also: str | Path) -> None:
+    """What is added to the training cases must not be what the network is judged by, on whatever mesh."""
+    added = storage.read_manifest(also).names("train")
+    if isinstance(data, Mapping):
+        splits = {split: [case.name for case in cases] for split, cases in data.items()}
+    else:
+        if dataset_hash(data) == dataset_hash(also):
+            raise ValueError(f"--also {also} is the dataset {data} once more; it would only count every case twice.")
+        splits = storage.read_manifest(data).splits
+    for split in ("test", "validation"):
+        if leaked := sorted(set(splits.get(split, ())) & set(added)):
+            raise ValueError(
+                f"{also} has {len(leaked)} cases of the {split} split of the dataset among its training cases, the "
+                f"first is {leaked[0]!r}: errors on them would say nothing. Leave them out."
+            )
 
 
 def _affordable(model: nn.Module, cases: Sequence[Case], experiment: Experiment) -> list[Case]:
@@ -156,25 +234,6 @@ def _affordable(model: nn.Module, cases: Sequence[Case], experiment: Experiment)
     return kept
 
 
-def _spanned(model: nn.Module, train: Sequence[Case]) -> ranges.Ranges:
-    found = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
-    # The time of a steady state is no number that a case could be compared with.
-    return {name: ends for name, ends in found.items() if all(map(math.isfinite, ends))}
-
-
-def _check_limits(experiment: Experiment, found: ranges.Ranges) -> None:
-    if unknown := [name for name in experiment.limits or () if name not in found]:
-        raise ValueError(
-            f"The row {experiment.row!r} has the limits {', '.join(map(repr, unknown))}, which its training cases do "
-            f"not have; they have {', '.join(found)}."
-        )
-
-
-def _origin(start: Start | None, kept: Sequence[str]) -> dict[str, Any]:
-    begun_with = {} if start is None else {"from": start.to_plain()}
-    return begun_with | ({"frozen": list(kept)} if kept else {})
-
-
 def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]) -> None:
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
@@ -187,18 +246,37 @@ def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]
             prepare(case)
 
 
+# What is told about it
+
+
+def _spanned(model: nn.Module, train: Sequence[Case], experiment: Experiment) -> ranges.Ranges:
+    """The range of each number of the training cases."""
+    found = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
+    # The time of a steady state is no number that a case could be compared with.
+    found = {name: ends for name, ends in found.items() if all(map(math.isfinite, ends))}
+    if unknown := [name for name in experiment.limits or () if name not in found]:
+        raise ValueError(
+            f"The row {experiment.row!r} has the limits {', '.join(map(repr, unknown))}, which its training cases do "
+            f"not have; they have {', '.join(found)}."
+        )
+    return found
+
+
 @dataclass(frozen=True)
-class _Told:
+class _About:
     """What the network's configuration says besides its weights."""
 
     experiment: Experiment
     dataset: Mapping[str, Any]
     spanned: ranges.Ranges
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any]
     """The network that it began with, and which layers were frozen."""
 
-    def config(self, best: Course, more: Mapping[str, Any]) -> checkpoints.Config:
-        experiment, training = self.experiment, self.experiment.training
+    def config(
+        self, best_step: int, errors: Mapping[str, float], more: Mapping[str, Any], behaviour: ranges.Ranges
+    ) -> checkpoints.Config:
+        experiment, found = self.experiment, {**self.spanned, **behaviour}
+        limits = found if experiment.limits is None else experiment.limits
         return checkpoints.Config(
             network=experiment.network,
             arguments=dict(experiment.arguments),
@@ -206,56 +284,38 @@ class _Told:
             title=experiment.title,
             paper=experiment.paper,
             dataset=self.dataset,
-            seed=training.seed,
-            training={"settings": asdict(training), "best_step": best.best_step, **self.origin, **more},
-            metrics={"validation": dict(best.best_errors)},
-            training_range=self._limiting(self.spanned),
+            seed=experiment.training.seed,
+            training={"settings": asdict(experiment.training), "best_step": best_step, **self.origin, **more},
+            metrics={"validation": dict(errors)},
+            training_range={name: found[name] for name in limits if name in found},
         )
-
-    def _limiting(self, found: ranges.Ranges) -> ranges.Ranges:
-        limits = self.experiment.limits
-        return found if limits is None else {name: found[name] for name in limits if name in found}
 
     def finished(
         self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
     ) -> checkpoints.Config:
-        final = Course(best=result.best, best_step=result.best_step, best_errors=result.best_errors)
-        about = {
-            name: record[name] for name in ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
-        }
-        config = replace(self.config(final, {"finished": result.finished, **about}), scales=dict(result.scales))
-        if isinstance(result.model, Predictor):
-            behaviour = behaviour_range(result.model, validation)
-            config = replace(config, training_range=self._limiting({**self.spanned, **behaviour}))
-        return config
+        told = ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
+        more = {"finished": result.finished, **{name: record[name] for name in told}}
+        behaviour = behaviour_range(result.model, validation) if isinstance(result.model, Predictor) else {}
+        config = self.config(result.best_step, result.best_errors, more, behaviour)
+        return replace(config, scales=dict(result.scales))
 
 
 def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str, Any]) -> dict[str, Any]:
-    device = next(result.model.parameters()).device
+    told = ("row", "title", "paper", "network", "loss")
+    ended = ("ended", "steps", "epochs", "milliseconds_per_step", "restarts", "rollbacks", "best_step", "best")
     return {
         "kind": KIND,
         "version": __version__,
-        "row": experiment.row,
-        "title": experiment.title,
-        "paper": experiment.paper,
-        "dataset": dict(dataset),
-        "network": experiment.network,
+        **{name: getattr(experiment, name) for name in told},
         "arguments": dict(experiment.arguments),
-        "loss": experiment.loss,
+        "dataset": dict(dataset),
         "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
         "settings": asdict(experiment.training),
         "scales": dict(result.scales),
-        "ended": result.ended,
-        "steps": result.steps,
-        "epochs": result.epochs,
+        **{name: getattr(result, name) for name in ended},
         "minutes": result.seconds / 60,
         "processor_minutes": result.processor_seconds / 60,
-        "milliseconds_per_step": result.milliseconds_per_step,
-        "restarts": result.restarts,
-        "rollbacks": result.rollbacks,
-        "best_step": result.best_step,
-        "best": result.best,
         "validation": dict(result.best_errors),
         "how": result.description,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "device": device_name(next(result.model.parameters()).device),
     }

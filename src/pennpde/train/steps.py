@@ -7,23 +7,26 @@ and a step whose gradient is not finite changes nothing instead of raising.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
-from pennpde.operators.capture import Graph, can_capture, capture
-from pennpde.train.batches import Blocks, Stacked, at_once
-from pennpde.train.last_steps import LastSteps
+from pennpde.operators.capture import Graph, can_capture, capture, nothing_captured
+from pennpde.train.batches import Blocks, CaseStack, at_once
 from pennpde.train.losses import Loss
+from pennpde.train.machine import Processes
 from pennpde.train.optimizers import Adam, Optimizer, Soap
-from pennpde.train.processes import Processes
 from pennpde.train.settings import Settings
+
+USUAL_LAST_STEPS = 32
+"""Steps of a march with gradient, where the settings say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Steps:
     def __init__(
         self,
         model: nn.Module,
-        batches: Stacked | Blocks,
+        batches: CaseStack | Blocks,
         loss: Loss,
         settings: Settings,
         processes: Processes,
@@ -59,8 +62,7 @@ class Steps:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
-        device = processes.device
-        on_gpu = can_capture(device)
+        device, on_gpu = processes.device, can_capture(processes.device)
         self.gradient = _one_gradient(self.parameters)
         self.optimizer: Optimizer = (
             Adam(self.parameters, settings.betas)
@@ -68,15 +70,15 @@ class Steps:
             else Soap(self.parameters, self.gradient, settings.betas)
         )
 
-        self._step_graphs: tuple[Graph, ...] = ()
+        self._step_graphs: tuple[Graph, Graph] | None = None
         self._test_graph: Graph | None = None
         self._compiles = on_gpu and settings.compiled and bool(getattr(model, "compiled_methods", ()))
         if on_gpu:
             self._capture_all(tell)
         how = "captured" if self._step_graphs else "eager"
         self.description = f"{how}{', compiled' if self._compiles else ''} on {device}, " + (
-            f"batches of one shape, {batches.stack.points_per_case} points per case"
-            if isinstance(batches, Stacked)
+            f"batches of one shape, {batches.points_per_case} points per case"
+            if isinstance(batches, CaseStack)
             else "batches block by block"
         )
 
@@ -89,8 +91,11 @@ class Steps:
             static.chosen[: len(rates)].copy_(chosen)
             static.rates[: len(rates)].copy_(torch.tensor(rates))
             static.place.zero_()
+            forward_and_backward, update = self._step_graphs
             for step in range(first, first + len(rates)):
-                self._replay()
+                forward_and_backward.replay()
+                self._average_gradients()
+                update.replay()
                 self._refresh(step)
             losses = static.losses[: len(rates)]
         else:
@@ -106,18 +111,16 @@ class Steps:
 
     def errors(self, numbers: Sequence[int]) -> dict[str, list[float]]:
         """The mean squared error of each target, case by case, in physical units as in the paper's tables."""
-        size = self.together
+        size = self.together  # graphs and compiled code want one size
         found = torch.zeros(len(self.targets), len(numbers), dtype=torch.float64, device=self.processes.device)
         places = list(range(len(numbers)))[self.processes.rank :: self.processes.count]
         self.model.eval()
         for start in range(0, len(places), size):
             some = places[start : start + size]
-            row = [numbers[place] for place in some]
-            row += row[-1:] * (size - len(row))  # graphs and compiled code want one size
-            errors = self._test(torch.tensor(row))
-            found[:, some] = errors[:, : len(some)].double()
+            row = [numbers[place] for place in (some + some[-1:] * size)[:size]]
+            found[:, some] = self._test(torch.tensor(row))[:, : len(some)].double()
         self.model.train()
-        return dict(zip(self.targets, self.processes.total(found).tolist(), strict=True))
+        return dict(zip(self.targets, (self.processes.mean(found) * self.processes.count).tolist(), strict=True))
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the network's weights and buffers."""
@@ -183,16 +186,14 @@ class Steps:
     def _errors_of(self, row: Int[Tensor, " batch"]) -> Float[Tensor, "targets batch"]:
         case, weights = self.batches.draw(row)
         fields = self.model(case)
-        errors = []
-        for name in self.targets:
-            at_points = squared_error(fields[name], case.targets[name], rank_of(name, case))
-            errors.append(case.sum(weights * at_points) * len(case.sizes))
-        return torch.stack(errors)
+        pairs = ((name, fields[name], case.targets[name]) for name in self.targets)
+        at_points = (squared_error(found, target, rank_of(name, case)) for name, found, target in pairs)
+        return torch.stack([case.sum(weights * errors) for errors in at_points]) * len(case.sizes)
 
     def _capture_all(self, tell: Callable[[str], None]) -> None:
         if not self.settings.captured:
             return
-        if not isinstance(self.batches, Stacked):
+        if not isinstance(self.batches, CaseStack):
             tell("steps are not captured: batches have no common shape")
             return
         before = self.weights()
@@ -203,7 +204,7 @@ class Steps:
                 self._test_graph = self._captured_test()
                 break
             except Exception as error:  # a network of a user may do anything; eager steps still work
-                self._step_graphs, self._test_graph = (), None
+                self._step_graphs = self._test_graph = None
                 reason = (str(error).splitlines() or [""])[0]
                 what = "compiled steps" if compiles else "steps"
                 tell(f"{what} could not be captured: {type(error).__name__}: {reason}")
@@ -229,7 +230,7 @@ class Steps:
             errors=torch.zeros(len(self.targets), batch, device=device),
         )
 
-    def _captured_steps(self) -> tuple[Graph, ...]:
+    def _captured_steps(self) -> tuple[Graph, Graph]:
         static = self._static
         static.rates.zero_()  # the steps before the capture must not train
 
@@ -241,32 +242,16 @@ class Steps:
             self._update(static.rates.index_select(0, static.place)[0])
             static.place.add_(1)
 
-        def both() -> None:
-            forward_and_backward()
-            update()
-
-        def begin() -> None:
-            static.place.zero_()
-
         self.model.train()
         with self._compiled_methods():
-            if self.processes.count == 1:
-                return (capture(both, begin),)
             # Gradients are exchanged between the two graphs: a collective inside one would tie it to its communicator.
-            first = capture(forward_and_backward, begin)
-            return first, capture(update, begin)
+            return capture(forward_and_backward, static.place.zero_), capture(update, static.place.zero_)
 
     def _captured_test(self) -> Graph:
         static = self._static
         self.model.eval()
         # Without compiled methods: they would be compiled once more for inference, which takes longer than it saves.
         return capture(lambda: static.errors.copy_(self._errors_of(static.tested)), lambda: None)
-
-    def _replay(self) -> None:
-        self._step_graphs[0].replay()
-        if len(self._step_graphs) > 1:
-            self._average_gradients()
-            self._step_graphs[1].replay()
 
     @contextmanager
     def _compiled_methods(self) -> Iterator[None]:
@@ -304,3 +289,83 @@ def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers
     for parameter, part in zip(parameters, whole.split([each.numel() for each in parameters]), strict=True):
         parameter.grad = part.view_as(parameter)
     return whole
+
+
+class LastSteps:
+    """Gradients through the last steps of a network that marches in time.
+
+    A march of hundreds of steps keeps too much for a gradient, and the first steps have little left to say about its
+    end. So the march goes without gradient to near the end, and the gradient through the last steps: back-propagation
+    through time, truncated. Where the time of the end is known, the lengths of the steps tell when it is near;
+    otherwise the march is made once to count its steps.
+
+    Each step calls `part` of the network once; these calls are counted. Of a network that takes times, the last
+    argument is the length of the step.
+    """
+
+    def __init__(self, part: nn.Module, number: int):
+        self.part, self.number = part, number
+        self._calls: dict[Hashable, int] = {}
+
+    @staticmethod
+    def of(model: nn.Module, number: int | None) -> LastSteps | None:
+        """For a network that names the part which its steps call, `called_each_step`; None for others."""
+        name = getattr(model, "called_each_step", None)
+        return (
+            None
+            if name is None
+            else LastSteps(model.get_submodule(name), USUAL_LAST_STEPS if number is None else number)
+        )
+
+    def __call__(self, key: Hashable, work: Callable[[], Tensor], end: float = math.inf) -> Tensor:
+        """The outcome of a march, with gradient.
+
+        Args:
+            key: Of the march: how many steps it takes is known from the last time, as it changes little in training.
+            work: Marches and returns a number.
+            end: The time to which it marches, infinity where that is not known. With it nothing has to be remembered:
+                about as many steps as were asked for have a gradient, fewer while steps still grow.
+        """
+        if math.isfinite(end):
+            outcome, self._calls[key] = self._watched(work, self._near(end))
+        else:
+            if key not in self._calls:
+                _, self._calls[key] = self._watched(work, lambda *_: False)
+            outcome, self._calls[key] = self._watched(work, self._after(self._calls[key]))
+        if not outcome.requires_grad:  # it ended much earlier than before, or than it should
+            outcome, self._calls[key] = self._watched(work, self._after(self._calls[key]))
+        return outcome
+
+    def _after(self, calls: int) -> Callable[[int, Sequence[Any]], bool]:
+        return lambda call, _: call >= calls - self.number
+
+    def _near(self, end: float) -> Callable[[int, Sequence[Any]], bool]:
+        now = 0.0
+
+        def is_near(_: int, arguments: Sequence[Any]) -> bool:
+            nonlocal now
+            step = float(arguments[-1])
+            # A step that calls twice, or that is taken again, counts twice; then there are a few more with gradient.
+            left, now = (end - now) / step, now + step
+            return left < self.number + 0.5
+
+        return is_near
+
+    def _watched(self, work: Callable[[], Tensor], is_near: Callable[[int, Sequence[Any]], bool]) -> tuple[Tensor, int]:
+        """The outcome with gradient from the first call on that is near the end, and how many calls there were."""
+        calls = 0
+
+        def count(_: nn.Module, arguments: Sequence[Any]) -> None:
+            nonlocal calls
+            if is_near(calls, arguments):
+                torch.set_grad_enabled(True)
+            calls += 1
+
+        hook = self.part.register_forward_pre_hook(count)
+        try:
+            # Without gradient a march may be captured; then its steps could not be counted, and the last would have
+            # none either. `no_grad` also restores what `count` has switched on.
+            with nothing_captured(), torch.no_grad():
+                return work(), calls
+        finally:
+            hook.remove()

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde import __version__
-from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError, config_of, origin_of
+from pennpde.checkpoints import CheckpointError, config_of, expected_error_file, origin_of
 from pennpde.files import plain, read_regular, write_json
 from pennpde.trust.calibration import (
     ALL,
@@ -47,6 +47,7 @@ LARGEST_BOUND_OF = {GOOD: 0.075, FAIR: 0.25}
 REFUSED_ABOVE = 0.5
 """Expected error from which `penn predict` writes nothing unless it is forced to."""
 _LARGEST_FILE = 50_000_000
+_EVERY_LEVEL = "every level"
 _LARGEST_PERCENT = 1000
 """Printed; ten times the field or a thousand times it are the same to a user."""
 _REASONS = 3
@@ -259,13 +260,14 @@ def worst(moments: Sequence[Expected]) -> Expected:
 # On disk
 
 
-def write(folder: Path | str, calibration: Calibration, about: Mapping[str, Any]) -> Path:
+def write(folder: Path | str, calibration: Calibration, about: Mapping[str, Any], level: str = "") -> Path:
     """Write a calibration next to the weights that it belongs to.
 
     Args:
         folder: Of the network.
         calibration: Of this network.
         about: Where its cases come from, how good it is, and `weights_sha256`.
+        level: Of accuracy, for networks that have such.
     """
     content = {
         "format": FORMAT,
@@ -274,7 +276,7 @@ def write(folder: Path | str, calibration: Calibration, about: Mapping[str, Any]
         **about,
         "parts": {side: _part_content(part) for side, part in calibration.parts.items()},
     }
-    path = Path(folder) / EXPECTED_ERROR
+    path = Path(folder) / expected_error_file(level)
     write_json(path, content, indent=None)
     return path
 
@@ -310,14 +312,15 @@ def _part_content(part: Part) -> dict[str, Any]:
     }
 
 
-def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
+def read(folder: Path | str, weights_sha256: str, level: str = "") -> Calibration | None:
     """The calibration in the folder of a network, checked; None where there is none.
 
     Args:
         folder: Of the network.
         weights_sha256: Of its weights: those of another network, or of an earlier training, are refused.
+        level: Of accuracy, for networks that have such.
     """
-    path = Path(folder) / EXPECTED_ERROR
+    path = Path(folder) / expected_error_file(level)
     if not path.exists():
         return None
     try:
@@ -347,15 +350,17 @@ def read(folder: Path | str, weights_sha256: str) -> Calibration | None:
 
 
 def calibration_of(model: nn.Module) -> Calibration | Uncalibrated:
-    """The calibration of a network that was loaded, or why it has none. Read once per network."""
-    known = getattr(model, "checkpoint_calibration", None)
+    """The calibration of a network that was loaded, or why it has none. Read once per network and level."""
+    level = getattr(model, "level", "")
+    by_level: dict[str, Calibration | Uncalibrated] = getattr(model, "checkpoint_calibrations", {})
+    known = by_level.get(_EVERY_LEVEL, by_level.get(level))
     if known is None:
         config, folder = config_of(model), origin_of(model)
         if config is None or folder is None:
             known = Uncalibrated("the network was not loaded from a folder")
         else:
-            known = read(folder, config.weights_sha256) or Uncalibrated()
-        object.__setattr__(model, "checkpoint_calibration", known)
+            known = read(folder, config.weights_sha256, level) or Uncalibrated()
+        object.__setattr__(model, "checkpoint_calibrations", {**by_level, level: known})
     return known
 
 
@@ -367,12 +372,13 @@ def uncalibrated(model: nn.Module, *, measuring: bool = True) -> Iterator[None]:
         model: The network.
         measuring: Whether its errors are measured for a calibration, which takes all clues, also expensive ones.
     """
-    before = getattr(model, "checkpoint_calibration", None)
-    object.__setattr__(model, "checkpoint_calibration", Uncalibrated("it is switched off", measuring))
+    before = getattr(model, "checkpoint_calibrations", {})
+    switched_off = Uncalibrated("it is switched off", measuring)
+    object.__setattr__(model, "checkpoint_calibrations", {_EVERY_LEVEL: switched_off})
     try:
         yield
     finally:
-        object.__setattr__(model, "checkpoint_calibration", before)
+        object.__setattr__(model, "checkpoint_calibrations", before)
 
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:

@@ -72,12 +72,7 @@ def with_comparison(
 
 
 def with_doubts(record: Mapping[str, Any], doubts: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The record with the expected error at each point as further fields, such as "± p".
-
-    Args:
-        record: Of fields at times.
-        doubts: By unknown, [points, times].
-    """
+    """The record of fields at times with their expected errors, [points, times], as further fields, such as "± p"."""
     entries = {
         f"± {name}": _entry(values.detach().cpu().numpy().astype(np.float64).T, ERROR) | {"velocity": None}
         for name, values in doubts.items()

@@ -22,16 +22,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from string import Template
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import trame_client
 import trame_vuetify
 from aiohttp import web
 
 from pennpde import __version__
-from pennpde.viewer.pool import BusyError, Patience, Pool
-from pennpde.viewer.requests import Request
-from pennpde.viewer.views import Computation, Shown, Views, is_large
+from pennpde.viewer.views import Computation, Request, Shown, Views, is_large
+from pennpde.viewer.workers import BusyError, Pool
 
 MOST_BYTES = 50 * 2**20
 """Of an uploaded file."""
@@ -48,7 +47,7 @@ _LIBRARIES = {
     "vue": Path(trame_client.__file__).parent / "module" / "vue3-www",
     "vuetify": Path(trame_vuetify.__file__).parent / "module" / "v3-serve",
 }
-_ICON = (
+_ICON = "data:image/svg+xml," + quote(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -6 40 40">'
     '<path d="M2 8H14L18 25H38V3H2Z" fill="#2a6fdb"/></svg>'
 )
@@ -63,28 +62,17 @@ class Page:
         data: The folder of a dataset with truth.
         plugin: A file or module that registers networks.
         workers: Processes for small predictions; by default as many as there are cores, up to four.
-        patience: How long things may take.
-        most_bytes: Of an uploaded file.
     """
 
-    def __init__(
-        self,
-        model: str,
-        data: Path | None = None,
-        *,
-        plugin: str | None = None,
-        workers: int | None = None,
-        patience: Patience | None = None,
-        most_bytes: int = MOST_BYTES,
-    ):
-        self.most_bytes = most_bytes
+    def __init__(self, model: str, data: Path | None = None, *, plugin: str | None = None, workers: int | None = None):
         self._folder = tempfile.TemporaryDirectory(prefix="penn-view-")
         self._uploads: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._stored: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
+        """On the disk, by upload."""
         arguments = ["--model", model, "--uploads", self._folder.name]
         arguments += ["--data", str(data)] if data is not None else []
         arguments += ["--plugin", plugin] if plugin is not None else []
-        self._pool = Pool(arguments, workers, patience)
+        self._pool = Pool(arguments, workers)
         self._views = Views(self._computed)
         self._start: dict[str, Any] = {}
         self._loopback = True
@@ -145,13 +133,21 @@ class Page:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Other sites, open in the same browser, may not talk to this server, nor this page to other sites."""
+        """Other sites, open in the same browser, may not talk to this server, nor this page to other sites.
+
+        Errors of handlers have words for the user.
+        """
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="Another site may not use this server.")
         if self._loopback and not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
             raise web.HTTPForbidden(text="This server answers only to the name of this machine; see --host.")
-        response = await handler(request)
+        try:
+            response = await handler(request)
+        except BusyError as error:
+            raise web.HTTPServiceUnavailable(text=str(error)) from None
+        except ValueError as error:
+            raise web.HTTPUnprocessableEntity(text=str(error)) from None
         if not response.prepared:
             response.headers.setdefault(
                 "Content-Security-Policy",
@@ -166,13 +162,11 @@ class Page:
     async def _index(self, _: web.Request) -> web.Response:
         shell = Template((_WEB / "index.html").read_text(encoding="utf-8"))
         page = (_WEB / "view.html").read_text(encoding="utf-8")
-        body = shell.substitute(version=html.escape(__version__), icon=_icon(), page=page)
+        body = shell.substitute(version=html.escape(__version__), icon=_ICON, page=page)
         return web.Response(text=body, content_type="text/html", headers={"Cache-Control": "no-cache"})
 
     async def _started(self, _: web.Request) -> web.Response:
-        return web.json_response(
-            {**self._start, "upload_limit": self.most_bytes}, headers={"Cache-Control": "no-store"}
-        )
+        return web.json_response({**self._start, "upload_limit": MOST_BYTES}, headers={"Cache-Control": "no-store"})
 
     # Views
 
@@ -183,10 +177,7 @@ class Page:
                 await self._views.prepare(Request.of(example))
 
     async def _view(self, http: web.Request) -> web.StreamResponse:
-        try:
-            request = Request.of(await http.json())
-        except (ValueError, UnicodeDecodeError) as error:
-            raise web.HTTPUnprocessableEntity(text=str(error)) from None
+        request = Request.of(await http.json())
         points = self._found(request.name).get("points", 0) if request.source == "upload" else 0
         shown = self._views.find(request.number)
         if shown is not None:
@@ -195,12 +186,7 @@ class Page:
             await asyncio.wait([computation.task], timeout=_GRACE)
             if not computation.task.done():
                 return await self._stream(http, computation)
-            try:
-                return _line(computation.task.result().words)
-            except BusyError as error:
-                raise web.HTTPServiceUnavailable(text=str(error)) from None
-            except ValueError as error:
-                raise web.HTTPUnprocessableEntity(text=str(error)) from None
+            return _line(computation.task.result().words)
 
     async def _stream(self, http: web.Request, computation: Computation) -> web.StreamResponse:
         """A draft, if there is one, then the progress, then the view or an error: a line each."""
@@ -241,10 +227,7 @@ class Page:
         shown, name = self._find(http), Path(http.match_info["name"])
         if name.suffix not in (".vtu", ".vtkhdf", ".html") or not shown.words["predicted"]:
             raise web.HTTPNotFound(text=f"There is no {name}.")
-        try:
-            body = await self._pool.file(shown.request.content, name.suffix)
-        except ValueError as error:
-            raise web.HTTPUnprocessableEntity(text=str(error)) from None
+        body = await self._pool.file(shown.request.content, name.suffix)
         headers = {"Content-Disposition": f'attachment; filename="{_file_name(name.stem)}{name.suffix}"'}
         return web.Response(body=body, content_type="application/octet-stream", headers=headers)
 
@@ -252,31 +235,28 @@ class Page:
 
     async def _upload(self, http: web.Request) -> web.Response:
         name = Path(http.query.get("name", "")).name[:200] or "mesh"
-        if (http.content_length or 0) > self.most_bytes:
-            raise self._too_large(name, http.content_length or 0)
+        if (http.content_length or 0) > MOST_BYTES:
+            raise _too_large(name, http.content_length or 0)
         key = secrets.token_hex(16)
         folder = Path(self._folder.name) / key
         folder.mkdir()
         try:
-            # The reader's messages name the file, so it keeps its name, as far as file systems allow.
-            path = folder / f"{_file_name(Path(name).stem)}{_suffix(name)}"
-            await self._receive(http, path, name)
+            # The reader's messages name the file, so it keeps its name, as far as file systems allow, and a suffix
+            # that is harmless; whether it is one that can be read, the reader says.
+            suffix = re.sub(r"[^a-z0-9.]", "", Path(name).suffix.lower())[:10]
+            path = folder / f"{_file_name(Path(name).stem)}{suffix}"
+            await _receive(http, path, name)
             content = await self._pool.read(str(path), name)
         except BaseException as error:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-            if isinstance(error, BusyError):
-                raise web.HTTPServiceUnavailable(text=str(error)) from None
-            if isinstance(error, ValueError):
-                raise web.HTTPUnprocessableEntity(text=str(error)) from None
             if isinstance(error, ConnectionError):
                 raise web.HTTPBadRequest(text=f"{name} did not arrive whole.") from None
             raise
         self._uploads[key] = content
-        self._stored[key] = await asyncio.to_thread(_size, folder)
-        while len(self._uploads) > MOST_UPLOADS or (
-            len(self._uploads) > 1 and sum(self._stored[each] for each in self._uploads) > MOST_STORED
-        ):
+        self._bytes[key] = await asyncio.to_thread(_size, folder)
+        while len(self._uploads) > MOST_UPLOADS or (len(self._uploads) > 1 and sum(self._bytes.values()) > MOST_STORED):
             oldest, _ = self._uploads.popitem(last=False)
+            del self._bytes[oldest]
             await asyncio.to_thread(shutil.rmtree, Path(self._folder.name) / oldest, ignore_errors=True)
         return web.json_response({"key": key, **content})
 
@@ -291,37 +271,28 @@ class Page:
         self._uploads.move_to_end(key)
         return self._uploads[key]
 
-    async def _receive(self, http: web.Request, path: Path, name: str) -> None:
-        received = 0
-        with path.open("wb") as stream:
-            async for part in http.content.iter_chunked(2**18):
-                received += len(part)
-                if received > self.most_bytes:
-                    raise self._too_large(name, received)
-                stream.write(part)
 
-    def _too_large(self, name: str, size: int) -> web.HTTPRequestEntityTooLarge:
-        allowed = f"the page takes up to {self.most_bytes / 2**20:.0f} MB. Use `penn predict` for larger meshes."
-        return web.HTTPRequestEntityTooLarge(self.most_bytes, size, text=f"{name} is too large: {allowed}")
+async def _receive(http: web.Request, path: Path, name: str) -> None:
+    received = 0
+    with path.open("wb") as stream:
+        async for part in http.content.iter_chunked(2**18):
+            received += len(part)
+            if received > MOST_BYTES:
+                raise _too_large(name, received)
+            stream.write(part)
+
+
+def _too_large(name: str, size: int) -> web.HTTPRequestEntityTooLarge:
+    allowed = f"the page takes up to {MOST_BYTES >> 20} MB. Use `penn predict` for larger meshes."
+    return web.HTTPRequestEntityTooLarge(MOST_BYTES, size, text=f"{name} is too large: {allowed}")
 
 
 def _line(content: dict[str, Any]) -> web.Response:
     return web.Response(body=json.dumps(content).encode() + b"\n", headers=_LINES)
 
 
-def _icon() -> str:
-    from urllib.parse import quote
-
-    return f"data:image/svg+xml,{quote(_ICON)}"
-
-
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _suffix(name: str) -> str:
-    """The end of a file's name, harmless; whether it is one that can be read, the reader says."""
-    return re.sub(r"[^a-z0-9.]", "", Path(name).suffix.lower())[:10]
 
 
 def _file_name(title: str) -> str:

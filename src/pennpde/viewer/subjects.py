@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,13 +15,14 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.models import designs
 from pennpde.models.designs import CELLS_PER_LENGTH, case_name, coarse_mesh, duct, flow_through
-from pennpde.viewer.requests import number_of
+from pennpde.viewer.views import number_of
 
 VISCOSITY = 1e-3
 _CELLS_OF_A_MARCH = 14.0
 """Across the inlet, for a network that steps through time. Its time grows with the third power of them, and finer
 meshes gain little: the step is expected to be wrong by 1.7 % in u at 14 cells and by 1.4 % at 22.5, which takes three
 times as long."""
+_RAMPS = (("first", "Lower ramp"), ("second", "Upper ramp"))
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Slider:
         return number if self.typed else round(min(self.high, max(self.low, number)), self.digits)
 
 
+def _typed(name: str, title: str, start: float, step: float = 0.1) -> Slider:
+    return Slider(name, title, 0.0, math.inf, step, start, typed=True)
+
+
+def _read(sliders: Iterable[Slider], values: Mapping[str, Any]) -> dict[str, float]:
+    return {each.name: each.read(values) for each in sliders}
+
+
 @dataclass(frozen=True)
 class Template:
     """A design: the shape of a domain, with sliders."""
@@ -60,8 +69,8 @@ class Subject(ABC):
 
     datasets: ClassVar[tuple[str, ...]]
     """Kinds of datasets with its cases, first the one that comes with the package."""
-    templates: tuple[Template, ...]
-    numbers: tuple[Slider, ...]
+    templates: Sequence[Template]
+    numbers: Sequence[Slider]
     """What a user says about a mesh of their own."""
     hint: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
@@ -73,10 +82,6 @@ class Subject(ABC):
     @abstractmethod
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
         """The case on a mesh that has the roles of its boundary as patches."""
-
-    def points_of(self, values: Mapping[str, Any]) -> float:
-        """About how many points the mesh of a template has."""
-        return 1.3 * next(iter(self.templates)).sliders[-1].read(values) ** 2
 
     @property
     def unknowns(self) -> frozenset[str]:
@@ -100,7 +105,7 @@ class FlowSubject(Subject):
     def __init__(self, cells: float = CELLS_PER_LENGTH) -> None:
         shared = (
             Slider("speed", "Inlet speed", 0.1, 3.0, 0.05, 1.0),
-            Slider("viscosity", "Viscosity", 0.0, math.inf, 1e-4, VISCOSITY, typed=True),
+            _typed("viscosity", "Viscosity", VISCOSITY, 1e-4),
             Slider("resolution", "Cells across the inlet", 4.0, 60.0, 0.5, cells, 1),
         )
         lower, upper = (Slider(name, title, 0.0, 1.0, 0.01, 0.37) for name, title in _RAMPS)
@@ -109,23 +114,17 @@ class FlowSubject(Subject):
             Template("b", "Offset duct", (lower, upper, *shared), _duct_outline("b", 2)),
             Template("c", "Expansion", (lower, upper, *shared), _duct_outline("c", 2)),
         )
-        self.numbers = (
-            Slider("speed", "Inlet speed", 0.0, math.inf, 0.1, 1.0, typed=True),
-            Slider("viscosity", "Viscosity", 0.0, math.inf, 1e-4, VISCOSITY, typed=True),
-        )
+        self.numbers = (_typed("speed", "Inlet speed", 1.0), _typed("viscosity", "Viscosity", VISCOSITY, 1e-4))
 
     def of_template(self, template: Template, values: Mapping[str, Any]) -> Case:
-        read = {each.name: each.read(values) for each in template.sliders}
+        read = _read(template.sliders, values)
         shape = tuple(read[name] for name, _ in _RAMPS if name in read)
         mesh = coarse_mesh(case_name(template.kind, shape), cells_per_length=read["resolution"])
         return flow_through(mesh, read["speed"], read["viscosity"])
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
-        read = {each.name: each.read(values) for each in self.numbers}
+        read = _read(self.numbers, values)
         return flow_through(mesh, read["speed"], read["viscosity"])
-
-    def points_of(self, values: Mapping[str, Any]) -> float:
-        return 6.0 * super().points_of(values) / 1.3
 
 
 class TransportSubject(Subject):
@@ -135,41 +134,35 @@ class TransportSubject(Subject):
     hint = "A square of size one, cold at the start and heated from the left."
     needs = ("inlet",)
 
-    def __init__(self) -> None:
-        temperature = Slider("temperature", "Inlet temperature", 0.05, 1.0, 0.05, 1.0)
-        diffusivity = Slider("diffusivity", "Diffusivity", 0.0, 1.0, 0.05, 0.1)
-        self.templates = (
-            Template(
-                "plate",
-                "Plate",
-                (
-                    Slider("velocity", "Velocity", 0.0, 1.0, 0.05, 0.5),
-                    diffusivity,
-                    temperature,
-                    Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(designs.PLATE_POINTS - 1), 0),
-                ),
-                "0.00,0.00 2.00,0.00 2.00,2.00 0.00,2.00",
+    templates = (
+        Template(
+            "plate",
+            "Plate",
+            (
+                Slider("velocity", "Velocity", 0.0, 1.0, 0.05, 0.5),
+                Slider("diffusivity", "Diffusivity", 0.0, 1.0, 0.05, 0.1),
+                Slider("temperature", "Inlet temperature", 0.05, 1.0, 0.05, 1.0),
+                Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(designs.PLATE_POINTS - 1), 0),
             ),
-        )
-        self.numbers = tuple(
-            Slider(name, title, 0.0, math.inf, 0.1, start, typed=True)
-            for name, title, start in (
-                ("velocity", "Velocity along x", 0.5),
-                ("across", "Velocity along y", 0.0),
-                ("diffusivity", "Diffusivity", 0.1),
-                ("temperature", "Inlet temperature", 1.0),
-            )
-        )
+            "0.00,0.00 2.00,0.00 2.00,2.00 0.00,2.00",
+        ),
+    )
+    numbers = (
+        _typed("velocity", "Velocity along x", 0.5),
+        _typed("across", "Velocity along y", 0.0),
+        _typed("diffusivity", "Diffusivity", 0.1),
+        _typed("temperature", "Inlet temperature", 1.0),
+    )
 
     def of_template(self, template: Template, values: Mapping[str, Any]) -> Case:
-        read = {each.name: each.read(values) for each in template.sliders}
+        read = _read(template.sliders, values)
         if not (read["velocity"] or read["diffusivity"]):
             raise ValueError("Without velocity and diffusivity nothing happens: choose one of them above zero.")
         mesh = designs.plate_mesh("plate", int(read["resolution"]) + 1)
         return designs.advection_diffusion_case(mesh, read["velocity"], read["diffusivity"], read["temperature"])
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
-        read = {each.name: each.read(values) for each in self.numbers}
+        read = _read(self.numbers, values)
         if read["diffusivity"] < 0:
             raise ValueError(f"The diffusivity is {read['diffusivity']:g}; it must not be negative.")
         velocity = (read["velocity"], read["across"])
@@ -177,13 +170,7 @@ class TransportSubject(Subject):
 
 
 def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) -> Subject:
-    """The subject of a network's unknowns; a ValueError says that the page has none.
-
-    Args:
-        unknowns: Of the network.
-        name: What the user calls it.
-        takes_times: Whether it can be asked for any time.
-    """
+    """The subject of a network's unknowns; a ValueError says that the page has none for what the user calls `name`."""
     cells = _CELLS_OF_A_MARCH if takes_times else CELLS_PER_LENGTH
     wanted, subjects = frozenset(unknowns), (FlowSubject(cells), TransportSubject())
     for subject in subjects:
@@ -191,9 +178,6 @@ def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) ->
             return subject
     known = "; ".join(", ".join(sorted(subject.unknowns)) for subject in subjects)
     raise ValueError(f"{name} solves for {', '.join(sorted(wanted))}; the page has designs for {known}.")
-
-
-_RAMPS = (("first", "Lower ramp"), ("second", "Upper ramp"))
 
 
 def _duct_outline(kind: str, ramps: int) -> str:

@@ -1,26 +1,152 @@
-"""Views of all browsers: each is computed once for whoever waits for it, and remembered as long as there is room.
+"""What browsers ask for, and the views that answer: each computed once for whoever waits for it, and remembered.
 
-A view for which nobody waits any more leaves the queue. Until a view is ready, the nearest one that is ready can stand
-in for it: a draft, which the page marks as such.
+A request is checked: JSON goes in, a frozen request or a ValueError with words comes out. A view for which nobody waits
+any more leaves the queue. Until a view is ready, the nearest one that is ready can stand in for it: a draft, which the
+page marks as such.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from pennpde.viewer.requests import Request
-
+Role = Literal["wall", "inlet", "outlet"]
+ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet")
+MOST_SEGMENTS = 200
+"""Of a boundary, to choose from on a page."""
+MOST_FRAMES = 40
+LONGEST = 100.0
+"""Reference times, length over speed, after the start."""
+_MOST_NUMBERS = 20
+_Values = tuple[tuple[str, float], ...]
 MOST_REMEMBERED = 96 * 2**20
 """Bytes of records that are kept, compressed."""
 _LARGE_MESH, _FINE = 15_000, 32
 """Points of a mesh, and cells across the inlet of a design, whose predictions take long."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When the fields are wanted, of a network that can be asked: times that lie evenly, up to a last one.
+
+    Attributes:
+        duration: The last, in reference times of the case (length over speed).
+        frames: How many.
+        steady: Whether only the steady state is wanted.
+    """
+
+    duration: float = 4.0
+    frames: int = 1
+    steady: bool = False
+
+    @property
+    def times(self) -> list[float]:
+        if self.steady:
+            return [math.inf]
+        return [self.duration * (place + 1) / self.frames for place in range(self.frames)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One picture.
+
+    Attributes:
+        source: A design, a case of the dataset, or what was uploaded.
+        name: Of the design or of the case; the key of an upload.
+        values: Numbers by name: of sliders, or typed. The viscosity of a stored case replaces its own.
+        roles: Of the segments of an uploaded mesh. None: only the mesh is shown.
+        moments: When; None: the network's own times.
+    """
+
+    source: Literal["template", "dataset", "upload"]
+    name: str
+    values: _Values = ()
+    roles: tuple[Role, ...] | None = None
+    moments: Moments | None = None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "values": dict(self.values)}
+
+    @property
+    def number(self) -> str:
+        """The same for the same request, and another for any other."""
+        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()[:24]
+
+    @property
+    def is_steady(self) -> bool:
+        return self.moments is not None and self.moments.steady
+
+    @staticmethod
+    def of(content: Any) -> Request:
+        """From JSON."""
+        if not isinstance(content, Mapping):
+            raise ValueError(f"A request is an object, not {type(content).__name__}.")
+        unknown = content.keys() - {"source", "name", "values", "roles", "moments"}
+        if unknown:
+            raise ValueError(f"A request has no {', '.join(sorted(map(str, unknown)))}.")
+        source, name = content.get("source"), content.get("name")
+        if source not in ("template", "dataset", "upload"):
+            raise ValueError(f"The source is {source!r}; it must be template, dataset or upload.")
+        if not isinstance(name, str) or not 0 < len(name) <= 200:
+            raise ValueError("A request needs a name of up to 200 letters.")
+        if source == "upload" and not re.fullmatch(r"[0-9a-f]{32}", name):
+            raise ValueError("This is not the key of an upload.")
+        return Request(
+            source, name, _values(content.get("values")), _roles(content.get("roles")), _moments(content.get("moments"))
+        )
+
+
+def number_of(value: Any, title: str) -> float:
+    """A finite number from a browser, or a ValueError that names it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"The {title.lower()} is {value!r}; it must be a number.") from None
+    if not math.isfinite(number):
+        raise ValueError(f"The {title.lower()} is {number}; it must be a finite number.")
+    return number
+
+
+def _values(given: Any) -> _Values:
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or len(given) > _MOST_NUMBERS:
+        raise ValueError(f"The values are an object of up to {_MOST_NUMBERS} numbers.")
+    return tuple(sorted((str(name)[:40], number_of(value, str(name)[:40])) for name, value in given.items()))
+
+
+def _roles(given: Any) -> tuple[Role, ...] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list) or len(given) > MOST_SEGMENTS or not all(role in ROLES for role in given):
+        raise ValueError(f"The roles are a list of {', '.join(ROLES)}.")
+    return tuple(given)
+
+
+def _moments(given: Any) -> Moments | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or given.keys() - {"steady"} != {"duration", "frames"}:
+        raise ValueError("The moments have a duration and a number of frames.")
+    if given.get("steady"):
+        return Moments(steady=True)
+    duration, frames = number_of(given["duration"], "last time"), number_of(given["frames"], "number of frames")
+    if not 0 < duration <= LONGEST:
+        raise ValueError(f"The last time is {duration:g}; it must be above 0 and at most {LONGEST:g}.")
+    if not 1 <= frames <= MOST_FRAMES or frames != int(frames):
+        raise ValueError(f"The number of frames is {frames:g}; it must be a whole number from 1 to {MOST_FRAMES}.")
+    return Moments(duration, int(frames))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +180,7 @@ class Computation:
     @property
     def kind(self) -> tuple[str, bool, bool]:
         """Computations of a kind take about the same time."""
-        moments = self.request.moments
-        return self.request.source, self.large, moments is not None and moments.steady
+        return self.request.source, self.large, self.request.is_steady
 
 
 class Views:
@@ -86,7 +211,10 @@ class Views:
         """Wait for a view that is not ready. When the last who waits leaves, it leaves the queue."""
         number = request.number
         if number not in self._asked:
-            self._asked[number] = self._started(number, Computation(request, large))
+            computation = self._asked[number] = Computation(request, large)
+            computation.task = asyncio.create_task(self._computed(number, computation))
+            # Where nobody waits any more, nobody else would hear of an error.
+            computation.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         computation = self._asked[number]
         computation.waiting += 1
         try:
@@ -134,12 +262,6 @@ class Views:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _started(self, number: str, computation: Computation) -> Computation:
-        computation.task = asyncio.create_task(self._computed(number, computation))
-        # Where nobody waits any more, nobody else would hear of an error.
-        computation.task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return computation
-
     async def _computed(self, number: str, computation: Computation) -> Shown:
         try:
             shown = await self._compute(computation)
@@ -149,49 +271,32 @@ class Views:
         if computation.begun is not None:
             seconds = time.monotonic() - computation.begun
             self._seconds[computation.kind] = 0.7 * self._seconds.get(computation.kind, seconds) + 0.3 * seconds
-        self._remember(number, shown)
-        return shown
-
-    def _remember(self, number: str, shown: Shown) -> None:
         self._ready[number] = shown
         size = sum(len(each.record) for each in self._ready.values())
         for oldest in [each for each in self._ready if each not in self._examples and each != number]:
             if size <= self._most_bytes:
                 break
             size -= len(self._ready.pop(oldest).record)
+        return shown
 
 
 def distance(first: Request, second: Request, spans: Mapping[str, float]) -> float:
-    """How much two requests differ; infinite where one says nothing about the other.
-
-    Args:
-        first: A request.
-        second: Another.
-        spans: By the name of a slider, from its low to its high end.
-    """
+    """How much two requests differ, with the spans of sliders; infinite where one says nothing about the other."""
     if (first.source, first.name, first.roles) != (second.source, second.name, second.roles):
         return math.inf
     ours, theirs = dict(first.values), dict(second.values)
     if ours.keys() != theirs.keys():
         return math.inf
-    parts = [_apart(value, theirs[name], spans.get(name)) for name, value in ours.items()]
-    return sum(parts) + (first.moments != second.moments)
+    apart = float(first.moments != second.moments)
+    for name, value in ours.items():
+        other, span = theirs[name], spans.get(name)
+        if span:
+            apart += abs(value - other) / span
+        elif value != other:
+            apart += abs(math.log(value / other)) if value * other > 0 else math.inf
+    return apart
 
 
 def is_large(request: Request, points: int) -> bool:
-    """Whether a prediction takes so long that it must not keep others waiting.
-
-    Args:
-        request: Of a prediction.
-        points: Of the uploaded mesh; 0 for others.
-    """
-    steady = request.moments is not None and request.moments.steady
-    return steady or points > _LARGE_MESH or dict(request.values).get("resolution", 0.0) > _FINE
-
-
-def _apart(first: float, second: float, span: float | None) -> float:
-    if first == second:
-        return 0.0
-    if span:
-        return abs(first - second) / span
-    return abs(math.log(first / second)) if first * second > 0 else math.inf
+    """Whether a prediction, on an upload of so many points, takes so long that it must not keep others waiting."""
+    return request.is_steady or points > _LARGE_MESH or dict(request.values).get("resolution", 0.0) > _FINE

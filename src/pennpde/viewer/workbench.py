@@ -1,4 +1,4 @@
-"""Content of the page, without the page itself: a request goes in, fields and accompanying texts come out."""
+"""Content of the page, without the page itself: a request goes in, fields and the words about them come out."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from pennpde import metrics
 from pennpde.case import Case
 from pennpde.checkpoints import Config, config_of, load_pretrained
 from pennpde.data import storage
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
-from pennpde.mesh.outline import edges_of
+from pennpde.mesh.boundary import edges_of
 from pennpde.penn import Predictor
-from pennpde.prediction import Outcome, predict, series
-from pennpde.viewer import wording
-from pennpde.viewer.boundary import Segment, segments, with_roles
-from pennpde.viewer.reading import arrays_of, mesh_of, open_case, read_case, read_mesh, suffixes
+from pennpde.prediction import Outcome, predict
+from pennpde.prediction.outcome import time_name
+from pennpde.trust.certificate import Certificate
 from pennpde.viewer.records import record_of, with_comparison, with_doubts, with_segments, write_page
-from pennpde.viewer.requests import Moments, Request
 from pennpde.viewer.subjects import Slider, subject_of
+from pennpde.viewer.uploads import Segment, read_case, read_mesh, segments, suffixes, with_roles
+from pennpde.viewer.views import Moments, Request
 
 _MOST_REMEMBERED = 8
 """Outcomes, for files to be downloaded, and uploads."""
@@ -37,6 +38,15 @@ _MOMENTS = Moments(duration=4.0, frames=16)
 """Those that the page asks for until a user wants others."""
 _VISCOSITY = "viscosity"
 _REYNOLDS = "Reynolds number"
+_NOTHING: dict[str, Any] = {
+    **{name: [] for name in ("facts", "certificate", "warnings", "notes", "errors", "seconds", "fields", "times")},
+    "expected": {},
+    "predicted": False,
+    "has_truth": False,
+    "viscosity": None,
+    "reynolds": None,
+}
+"""The words of a picture without a prediction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,43 +105,37 @@ class Workbench:
         return cls(model, name, data, uploads)
 
     @property
-    def takes_times(self) -> bool:
-        """Whether the network can be asked for any time."""
-        return self.model.takes_times
-
-    @property
     def usual_data(self) -> Path:
         """Where a dataset lies that nobody names."""
         return Path("data") / self.subject.datasets[0].replace("-", "_")
 
     def start(self) -> dict[str, Any]:
         """What the page needs to know before the first request."""
-        cases, config = self.cases(), self.config
+        subject, config = self.subject, self.config
         trained = "" if config and (config.training or config.row) else " (untrained)"
         return {
             "network": f"{Path(self.name).name}{trained}",
-            "about": wording.about(self.name, config),
+            "about": about(self.name, config),
             "templates": [
-                {**asdict(each), "sliders": [_shown(slider) for slider in each.sliders]}
-                for each in self.subject.templates
+                {**asdict(each), "sliders": [_shown(slider) for slider in each.sliders]} for each in subject.templates
             ],
-            "numbers": [_shown(slider) for slider in self.subject.numbers],
-            "needs": list(self.subject.needs),
-            "hint": self.subject.hint,
+            "numbers": [_shown(slider) for slider in subject.numbers],
+            "needs": list(subject.needs),
+            "hint": subject.hint,
             "dataset": str(self.data or ""),
-            "dataset_kind": self.subject.datasets[0],
+            "dataset_kind": subject.datasets[0],
             "usual_data": str(self.usual_data),
-            "cases": cases,
+            "cases": self.cases(),
             "suffixes": [*suffixes(), ".zip"],
-            "takes_times": self.takes_times,
-            "moments": asdict(_MOMENTS) if self.takes_times else None,
+            "takes_times": self.model.takes_times,
+            "moments": asdict(_MOMENTS) if self.model.takes_times else None,
             "examples": [request.content for request in self.examples()],
             "reynolds": self._reynolds_range(),
         }
 
     def examples(self) -> list[Request]:
         """What the page asks for before anybody moves a slider, of each design."""
-        moments = _MOMENTS if self.takes_times else None
+        moments = _MOMENTS if self.model.takes_times else None
         return [
             Request("template", each.kind, tuple(sorted((s.name, s.start) for s in each.sliders)), moments=moments)
             for each in self.subject.templates
@@ -155,18 +159,12 @@ class Workbench:
     # Uploads
 
     def read(self, path: Path, name: str) -> dict[str, Any]:
-        """Read a file in a folder of its own, where what comes of it is kept for `upload`, and say what it holds."""
-        folder = path.parent
-        if path.suffix.lower() == ".zip":
-            case = read_case(path, folder / "case", self.model.equation)
-            upload = Upload(name, case.mesh, [], case)
-        else:
-            mesh = read_mesh(path)
-            upload = Upload(name, mesh, segments(mesh))
-            np.savez(folder / "mesh.npz", **arrays_of(mesh))  # pyright: ignore[reportArgumentType]
-        path.unlink()
-        (folder / "name.json").write_text(json.dumps(name), encoding="utf-8")
-        self._remember(self._opened, folder.name, upload)
+        """Read a file in a folder of its own, where other processes find it for `upload`, and say what it holds."""
+        upload = self._read(path, name)
+        if upload.case is not None:
+            path.unlink()  # the folder has what was in it
+        (path.parent / "name.json").write_text(json.dumps([name, path.name]), encoding="utf-8")
+        self._remember(self._opened, path.parent.name, upload)
         return {
             "name": name,
             "kind": "mesh" if upload.case is None else "case",
@@ -183,17 +181,17 @@ class Workbench:
             folder = (self.uploads or Path("/nonexistent")) / key
             if not (folder / "name.json").is_file():
                 raise ValueError("This mesh is no longer on the server: upload it again.")
-            name = json.loads((folder / "name.json").read_text(encoding="utf-8"))
-            if (folder / "mesh.npz").is_file():
-                with np.load(folder / "mesh.npz", allow_pickle=False) as arrays:
-                    mesh = mesh_of(dict(arrays))
-                upload = Upload(name, mesh, segments(mesh))
-            else:
-                case = open_case(folder / "case", self.model.equation)
-                upload = Upload(name, case.mesh, [], case)
-            self._remember(self._opened, key, upload)
+            name, file = json.loads((folder / "name.json").read_text(encoding="utf-8"))
+            self._remember(self._opened, key, self._read(folder / file, name))
         self._opened.move_to_end(key)
         return self._opened[key]
+
+    def _read(self, path: Path, name: str) -> Upload:
+        if path.suffix.lower() == ".zip":
+            case = read_case(path, path.parent / "case", self.model.equation)
+            return Upload(name, case.mesh, [], case)
+        mesh = read_mesh(path)
+        return Upload(name, mesh, segments(mesh))
 
     # Views
 
@@ -202,7 +200,15 @@ class Workbench:
         if request in self._outcomes:
             self._outcomes.move_to_end(request)
             return self._outcomes[request]
-        view = self._new_view(request)
+        begin = time.perf_counter()
+        upload = self.upload(request.name) if request.source == "upload" else None
+        if upload is not None and upload.case is None and request.roles is None:
+            mesh = upload.mesh
+            facts = [f"{mesh.number_of_points:,} points", f"{mesh.number_of_cells:,} cells"]
+            record, words = _with_pieces(record_of(mesh, {}), upload), {"facts": facts, "notes": list(mesh.notes)}
+            view = View(request.number, upload.name, _compressed(record), _NOTHING | words, None)
+        else:
+            view = self._predicted_view(request, upload, begin)
         self._remember(self._outcomes, request, view)
         return view
 
@@ -212,25 +218,19 @@ class Workbench:
         if view.outcome is None:
             raise ValueError("There is no prediction to write: predict first.")
         if path.suffix == ".vtkhdf":
-            series.save(view.outcome, path)
+            view.outcome.save(path)
             return
         if path.suffix == ".vtu":
-            truth = {
-                f"{name}_truth": values[..., -1]
-                for name, values in _series(view.outcome, view.outcome.case.targets).items()
-            }
-            view.outcome.mesh().with_fields(truth).save(path)
+            truth = _series(view.outcome, view.outcome.case.targets)
+            last = {f"{name}_truth": values[..., -1] for name, values in truth.items()}
+            view.outcome.mesh().with_fields(last).save(path)
             return
         record = json.loads(gzip.decompress(view.record))
         record.pop("segments", None)
         lines = [*view.words["expected"].get("lines", []), *view.outcome.certificate.lines()]
         write_page(path, record, view.title, ", ".join(view.words["facts"]), lines)
 
-    def _new_view(self, request: Request) -> View:
-        begin = time.perf_counter()
-        upload = self.upload(request.name) if request.source == "upload" else None
-        if upload is not None and upload.case is None and request.roles is None:
-            return self._mesh_view(request, upload)
+    def _predicted_view(self, request: Request, upload: Upload | None, begin: float) -> View:
         title, case = self._case(request, upload)
         truth_times = self._file(request.name).times if request.source == "dataset" and case.targets else ()
         outcome = self._predicted(case, request.moments, truth_times)
@@ -238,18 +238,18 @@ class Workbench:
         record = record_of(case.mesh, fields, outcome.times) | {"times": _finite(outcome.times)}
         if truth:
             record = with_comparison(record, fields, truth)
-        record = with_doubts(record, wording.doubts(outcome))
+        record = with_doubts(record, _doubts(outcome))
         if upload is not None and upload.pieces:
             record = _with_pieces(record, upload)
         seconds = {**outcome.seconds, "altogether": time.perf_counter() - begin}
-        words = _nothing() | {
-            "facts": wording.facts(outcome, self.model.equation.headline),
-            "certificate": wording.measures(outcome.certificate),
+        words = _NOTHING | {
+            "facts": _facts(outcome, self.model.equation.headline),
+            "certificate": _measures(outcome.certificate),
             "warnings": list(outcome.certificate.warnings),
             "notes": [*case.mesh.notes, *outcome.certificate.notes],
-            "expected": wording.expected(outcome),
-            "errors": wording.errors(fields, truth, case.mesh.point_volumes),
-            "seconds": wording.durations(seconds),
+            "expected": _expected(outcome),
+            "errors": _errors(fields, truth, case.mesh.point_volumes),
+            "seconds": _durations(seconds),
             "predicted": True,
             "has_truth": bool(truth),
             "fields": [name for name in record["fields"] if not name.startswith(("truth ", "error "))],
@@ -283,19 +283,13 @@ class Workbench:
 
     def _predicted(self, case: Case, moments: Moments | None, truth_times: Sequence[float]) -> Outcome:
         ranges = self.config.training_range if self.config else None
-        if moments is None or not self.takes_times:
+        if moments is None or not self.model.takes_times:
             return predict(self.model, case, ranges)
         if truth_times:
             return predict(self.model, case, ranges, times=truth_times)
         units = self.model.equation.units(case)
         one = 1.0 if units is None else units.time
         return predict(self.model, case, ranges, times=[one * each for each in moments.times])
-
-    def _mesh_view(self, request: Request, upload: Upload) -> View:
-        mesh = upload.mesh
-        facts = [f"{mesh.number_of_points:,} points", f"{mesh.number_of_cells:,} cells"]
-        record = _compressed(_with_pieces(record_of(mesh, {}), upload))
-        return View(request.number, upload.name, record, _nothing() | {"facts": facts, "notes": list(mesh.notes)}, None)
 
     def _file(self, name: str) -> CaseFile:
         if self.manifest is None or self.data is None or name not in self.manifest.cases:
@@ -323,25 +317,6 @@ class Workbench:
         kept[key] = value
         while len(kept) > _MOST_REMEMBERED:
             kept.popitem(last=False)
-
-
-def _nothing() -> dict[str, Any]:
-    """The words of a picture without a prediction."""
-    return {
-        "facts": [],
-        "certificate": [],
-        "warnings": [],
-        "notes": [],
-        "expected": {},
-        "errors": [],
-        "seconds": [],
-        "predicted": False,
-        "has_truth": False,
-        "fields": [],
-        "times": [],
-        "viscosity": None,
-        "reynolds": None,
-    }
 
 
 def _shown(slider: Slider) -> dict[str, Any]:
@@ -382,3 +357,145 @@ def _with_pieces(record: dict[str, Any], upload: Upload) -> dict[str, Any]:
 def _compressed(record: Mapping[str, Any]) -> bytes:
     # Level 1: base64 of floats gains little from more.
     return gzip.compress(json.dumps(record, allow_nan=False).encode(), 1)
+
+
+# Words
+
+
+def about(name: str, config: Config | None) -> list[dict[str, str]]:
+    """Which network this is and how it was trained, in rows of words."""
+    if config is None:
+        return [_row("Network", name), _row("Training", "unknown: the network has no configuration")]
+    arguments = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in config.arguments.items())
+    rows = {"Network": name, "Size": f"{config.parameters:,} parameters", "Settings": arguments}
+    training, dataset = config.training, config.dataset
+    if training or config.row:
+        count = f"{dataset['train']} cases" if "train" in dataset else "an unnamed number of cases"
+        how = [f"{training[key]:.0f} {key}" for key in ("epochs", "minutes") if _is_number(training.get(key))]
+        how += [f"on {training['device']}"] if training.get("device") else []
+        how += ["not finished"] if training.get("finished") is False else []
+        rows |= {
+            "Trained on": f"{count} of {dataset.get('kind', 'an unnamed dataset')}",
+            "Note": str(dataset.get("note") or ""),
+            "Experiment": config.row,
+            "Training": ", ".join(how),
+        }
+        for split, errors in config.metrics.items():
+            known = errors.items() if isinstance(errors, Mapping) else ()
+            rows[f"Error, {split}"] = ", ".join(f"{key} {value:.2e}" for key, value in known if _is_number(value))
+    else:
+        rows["Training"] = "none: untrained weights"
+    return [_row(label, value) for label, value in rows.items() if value]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _row(label: str, value: str, level: str = "", note: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "level": level, "note": note}
+
+
+def _facts(outcome: Outcome, headline: Sequence[str]) -> list[str]:
+    """The case in a few words, with those of the equation's numbers that are worth it (`Equation.headline`)."""
+    case = outcome.case
+    words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
+    words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
+    first, last = outcome.times[0], outcome.times[-1]
+    words.append(time_name(last) if first == last else f"t = {first:.4g} to {last:.4g}")
+    if outcome.companion is not None:
+        words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
+    return words
+
+
+def _measures(certificate: Certificate) -> list[dict[str, Any]]:
+    """The certificate's measures, each with a level: good, bad, or none where only a person can judge."""
+    levels = {True: "good", False: "bad", None: ""}
+    rows: list[dict[str, Any]] = [
+        _row(f"Prescribed {name}", f"{error:.1e}" if error else "exact", levels[error == 0], "largest deviation")
+        for name, error in certificate.dirichlet.items()
+    ]
+    rows += [_row(each.name.capitalize(), each.text, levels[each.passed]) for each in certificate.checks]
+    rows += [
+        _row(f"Normal derivative of {name}", f"{error:.1e}", note="root mean square error")
+        for name, error in certificate.neumann.items()
+    ]
+    history = [value for each in certificate.residuals for value in each]
+    if history:
+        level, how = "", "fixed count"
+        if certificate.diverged or certificate.residual_grew:
+            level = "bad"
+            how = "diverged" if certificate.diverged else "converged" if certificate.converged else "residual grew"
+        elif certificate.converged:
+            level, how = "good", "converged"
+        residual = f"{history[0]:.1e} → {history[-1]:.1e}"
+        row = _row("Solver residual", residual, level, f"{len(history)} iterations, {how}")
+        rows.append({**row, "history": _line(history)})
+    inside, whole = sum(each.inside for each in certificate.compared), len(certificate.compared)
+    if whole:
+        rows.append(_row("Training range", f"{inside} of {whole}", levels[inside == whole], "numbers within it"))
+    else:
+        rows.append(_row("Training range", "unknown", note="not recorded by the network"))
+    return rows
+
+
+def _line(values: Sequence[float]) -> str:
+    """Points of an SVG polyline, 100 wide and 24 high, with a logarithmic scale."""
+    logs = torch.tensor(values, dtype=torch.float64).clamp_min(1e-300).log10()
+    logs = logs[torch.isfinite(logs)]
+    if len(logs) < 2:
+        return ""
+    span = float(logs.amax() - logs.amin()) or 1.0
+    heights = (22 - 20 * (logs - logs.amin()) / span).tolist()
+    return " ".join(f"{100 * k / (len(heights) - 1):.1f},{height:.1f}" for k, height in enumerate(heights))
+
+
+def _errors(
+    fields: Mapping[str, Tensor], truth: Mapping[str, Tensor], volumes: Float[Tensor, " points"]
+) -> list[dict[str, str]]:
+    """Rows about the error of each field against the truth, over all times, which are the last axis of both."""
+    rows = []
+    for name in truth:
+        prediction, target = fields[name], truth[name].to(fields[name])
+        share = 100 * float(metrics.relative_l2(prediction, target, volumes))
+        mean = float(metrics.mean_squared_error(prediction, target, prediction.ndim - 2))
+        text = f"{share:.0f} %" if share >= 10 else f"{share:.2g} %"
+        rows.append(_row(f"Error of {name}", text, note=f"of its size; mean square {mean:.2e}"))
+    return rows
+
+
+def _expected(outcome: Outcome) -> dict[str, Any]:
+    """How wrong the prediction probably is: a grade and sentences; nothing where no error can be expected."""
+    found = outcome.expected
+    if not found.errors:
+        if not found.unknown_because:
+            return {}
+        return {"grade": "unknown", "short": found.in_short, "lines": [f"Not known: {found.unknown_because}"]}
+    lines = [f"{name}: {each}" for name, each in found.errors.items()]
+    if found.grade != "good":
+        lines += [f"Mostly because of {', '.join(found.reasons)}."] if found.reasons else []
+        lines += [found.advice]
+    return {"grade": found.grade, "short": found.in_short, "lines": lines}
+
+
+def _doubts(outcome: Outcome) -> dict[str, Tensor]:
+    """By unknown, the expected error at each point and time, where it is known."""
+    found = outcome.expected
+    by_time = outcome.expected_by_time or (found,) * len(outcome.times)
+    return {
+        name: torch.stack([each.local.get(name, values) for each in by_time], dim=-1)
+        for name, values in found.local.items()
+    }
+
+
+def _durations(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Computing times, with their shares of the total."""
+    whole = seconds["altogether"] or 1.0
+    return [
+        {
+            "label": {"prepare": "Preparation"}.get(name, name.capitalize()),
+            "value": f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s",
+            "share": round(100 * value / whole, 1),
+        }
+        for name, value in seconds.items()
+    ]

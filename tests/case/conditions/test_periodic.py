@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 import pennpde as penn
+from pennlab.datasets.split_quads import triangulated
 from pennpde.case import Across, Case, Dirichlet, batch
 from pennpde.case.companion import ends_of_conditions, on_companion
 from pennpde.case.units import Scale, Units
@@ -17,7 +18,7 @@ from pennpde.models.ducts import flow_network
 from pennpde.models.potential_flow import potential_flow
 from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.train.stack import CaseStack
+from pennpde.train.batches import CaseStack
 from poisson import solve_poisson
 from problems import brick, rectangle
 
@@ -32,7 +33,7 @@ def wavy(cells=(6, 5), split: float = 0.0, jitter: float = 0.0, start: float = 0
     mesh = replace(mesh, points=points).with_patches(
         {"low": np.flatnonzero(np.isclose(y, 0)), "high": np.flatnonzero(np.isclose(y, 1))}
     )
-    return mesh.triangulated(split) if split else mesh
+    return triangulated(mesh, split) if split else mesh
 
 
 def channel(cells=(6, 5), jump=0.0, **options) -> Case:
@@ -204,7 +205,7 @@ def test_a_batch_and_a_stack_give_what_their_cases_give_one_by_one():
     for name in ("u", "p"):
         assert_close(together[name], torch.cat([fields[name] for fields in alone]), rtol=0, atol=1e-12)
     stack = CaseStack.of(cases, torch.float64, laplacian_damping=flow().equation.laplacian_damping)
-    stacked = flow()(stack.batch(torch.tensor([2, 0, 1]))[0])
+    stacked = flow()(stack.draw(torch.tensor([2, 0, 1]))[0])
     for place, number in enumerate([2, 0, 1]):
         begin = place * stack.points_per_case
         points = slice(begin, begin + cases[number].number_of_points)

@@ -12,6 +12,7 @@ import torch
 from finished_runs import pack_files
 from foam_cases import write_dictionary
 from paths import ROOT, load_script
+from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.data import storage
@@ -66,7 +67,7 @@ def test_a_decomposed_packed_binary_run_is_the_plain_run(bends, installation, tm
     (plain / "system" / "controlDict").write_text(text)
     parts = {"numberOfSubdomains": 3, "method": "simple", "simpleCoeffs": {"n": "(3 1 1)", "delta": 0.001}}
     write_dictionary(other / "system" / "decomposeParDict", parts)
-    openfoam.run(other, "decomposePar", "-time", "0:", installation=installation)
+    running.run(other, "decomposePar", "-time", "0:", installation=installation)
     for time in openfoam.time_folders(other):
         shutil.rmtree(time)
     pack_files(other)
@@ -90,7 +91,7 @@ def test_text_is_the_same_run_as_binary(bends, installation, tmp_path):
     control.write_text(re.sub(r"writeFormat\s+binary", "writeFormat ascii; writePrecision 12", control.read_text()))
     for time in openfoam.time_folders(text)[1:]:
         shutil.rmtree(time)
-    openfoam.run(text, "icoFoam", installation=installation)
+    running.run(text, "icoFoam", installation=installation)
     collect_runs([bends / "bend_01", text], tmp_path / "set", workers=0)
     binary, written = (storage.read_file(tmp_path / "set", name).case for name in ("bend_01", "text"))
     torch.testing.assert_close(written.targets["u"], binary.targets["u"], rtol=1e-5, atol=1e-9)

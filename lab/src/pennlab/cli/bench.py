@@ -170,7 +170,7 @@ def _sweep(
     from pennlab.paper.openfoam_sweep import sweep as sweeping
     from pennlab.paper.openfoam_sweep.settings import read
     from pennlab.paper.tradeoff.presentation import DISTURBED, disturbance, sweep_markdown
-    from pennpde.openfoam import find_installation
+    from pennlab.running import find_installation
 
     plan = read(settings)
     test_set = sweeping.TestSet.read(data, only, limit)

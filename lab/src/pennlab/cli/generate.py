@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pennpde.cli.conventions import Output
-from pennpde.cli.progress import duration, progress_bar
+from pennpde.cli.conventions import Output, duration
 
 if TYPE_CHECKING:
     from pennlab.datasets.generate import Summary
@@ -211,7 +210,7 @@ class Job:
         """Generate the dataset with a progress bar and report the result."""
         from pennlab.datasets.generate import generate
 
-        with progress_bar(output, recipe.dataset) as show:
+        with output.progress_bar(recipe.dataset) as show:
             summary = generate(
                 recipe,
                 self.out,

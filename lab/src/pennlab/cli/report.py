@@ -90,7 +90,7 @@ def _draw(
 
     from pennlab.paper.figures import draw_comparison, networks_of
     from pennpde.data import storage
-    from pennpde.error_pictures import draw_case
+    from pennpde.pictures import draw_case
 
     networks, missing = networks_of(files)
     if missing:

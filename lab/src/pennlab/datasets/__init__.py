@@ -9,5 +9,6 @@ advection_diffusion  heat on a square plate
 flow/                flow in ducts
 plane_flow/          plane laminar flow of many shapes, Reynolds numbers and times
 fine_mesh            from the cells of a fine mesh to other points
+split_quads          quads as triangles
 profile              resolution of the solver that gives the reference solutions
 """

@@ -21,14 +21,16 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from pennlab import running
 from pennlab.datasets.profile import Profile
+from pennlab.running import Block, Side
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.files import write_atomically
 from pennpde.models.designs import PLATE_POINTS as POINTS
 from pennpde.models.designs import advection_diffusion_case, heated_at_inlet  # noqa: F401
 from pennpde.models.designs import plate_mesh as coarse_mesh
-from pennpde.openfoam import Block, Side, Uniform
+from pennpde.openfoam import Uniform
 
 TIMES = (0.25, 0.5, 0.75, 1.0)
 END_TIME = TIMES[-1]
@@ -156,8 +158,8 @@ def solve(
     diffusivity: float,
     profile: Profile,
     run_file: Path | str,
-    installation: openfoam.Installation | None = None,
-    on_progress: Callable[[openfoam.Progress], None] | None = None,
+    installation: running.Installation | None = None,
+    on_progress: Callable[[running.Progress], None] | None = None,
     scratch: Path | str | None = None,
 ) -> None:
     """Run OpenFOAM with T̂ = 1 and write the run file, complete or not at all.
@@ -171,7 +173,7 @@ def solve(
         on_progress: is called after each time step; `END_TIME` is the last.
         scratch: where the OpenFOAM case is kept while it runs.
     """
-    with openfoam.workplace(PROGRAMS, installation, scratch=scratch) as place:
+    with running.workplace(PROGRAMS, installation, scratch=scratch) as place:
         write_case(place.folder, velocity, diffusivity, profile)
         place.run("blockMesh")
         place.run("scalarTransportFoam", on_progress=on_progress)
@@ -180,8 +182,8 @@ def solve(
     _write_run(Path(run_file), Run(temperature, facts))
 
 
-def find_installation() -> openfoam.Installation:
-    return openfoam.find_installation(PROGRAMS)
+def find_installation() -> running.Installation:
+    return running.find_installation(PROGRAMS)
 
 
 def solver_settings(profile: Profile) -> dict[str, Any]:
@@ -192,10 +194,10 @@ def solver_settings(profile: Profile) -> dict[str, Any]:
 def _profile_along_x(folder: Path, profile: Profile) -> Float[np.ndarray, "cells times"]:
     frames = openfoam.time_folders(folder)[1:]
     if not np.allclose([float(frame.name) for frame in frames], TIMES):
-        raise openfoam.OpenFOAMError(f"scalarTransportFoam wrote the times {[frame.name for frame in frames]}.")
+        raise running.OpenFOAMError(f"scalarTransportFoam wrote the times {[frame.name for frame in frames]}.")
     temperature = np.stack([openfoam.read_field(frame / "T").values(int(profile.cells)) for frame in frames], axis=-1)
     if not (temperature.min() > -1e-6 and temperature.max() < 1 + 1e-6):
-        raise openfoam.DivergenceError(
+        raise running.DivergenceError(
             f"The temperature in {folder} is from {temperature.min():g} to {temperature.max():g}, not from 0 to 1."
         )
     return temperature
@@ -282,9 +284,9 @@ def write_case(folder: Path, velocity: float, diffusivity: float, profile: Profi
         fixed = {"type": "fixedValue", "value": Uniform(value)}
         return {"inlet": fixed, "side": {"type": "zeroGradient"}, "frontAndBack": {"type": "empty"}}
 
-    openfoam.write_case(
+    running.write_case(
         folder,
-        block_mesh=openfoam.block_mesh_dictionary([square], patches, THICKNESS),
+        block_mesh=running.block_mesh_dictionary([square], patches, THICKNESS),
         control={
             "application": "scalarTransportFoam",
             "endTime": END_TIME,
@@ -295,8 +297,8 @@ def write_case(folder: Path, velocity: float, diffusivity: float, profile: Profi
         solution={"solvers": SOLVERS, "SIMPLE": {"nNonOrthogonalCorrectors": 0}},
         constant={"transportProperties": {"DT": (openfoam.VISCOSITY, diffusivity)}},
         fields={
-            "U": openfoam.NewField(openfoam.VELOCITY, vector, inlet_at(vector)),
-            "T": openfoam.NewField(openfoam.TEMPERATURE, 0.0, inlet_at(1.0)),
+            "U": running.NewField(openfoam.VELOCITY, vector, inlet_at(vector)),
+            "T": running.NewField(openfoam.TEMPERATURE, 0.0, inlet_at(1.0)),
         },
     )
 

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pennlab.datasets.packing import pack
-from pennlab.datasets.recipe import HopelessError, OtherRunsError, Product, Recipe, Report
-from pennpde import openfoam
+from pennlab.datasets.recipe import HopelessError, MissingProgramError, OtherRunsError, Product, Recipe, Report
 from pennpde.data.storage import MANIFEST, DatasetError, Ledger, Manifest, alone_in, intact, read_manifest
 from pennpde.data.workers import SchedulerError, Status, connected, processors
 from pennpde.files import remove_leftovers
@@ -219,7 +218,7 @@ def attempt(recipe: Recipe, task: tuple[str, ...], report: Report) -> Outcome:
     """Make the cases of a task."""
     try:
         return list(recipe.make(task, report))
-    except (openfoam.InstallationError, OtherRunsError) as error:
+    except (MissingProgramError, OtherRunsError) as error:
         return Failure(str(error), stops_all=True)
     except Exception as error:  # a worker must survive whatever a solver does
         log = getattr(error, "log_tail", "") or traceback.format_exc()

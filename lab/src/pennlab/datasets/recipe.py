@@ -12,6 +12,10 @@ class OtherRunsError(ValueError):
     """Stored results of the solver were computed with other settings."""
 
 
+class MissingProgramError(RuntimeError):
+    """A program that every case needs is not installed."""
+
+
 class HopelessError(RuntimeError):
     """A case cannot be made, and another attempt would end alike; `log_tail` holds the last lines of the solver."""
 

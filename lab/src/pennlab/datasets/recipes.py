@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pennlab import running
 from pennlab.datasets import advection_diffusion, polynomial
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow import varied as varied_meshes
 from pennlab.datasets.recipe import OtherRunsError, Product, Recipe, Report
-from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import SINGLE, pack
@@ -125,7 +125,7 @@ class AdvectionDiffusionRecipe(Recipe):
         except (OSError, ValueError):  # not there yet, or damaged
             velocity, diffusivity, _ = advection_diffusion.parse_name(name)
 
-            def on_progress(progress: openfoam.Progress) -> None:
+            def on_progress(progress: running.Progress) -> None:
                 report(progress.time / advection_diffusion.END_TIME)
 
             with _scratch(path) as scratch:
@@ -203,7 +203,7 @@ class FlowRecipe(Recipe):
     def make(self, names: Sequence[str], report: Report) -> Iterator[Product]:
         profile = flow.PROFILES[self.profile]
 
-        def on_progress(progress: openfoam.Progress) -> None:
+        def on_progress(progress: running.Progress) -> None:
             report(progress.time / flow.END_TIME)
 
         for name in names:
@@ -230,7 +230,7 @@ class FlowRecipe(Recipe):
 
     def check_solver(self, names: Sequence[str]) -> None:
         if any(not self._run_file(name).exists() for name in names):
-            openfoam.find_installation()
+            running.find_installation()
 
 
 def _product(

@@ -17,8 +17,7 @@ from pennlab.paper.tables import WHOLE_STEPS, Record, title_of
 from pennpde.case import Case
 from pennpde.case.motion import moved
 from pennpde.checkpoints import WEIGHTS, config_of, load_pretrained
-from pennpde.error_pictures import colours_of, cut_flat, layers_of
-from pennpde.pictures import ERROR, Panel, draw
+from pennpde.pictures import ERROR, Panel, colours_of, cut_flat, draw, layers_of
 
 Fields = Mapping[str, Tensor]
 _DECADES = 3.5

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from pennlab.paper import plane_flow_floors
 from pennpde.case import Case
-from pennpde.train.baselines import start
+from pennpde.train.report import start
 
 Identity = Callable[[Case], tuple[str, tuple[float, ...]]]
 """What a case is known by: its family, and its parameters, which compare within a family."""

@@ -25,9 +25,7 @@ from pennpde.case import Case
 from pennpde.data.storage import read_file, read_manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.metrics import relative_l2
-from pennpde.train import MomentEvaluation
-from pennpde.train.evaluation import device_name
-from pennpde.train.snapshots import MomentRecord
+from pennpde.train.evaluation import MomentEvaluation, MomentRecord, Setting
 
 STEADY = float("inf")
 UNKNOWNS = ("u", "p")
@@ -197,14 +195,7 @@ def measure(
                 steady=measured[-1] if len(measured) > len(moments) else {},
             )
         )
-    evaluation = MomentEvaluation(
-        tuple(records),
-        threads=torch.get_num_threads(),
-        device=device_name(torch.device("cpu")),
-        precision="float64",
-        parameters=0,
-        about=about,
-    )
+    evaluation = MomentEvaluation(tuple(records), Setting.of(look_up, torch.float64, torch.device("cpu"), about))
     times = {**by_time(errors), **told({UNDETERMINED: [row for _, row in undetermined]})}
     return {**evaluation.to_plain(), "times": times, "not_known_whether_determined": unknown}
 

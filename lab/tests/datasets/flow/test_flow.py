@@ -12,8 +12,8 @@ from paths import ROOT
 from pennlab.datasets import recipes
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import cases as flow
-from pennlab.datasets.flow import ducts as ducts_of_the_lab
 from pennlab.datasets.flow import truth as flow_truth
+from pennlab.datasets.flow.ducts import blocks_of
 from pennlab.datasets.flow.truth import Profile, Run
 from pennpde.data import storage
 from pennpde.mesh import Mesh
@@ -107,7 +107,7 @@ def test_coarse_meshes_fill_the_duct_and_their_patches_its_boundary(name):
 
 def test_fine_meshes_have_as_many_cells_as_the_authors():
     numbers = {
-        name[0]: sum(a * b for a, b in (block.cells for block in ducts_of_the_lab.blocks(ducts.duct(name), 90)))
+        name[0]: sum(a * b for a, b in (block.cells for block in blocks_of(ducts.duct(name), 90)))
         for name in ONE_OF_EACH
     }
     assert numbers == {"a": 40_500, "b": 56_700, "c": 40_500}

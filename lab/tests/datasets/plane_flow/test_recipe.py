@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from paths import ROOT
+from pennlab import running
 from pennlab.datasets.plane_flow import cost, finished, flows, recipe, truth
 from pennlab.datasets.plane_flow.dual import dual_of
 from pennlab.datasets.plane_flow.foam import Resolution, write_case
 from pennlab.datasets.plane_flow.recipe import PlaneFlowRecipe, kept_moments
 from pennlab.datasets.recipe import HopelessError
-from pennpde import openfoam
 
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 
@@ -88,7 +88,7 @@ def solved(monkeypatch):
         def solve(flow, folder, resolution, **_):
             called.append(resolution)
             if resolution.courant > limit:
-                raise openfoam.DivergenceError("pimpleFoam diverged at time 4.", "last lines")
+                raise running.DivergenceError("pimpleFoam diverged at time 4.", "last lines")
             return "truth"
 
         monkeypatch.setattr(truth, "solve", solve)

@@ -27,7 +27,7 @@ from torch import Tensor
 from pennpde.case.conditions.course import Course
 from pennpde.case.conditions.given import Door
 from pennpde.mesh import Mesh
-from pennpde.mesh.rotation import turned
+from pennpde.mesh.mesh import turned
 
 
 @dataclass(frozen=True)

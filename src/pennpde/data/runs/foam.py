@@ -21,7 +21,7 @@ from pennpde.openfoam.conditions import is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, content_of, number_of, read_dictionary
 from pennpde.openfoam.fields import read_field, time_folders
 from pennpde.openfoam.point_values import PointValues
-from pennpde.openfoam.pressure_reference import with_pressure_reference
+from pennpde.openfoam.pressure import with_pressure_reference
 from pennpde.openfoam.unread import is_steady, unread
 
 _SCALAR_SOLVERS = ("scalarTransportFoam", "laplacianFoam")

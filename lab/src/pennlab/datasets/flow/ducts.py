@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from pennlab.running import Block
 from pennpde.case import Case
 from pennpde.models.designs import NUMBER_OF_PARAMETERS, Duct, Region, case_name
 from pennpde.models.potential_flow import potential_flow
-from pennpde.openfoam import Block
 
 PARAMETERS = tuple(round(0.1 * tenths, 1) for tenths in range(11))
 
@@ -26,7 +26,7 @@ def all_names() -> list[str]:
     ]
 
 
-def blocks(duct: Duct, cells_per_length: float) -> list[Block]:
+def blocks_of(duct: Duct, cells_per_length: float) -> list[Block]:
     """The blocks of a `blockMesh` at this resolution."""
     return [Block(region.corners, region.cells(cells_per_length)) for region in duct.regions]
 

@@ -16,8 +16,9 @@ import h5py
 import numpy as np
 from jaxtyping import Float
 
+from pennlab import running
 from pennlab.datasets.fine_mesh import FineMesh
-from pennlab.datasets.flow.ducts import blocks
+from pennlab.datasets.flow.ducts import blocks_of
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
 from pennpde.files import write_atomically
@@ -68,8 +69,8 @@ def solve(
     name: str,
     profile: Profile,
     run_file: Path | str,
-    installation: openfoam.Installation | None = None,
-    on_progress: Callable[[openfoam.Progress], None] | None = None,
+    installation: running.Installation | None = None,
+    on_progress: Callable[[running.Progress], None] | None = None,
     scratch: Path | str | None = None,
 ) -> None:
     """Run OpenFOAM for one case and write its run file, complete or not at all.
@@ -82,7 +83,7 @@ def solve(
         on_progress: is called after each time step; `END_TIME` is the last.
         scratch: where the OpenFOAM case is kept while it runs (about 100 MB with the standard profile).
     """
-    with openfoam.workplace(PROGRAMS, installation, scratch=scratch, prefix=f"penn-{name}-") as place:
+    with running.workplace(PROGRAMS, installation, scratch=scratch, prefix=f"penn-{name}-") as place:
         write_case(place.folder, duct(name), profile)
         mesh = initialise(place.folder, place.installation)
         progress = place.run("icoFoam", on_progress=on_progress)
@@ -115,9 +116,9 @@ def write_case(
         constant: dictionaries of the folder `constant` that replace or join ours.
     """
     patches = {name: ("wall" if name == "wall" else "patch", sides) for name, sides in shape.patches.items()}
-    openfoam.write_case(
+    running.write_case(
         folder,
-        block_mesh=openfoam.block_mesh_dictionary(blocks(shape, profile.cells), patches, thickness=0.1),
+        block_mesh=running.block_mesh_dictionary(blocks_of(shape, profile.cells), patches, thickness=0.1),
         control={
             "application": "icoFoam",
             "endTime": END_TIME,
@@ -129,26 +130,26 @@ def write_case(
         solution={"solvers": solvers, **algorithms, "potentialFlow": {"nNonOrthogonalCorrectors": 20}},
         constant={"transportProperties": {"nu": (openfoam.VISCOSITY, VISCOSITY)}, **(constant or {})},
         fields={
-            "U": openfoam.NewField(openfoam.VELOCITY, np.zeros(3), VELOCITY_CONDITIONS),
-            "p": openfoam.NewField(openfoam.PRESSURE, 0.0, PRESSURE_CONDITIONS),
+            "U": running.NewField(openfoam.VELOCITY, np.zeros(3), VELOCITY_CONDITIONS),
+            "p": running.NewField(openfoam.PRESSURE, 0.0, PRESSURE_CONDITIONS),
         },
     )
 
 
-def initialise(folder: Path, installation: openfoam.Installation) -> openfoam.PolyMesh:
+def initialise(folder: Path, installation: running.Installation) -> openfoam.PolyMesh:
     """Make the mesh, and the potential flow as initial velocity, with the flux that belongs to it."""
-    openfoam.run(folder, "blockMesh", installation=installation)
+    running.run(folder, "blockMesh", installation=installation)
     return start_from_potential_flow(folder, installation)
 
 
-def start_from_potential_flow(folder: Path, installation: openfoam.Installation) -> openfoam.PolyMesh:
+def start_from_potential_flow(folder: Path, installation: running.Installation) -> openfoam.PolyMesh:
     """The same in a folder that has its mesh already."""
-    openfoam.run(folder, "potentialFoam", "-writephi", installation=installation)
+    running.run(folder, "potentialFoam", "-writephi", installation=installation)
     mesh = openfoam.PolyMesh.read(folder)
     velocity = mesh.cell_velocity(_face_flux(folder / "0" / "phi", mesh))
     largest = float(np.linalg.norm(velocity, axis=1).max())
     if not largest < 10.0:
-        raise openfoam.DivergenceError(f"The potential flow in {folder} reaches |U| = {largest:g}; 2 to 3 is expected.")
+        raise running.DivergenceError(f"The potential flow in {folder} reaches |U| = {largest:g}; 2 to 3 is expected.")
     openfoam.write_field(folder / "0" / "U", velocity, openfoam.VELOCITY, VELOCITY_CONDITIONS)
     return mesh
 
@@ -188,11 +189,11 @@ def _collected(folder: Path, mesh: openfoam.PolyMesh, facts: Mapping[str, Any]) 
     """All frames of an OpenFOAM case that has run to its end."""
     frames, cells = openfoam.time_folders(folder), mesh.number_of_cells
     if len(frames) != len(TIMES) or not np.allclose([float(frame.name) for frame in frames], TIMES, atol=1e-6):
-        raise openfoam.OpenFOAMError(f"{folder} has the times {', '.join(f.name for f in frames)}; 0 to 4 is expected.")
+        raise running.OpenFOAMError(f"{folder} has the times {', '.join(f.name for f in frames)}; 0 to 4 is expected.")
     velocity = np.stack([openfoam.read_field(frame / "U").values(cells)[:, :2] for frame in frames])
     pressure = np.stack([openfoam.read_field(frame / "p").values(cells) for frame in frames])
     if not (np.isfinite(velocity).all() and np.isfinite(pressure).all()):
-        raise openfoam.DivergenceError(f"The fields in {folder} are not finite.")
+        raise running.DivergenceError(f"The fields in {folder} are not finite.")
     return Run(FineMesh.of(mesh), TIMES, velocity, pressure, facts)
 
 

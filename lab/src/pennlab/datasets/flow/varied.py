@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 
 from pennlab.datasets.flow.triangles import triangle_mesh
+from pennlab.datasets.split_quads import triangulated
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh
 
@@ -40,4 +41,4 @@ def varied_mesh(name: str, seed: int = 0) -> Mesh:
         else:
             mesh = coarse_mesh(name, own, cells, float(random.uniform(0.0, LARGEST_JITTER)))
         if mesh.number_of_points <= MOST_POINTS:
-            return mesh.triangulated(_SPLIT[kind], own) if kind in _SPLIT else mesh
+            return triangulated(mesh, _SPLIT[kind], own) if kind in _SPLIT else mesh

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from pennlab import running
 from pennlab.datasets.plane_flow.conditions import Inlet, Outlet, Prescribed, Slip, Wall
 from pennlab.datasets.plane_flow.dual import Dual
 from pennlab.datasets.plane_flow.flow import INTERVAL, Flow
@@ -99,7 +100,7 @@ class Resolution:
 
 
 def write_mesh(folder: Path, flow: Flow, dual: Dual) -> None:
-    dual.mesh.write(folder)
+    running.write_mesh(folder, dual.mesh)
     kinds = {name: "wall" if isinstance(each, Wall) else "patch" for name, each in flow.conditions.items()}
     rows = [
         f"{name} {{ type {kinds.get(name, patch.type)}; nFaces {patch.count}; startFace {patch.start}; }}"

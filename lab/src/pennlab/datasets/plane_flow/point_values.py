@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from pennlab import running
 from pennlab.datasets.plane_flow.dual import Dual
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.start import at_points, gradients
@@ -60,7 +61,7 @@ def read_frame(
     u = openfoam.read_field(frame / "U").values(cells)
     p = openfoam.read_field(frame / "p").values(cells)
     if not (np.isfinite(u).all() and np.isfinite(p).all()) or np.abs(u).max() > 50:
-        raise openfoam.DivergenceError(f"The fields at {frame.name} of {flow.name} reach |U| = {np.abs(u).max():.3g}.")
+        raise running.DivergenceError(f"The fields at {frame.name} of {flow.name} reach |U| = {np.abs(u).max():.3g}.")
     velocity = np.stack(
         [points.of_cells(u[:, axis], points.velocity_known, points.velocity[:, axis]) for axis in range(2)], axis=1
     )

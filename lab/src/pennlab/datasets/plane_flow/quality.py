@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
+from pennlab import running
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.flows import draw_flow, flow_name
 from pennlab.datasets.plane_flow.foam import Resolution
 from pennlab.datasets.plane_flow.shapes import FAMILIES
 from pennlab.datasets.plane_flow.start import point_areas
 from pennlab.datasets.plane_flow.truth import Truth, solve
-from pennpde import openfoam
 from pennpde.mesh.triangulation import interpolation
 
 _CANDIDATES = 12
@@ -38,7 +38,7 @@ def compared_flows() -> list[str]:
 
 
 def compare(
-    flow: Flow, folder: Path, installation: openfoam.Installation | None = None, timeout: float | None = None
+    flow: Flow, folder: Path, installation: running.Installation | None = None, timeout: float | None = None
 ) -> dict[str, Any]:
     """Relative L2 differences of u and p between the dataset's resolution and half of it, by moment."""
     resolution = Resolution.of(flow)

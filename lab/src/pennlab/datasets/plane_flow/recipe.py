@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pennlab import running
 from pennlab.datasets.plane_flow import cases, cost, finished, flows, foam, meshes, truth
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report
-from pennpde import openfoam
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 
@@ -128,11 +128,11 @@ class PlaneFlowRecipe(Recipe):
             for each in tries[:-1]:
                 try:
                     return truth.solve(flow, folder, each, on_progress=report, timeout=self.timeout)
-                except openfoam.DivergenceError as error:
+                except running.DivergenceError as error:
                     logging.getLogger(__name__).info("%s diverges with Courant %g: %s", flow.name, each.courant, error)
             try:
                 return truth.solve(flow, folder, tries[-1], on_progress=report, timeout=self.timeout)
-            except openfoam.DivergenceError as error:
+            except running.DivergenceError as error:
                 numbers = ", ".join(f"{each.courant:g}" for each in tries)
                 said = str(error).splitlines()[0]
                 raise HopelessError(
@@ -177,7 +177,7 @@ class PlaneFlowRecipe(Recipe):
 
     def check_solver(self, names: Sequence[str]) -> None:
         if not all(self._is_finished(_parsed(name)[0]) for name in names):
-            openfoam.find_installation(_PROGRAMS)
+            running.find_installation(_PROGRAMS)
 
 
 def kept_moments(flow: Flow, mesh: str) -> list[int]:

@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pennlab import running
 from pennlab.datasets.plane_flow import cases, foam, meshes, truth
 from pennlab.datasets.plane_flow.conditions import Condition, Inlet, Outlet, Slip, Wall
 from pennlab.datasets.plane_flow.domain import Domain, Piece
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.shapes.drawing import Duct, Point, chain, closed
 from pennlab.datasets.recipe import Product, Recipe, Report
-from pennpde import openfoam
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 
@@ -245,4 +245,4 @@ class TrialsRecipe(Recipe):
 
     def check_solver(self, names: Sequence[str]) -> None:
         if names:
-            openfoam.find_installation(_PROGRAMS)
+            running.find_installation(_PROGRAMS)

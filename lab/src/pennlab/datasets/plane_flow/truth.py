@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from pennlab import running
 from pennlab.datasets.plane_flow.conditions import Wall
 from pennlab.datasets.plane_flow.dual import dual_of, renumbered
 from pennlab.datasets.plane_flow.flow import Flow
@@ -91,7 +92,7 @@ def solve(
     resolution: Resolution | None = None,
     *,
     steady: bool | None = None,
-    installation: openfoam.Installation | None = None,
+    installation: running.Installation | None = None,
     on_progress: Callable[[float], None] | None = None,
     timeout: float | None = None,
 ) -> Truth:
@@ -107,7 +108,7 @@ def solve(
         timeout: seconds for each run of a solver.
     """
     resolution = resolution or Resolution.of(flow)
-    installation = installation or openfoam.find_installation(("pimpleFoam", "simpleFoam"))
+    installation = installation or running.find_installation(("pimpleFoam", "simpleFoam"))
     began = _core_seconds()
     mesh = truth_triangles(flow, resolution)
     dual = dual_of(mesh)
@@ -120,13 +121,13 @@ def solve(
     end = flow.moments[-1]
     steps = 0
 
-    def hear(progress: openfoam.Progress) -> None:
+    def hear(progress: running.Progress) -> None:
         nonlocal steps
         steps += 1
         if on_progress is not None:
             on_progress(0.8 * progress.time / end)
 
-    progress = openfoam.run(
+    progress = running.run(
         folder, "pimpleFoam", installation=installation, on_progress=hear, timeout=timeout, largest_courant=1e3
     )
     solved = _core_seconds()
@@ -187,7 +188,7 @@ def _steady(
     flow: Flow,
     points: PointValues,
     most: int,
-    installation: openfoam.Installation,
+    installation: running.Installation,
     timeout: float | None,
 ) -> _Steady:
     """Iterate from the last moment to a state that no longer changes, or say why there is none."""
@@ -202,8 +203,8 @@ def _steady(
     for name in ("U", "p"):
         shutil.copy(kept / name, folder / "0" / name)
     try:
-        progress = openfoam.run(folder, "simpleFoam", installation=installation, timeout=timeout)
-    except openfoam.OpenFOAMError as error:
+        progress = running.run(folder, "simpleFoam", installation=installation, timeout=timeout)
+    except running.OpenFOAMError as error:
         return _Steady({"steady": False, "why_not_steady": str(error).splitlines()[0]})
     frames = openfoam.time_folders(folder)
     iterations = int(float(frames[-1].name))

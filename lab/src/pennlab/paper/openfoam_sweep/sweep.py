@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pennlab import running
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow.cases import fields_at
@@ -107,7 +108,7 @@ def interleaved(names: Iterable[str]) -> list[str]:
 def measure(
     case: Case,
     setting: Setting,
-    installation: openfoam.Installation | None = None,
+    installation: running.Installation | None = None,
     keep: Callable[[dict[str, Tensor]], None] | None = None,
 ) -> Result:
     """Solve one case in one setting: its error and its times, or that it diverged.
@@ -119,14 +120,14 @@ def measure(
     seconds: dict[str, float] = {}
     steps = 0
     programs = ("blockMesh", "potentialFoam", setting.program)
-    with openfoam.workplace(programs, installation, prefix="penn-bench-") as place:
+    with running.workplace(programs, installation, prefix="penn-bench-") as place:
         setting.write(place.folder, duct(case.name))
 
-        def count(progress: openfoam.Progress) -> None:
+        def count(progress: running.Progress) -> None:
             nonlocal steps
             steps += 1
             if setting.courant is not None and steps > MOST_ADAPTIVE_STEPS:
-                raise openfoam.DivergenceError(
+                raise running.DivergenceError(
                     f"{setting.program} diverged: at time {progress.time:g} it had taken {steps} steps."
                 )
 
@@ -147,7 +148,7 @@ def measure(
             found["errors"] = errors_of(fields, case)
             found["largest_courant"] = progress.largest_courant
             found["cells"] = mesh.number_of_cells
-        except openfoam.DivergenceError as error:
+        except running.DivergenceError as error:
             seconds["until_divergence"] = time.perf_counter() - begin
             # The first sentence; the others are advice, and the folder is gone.
             reason = str(error).splitlines()[0].replace(f" in {place.folder}", "").partition(". ")[0].rstrip(".")
@@ -158,11 +159,11 @@ def measure(
 def _last_frame(folder: Path, mesh: openfoam.PolyMesh) -> flow_truth.Run:
     last = openfoam.time_folders(folder)[-1]
     if abs(float(last.name) - flow_truth.END_TIME) > 1e-6:
-        raise openfoam.OpenFOAMError(f"OpenFOAM ended at t = {last.name}; {flow_truth.END_TIME:g} is expected.")
+        raise running.OpenFOAMError(f"OpenFOAM ended at t = {last.name}; {flow_truth.END_TIME:g} is expected.")
     velocity = openfoam.read_field(last / "U").values(mesh.number_of_cells)[:, :2]
     pressure = openfoam.read_field(last / "p").values(mesh.number_of_cells)
     if not (np.isfinite(velocity).all() and np.isfinite(pressure).all()):
-        raise openfoam.DivergenceError("The fields at the end are not finite.")
+        raise running.DivergenceError("The fields at the end are not finite.")
     times = np.array([flow_truth.END_TIME])
     return flow_truth.Run(FineMesh.of(mesh), times, velocity[None], pressure[None], {})
 

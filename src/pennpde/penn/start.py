@@ -1,0 +1,86 @@
+"""`Start`: a cheap solution from which a network starts, instead of the initial fields of the case.
+
+The first is what an engineer would call a coarse solution: a march on the user's own cells, for example. The network
+then only has to give what that misses, at any time for which the cheap solution can be had.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from pennpde.case import Case
+from pennpde.penn.hooks import Clue
+from pennpde.penn.solver import Solution
+
+
+@dataclass(frozen=True, eq=False)
+class Started:
+    """A cheap solution.
+
+    Attributes:
+        cases: The case at each time, its initial fields those of the cheap solution.
+        corrected: Whether the network is to correct it.
+        solutions: How it came about.
+        coarser: The same fields by an even cheaper way, all times as a trailing axis as in `Prediction`; None where
+            there is none.
+    """
+
+    cases: tuple[Case, ...]
+    corrected: bool
+    solutions: tuple[Solution, ...] = ()
+    coarser: Mapping[str, Tensor] | None = None
+
+
+class Start(nn.Module, ABC):
+    """Gives cheap solutions of cases, at any time. Subclasses are final."""
+
+    levels: ClassVar[tuple[str, ...]] = ()
+    """By name, from fast to accurate, how much is spent on it."""
+    level: str
+
+    @property
+    @abstractmethod
+    def output_times(self) -> tuple[float, ...]:
+        """When the fields hold where no times are given."""
+
+    @abstractmethod
+    def solve(self, case: Case, times: Sequence[float]) -> Started:
+        """The cheap solution at increasing times; a steady state comes last."""
+
+    @abstractmethod
+    def is_started(self, case: Case) -> bool:
+        """Whether the initial fields of a case are those of a cheap solution already, as in training."""
+
+    def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
+
+        Args:
+            case: As it was given.
+            started: As the network saw it.
+            fields: The network's.
+        """
+        return fields
+
+    def prepare(self, case: Case) -> None:
+        """Compute what depends only on the mesh and keep it."""
+
+    def can_keep(self, cases: Sequence[Case]) -> bool:  # noqa: ARG002
+        """Whether all that `prepare` computes for these cases is kept."""
+        return True
+
+    def points_solved(self, case: Case) -> int:
+        """About how many points it computes on."""
+        return case.number_of_points
+
+    def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
+        """What only it knows about how wrong it may be on a case."""
+        return ()
+
+    def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
+        """The same fields in another way, cheaper and less accurate; None where there is none."""
+        return None

@@ -1,0 +1,216 @@
+"""What a training keeps in its folder: its state, to resume it, and its log, with TensorBoard if installed.
+
+The state is one file, tensors and JSON in the header; nothing is unpickled. The progress bar shows what the log says.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import logging
+import math
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from pennpde.case import Case
+from pennpde.files import write_atomically
+
+log = logging.getLogger("pennpde.train")
+
+FORMAT = 1
+STATE, LOG = "state.safetensors", "log.csv"
+COLUMNS = ("step", "epoch", "seconds", "learning_rate", "loss", "validation")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A training between two steps."""
+
+    plain: Mapping[str, Any]
+    """Step, seconds, course, settings ..., in JSON's terms."""
+    tensors: Mapping[str, Tensor]
+    """Weights, best weights, the optimizer's state, states of random numbers; by "kind/name"."""
+
+    def part(self, kind: str) -> dict[str, Tensor]:
+        """The tensors of one kind, by name."""
+        start = f"{kind}/"
+        return {name.removeprefix(start): each for name, each in self.tensors.items() if name.startswith(start)}
+
+
+def save(state: State, folder: Path) -> None:
+    """Write the state atomically: a reader, also after a crash, finds the old or the new one complete."""
+    from safetensors.torch import save as to_bytes
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = json.dumps({"format": FORMAT, **state.plain})
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.tensors.items()}
+    write_atomically(folder / STATE, to_bytes(tensors, metadata={"pennpde_training": plain}))
+
+
+def load(folder: Path) -> State | None:
+    """The state of the training in a folder; None where there is none."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            plain = json.loads((file.metadata() or {})["pennpde_training"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} is not the state of a training, or it is damaged ({error}). Remove it to start again."
+        ) from error
+    if plain.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {plain.get('format')}, this version of pennpde reads {FORMAT}: continue it with the "
+            "version that began it, or start again in another folder."
+        )
+    return State(plain, tensors)
+
+
+def fingerprint(cases: Sequence[Case]) -> str:
+    """A hash of names, points and targets: equal if two trainings see the same data."""
+    digest = hashlib.sha256()
+    for case in cases:
+        digest.update(case.name.encode())
+        digest.update(case.mesh.points.detach().cpu().numpy().tobytes())
+        for name, target in sorted(case.targets.items()):
+            digest.update(name.encode())
+            digest.update(target.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Journal:
+    """Records of a training, one per validation or event.
+
+    Args:
+        folder: Where to write; None: nowhere.
+        targets: Names of the predicted fields; each has a column of its own.
+        begin: The step that the training starts from; rows after it, of a run that was cut off, are dropped.
+        progress: Whether a bar may be shown. It is shown on a terminal and nowhere else.
+    """
+
+    def __init__(self, folder: Path | None, targets: Sequence[str], begin: int, progress: bool):
+        self.columns = (*COLUMNS, *(f"validation_{name}" for name in targets), "event")
+        self.rows: list[dict[str, Any]] = []
+        self._path = folder / LOG if folder else None
+        self._board: Any = None
+        self._bar: Any = None
+        if self._path:
+            kept = [row for row in read_log(self._path.parent) if int(row["step"]) <= begin] if begin else []
+            with _named(self._path), self._path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
+                writer.writeheader()
+                writer.writerows(kept)
+        if folder and find_spec("tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
+
+            with self._board_may_fail():
+                self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
+        if progress and sys.stderr.isatty() and find_spec("rich"):
+            self._bar = _bar()
+            unknown = {"loss": math.nan, "error": math.nan, "rate": math.nan, "speed": "", "left": ""}
+            self._task = self._bar.add_task("training", total=1.0, **unknown)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        self._hook, threading.excepthook = threading.excepthook, self._quiet_hook
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+        if self._board:
+            with self._board_may_fail():
+                self._board.close()
+        threading.excepthook = self._hook
+
+    def show(self, **shown: Any) -> None:
+        """Move the progress bar, see `_bar`."""
+        if self._bar:
+            self._bar.update(self._task, **shown)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Add a record; what it lacks stays empty."""
+        self.rows.append(dict(row))
+        if self._path:
+            with _named(self._path), self._path.open("a", newline="") as file:
+                writer = csv.DictWriter(file, self.columns, restval="")
+                writer.writerow(
+                    {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
+                )
+        if self._board:
+            with self._board_may_fail():
+                for name, value in row.items():
+                    if isinstance(value, float) and name not in ("epoch", "seconds"):
+                        self._board.add_scalar(name, value, row["step"])
+                self._board.flush()
+
+    @contextmanager
+    def _board_may_fail(self) -> Iterator[None]:
+        """A training does not need TensorBoard's files: where they cannot be written, it goes on without them."""
+        try:
+            yield
+        except OSError as error:
+            log.warning(f"TensorBoard's files are no longer written: {error.strerror or error}")
+            self._board = None
+
+    def _quiet_hook(self, failed: threading.ExceptHookArgs) -> None:
+        # TensorBoard writes in a thread of its own, which raises a second time what `_board_may_fail` has told.
+        if not isinstance(failed.exc_value, OSError):
+            self._hook(failed)
+
+
+def read_log(folder: Path) -> list[dict[str, str]]:
+    """The rows of a training's CSV file."""
+    if not (folder / LOG).exists():
+        return []
+    with (folder / LOG).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the system says about a file that cannot be written does not name it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue (--resume).",
+        ) from error
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]:.3e}  validation {task.fields[error]:.3e}  rate {task.fields[rate]:.1e}"),
+        TextColumn("{task.fields[speed]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as on a clock."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
