@@ -15,9 +15,10 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.conditions import Dirichlet, Neumann, Slip
 from pennpde.operators import NEUMANN_WEIGHT, Operators
+from pennpde.operators.damping import Damping
 from pennpde.operators.graph import PointGraph
 from pennpde.operators.sparse import UniformMatrix
-from pennpde.train.stack import CaseStack, Pattern, _rows_of_one_length
+from pennpde.train.batches import CaseStack, _rows_of_one_length
 
 _RAGGED = {
     "number_of_points": (
@@ -63,7 +64,7 @@ class Runs:
             splits: Of the cells of the coarse solution that is to be corrected, 0 or 1.
         """
         run = self.run[chosen]
-        case, _ = self.stack.batch(run)
+        case, _ = self.stack.draw(run)
         split = splits[:, None, None]
         coarse, change, missing = (self.fields[name][chosen].float() for name in _FIELDS)
         given = coarse + split * change
@@ -118,15 +119,17 @@ def read(paths: Sequence[Path], device: torch.device | str, limit: int | None = 
         [torch.cat([torch.full((len(part["points"]),), 1.0 / len(part["points"])),
                     torch.zeros(largest - len(part["points"]))]) for part in parts]
     ).to(device)  # fmt: skip
+    # Conditions at no points; those of a batch get their tensors from the stack.
+    nowhere, vectors, scalars = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2), torch.zeros(0)
     patterns = {
-        ("dirichlet", "u"): Pattern(Dirichlet, {}),
-        ("dirichlet", "p"): Pattern(Dirichlet, {}),
-        ("neumann", "u"): Pattern(Neumann, {"is_homogeneous": True}),
-        ("neumann", "p"): Pattern(Neumann, {"is_homogeneous": True}),
-        ("slip", "u"): Pattern(Slip, {}),
+        ("dirichlet", "u"): Dirichlet(nowhere, vectors),
+        ("dirichlet", "p"): Dirichlet(nowhere, scalars),
+        ("neumann", "u"): Neumann(nowhere, vectors, vectors, is_homogeneous=True),
+        ("neumann", "p"): Neumann(nowhere, vectors, scalars, is_homogeneous=True),
+        ("slip", "u"): Slip(nowhere, vectors),
     }
     stack = CaseStack(
-        largest, 2, tensors, matrices, weights, patterns, laplacian_damping=0.0, neumann_weight=NEUMANN_WEIGHT
+        largest, 2, tensors, matrices, weights, patterns, laplacian_damping=Damping(), neumann_weight=NEUMANN_WEIGHT
     )
     fields = {name: [] for name in _FIELDS}
     run, time = [], []

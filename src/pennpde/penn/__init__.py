@@ -7,6 +7,7 @@ nisogcn     differential operators in the encoded space that know Neumann condit
 solver      the neural nonlinear solver: Barzilai-Borwein, explicit steps
 decoder     the pseudoinverse, what corrects it, and what ablations put in its place
 equation    what a user writes: unknowns and their rate of change
+start       a cheap solution from which the network starts
 
 physics     what is known about an equation besides: units, derived inputs, checks, names
 hooks       what an equation can declare: names, dimensions, checks

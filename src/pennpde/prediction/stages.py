@@ -183,7 +183,7 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
         raise ValueError(f"accuracy is {accuracy!r}; it is a share, between 0 and 1: 0.02 means 2 %.")
     if not isinstance(model, Predictor) or not model.levels:
         return predict(model, case, ranges, **asked)
-    before, spent = model.level, {}
+    before, spent, outcome = model.level, {}, None
     try:
         for level in model.levels:
             model.set_level(level)
@@ -195,6 +195,7 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
                 break
     finally:
         model.set_level(before)
+    assert outcome is not None  # there are levels
     return outcome
 
 
