@@ -135,7 +135,7 @@ class Expected:
     def warnings(self) -> list[str]:
         """What a user must know before using the fields."""
         bad = {name: each for name, each in self.errors.items() if each.grade in (POOR, REFUSED)}
-        if not self.errors or not (bad or self.missing or self.unconverged):
+        if not (bad or self.unconverged or (self.missing and self.errors)):
             return []
         sentences = []
         if self.unconverged:
