@@ -201,7 +201,7 @@ def test_times_are_asked_for_where_the_network_takes_them(bench, monkeypatch):
     assert len(bench.view(template(moments=moments)).words["times"]) == 1  # it does not: its own time
     bench._outcomes.clear()
     monkeypatch.setattr(workbench, "predict", predict_at)
-    monkeypatch.setattr(bench.model, "takes_times", True, raising=False)
+    monkeypatch.setattr(type(bench.model), "takes_times", True)
     assert bench.start()["takes_times"]
     view = bench.view(template(moments=moments, speed=2.0))
     assert asked == [[1.0, 2.0, 3.0]]  # the inlet's width over twice the speed
@@ -333,7 +333,7 @@ def test_the_general_network_is_compared_with_the_truth_at_its_time(bench, monke
 
     bench._outcomes.clear()
     monkeypatch.setattr(workbench, "predict", predict_at)
-    monkeypatch.setattr(bench.model, "takes_times", True, raising=False)
+    monkeypatch.setattr(type(bench.model), "takes_times", True)
     view = bench.view(Request("dataset", "a_0.30", moments=Moments(8.0, 16)))
     bench._outcomes.clear()
     assert asked == [(4.0,)]
