@@ -597,13 +597,13 @@ TABLE = [
     Wrong(
         "a turbulent case where warnings are errors",
         "simulationType RAS",
-        FOAM + " --strict",
+        FOAM + " --strict --force",
         lambda f: write_dictionary(f / "channel/constant/turbulenceProperties", {"simulationType": "RAS"}),
     ),
     Wrong(
         "a body force where warnings are errors",
         "fvOptions adds push (meanVelocityForce)",
-        FOAM + " --strict",
+        FOAM + " --strict --force",
         lambda f: write_dictionary(f / "channel/system/fvOptions", {"push": {"type": "meanVelocityForce"}}),
     ),
     Wrong(

@@ -107,9 +107,9 @@ def test_parts_of_killed_writers_are_removed_by_the_next_one_and_those_of_runnin
     show("here")
     with forked(lambda: None) as process:  # its number is free again afterwards
         os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
-    dead = tmp_path / names["here"].replace(f"-{os.getpid()}.", f"-{process}.")
-    running = tmp_path / names["here"].replace(f"-{os.getpid()}.", f"-{os.getppid()}.")
-    other = tmp_path / names["here"].replace("flow.vtu", "flow2.vtu").replace(f"-{os.getpid()}.", f"-{process}.")
+    dead = tmp_path / names["here"].replace(f"-{os.getpid()}-", f"-{process}-")
+    running = tmp_path / names["here"].replace(f"-{os.getpid()}-", f"-{os.getppid()}-")
+    other = tmp_path / names["here"].replace("flow.vtu", "flow2.vtu").replace(f"-{os.getpid()}-", f"-{process}-")
     for part in (dead, running, other):
         part.write_text("half")
     show("again")
@@ -167,12 +167,42 @@ def test_only_regular_files_of_a_sensible_size_are_read(tmp_path):
         files.read_regular(tmp_path / "nothing")
 
 
-def test_a_link_in_the_place_of_the_unfinished_file_is_not_followed(tmp_path):
-    other, path = tmp_path / "other", tmp_path / "case.json"
-    other.write_text("not to be touched")
-    for temporary in (files._temporary(path), files._temporary(path, path.suffix)):
-        temporary.symlink_to(other)
-    files.write_atomically(path, "{}")
+def test_the_name_of_a_part_cannot_be_known_before_and_a_link_there_is_not_followed(tmp_path, monkeypatch):
+    path, victim = tmp_path / "flow.vtu", tmp_path / "victim"
+    victim.write_text("precious")
+    names = set()
+    for _ in range(2):
+        with files.replacing(path) as temporary:
+            names.add(temporary.name)
+            temporary.write_text("flow")
+    assert len(names) == 2
+    # Even somebody who knew it could not have the victim's content replaced.
+    monkeypatch.setattr(files.secrets, "token_hex", lambda _: "known")
+    for suffix, write in (("", lambda: files.write_atomically(path, b"flow")), (".vtu", lambda: replaced(path))):
+        link = path.with_name(f".flow.vtu.{files._HOST}-{os.getpid()}-known.part{suffix}")
+        link.symlink_to(victim)
+        with pytest.raises(OSError, match="exists"):
+            write()
+        link.unlink(missing_ok=True)
+    assert victim.read_text() == "precious"
+
+
+def replaced(path):
     with files.replacing(path) as temporary:
-        temporary.write_text("[]")
-    assert (path.read_text(), other.read_text()) == ("[]", "not to be touched")
+        temporary.write_text("flow")
+
+
+def test_a_folder_is_held_by_one_at_a_time(tmp_path):
+    with files.locked_folder(tmp_path, "a training"):
+        with pytest.raises(ValueError, match="a training is going on"), files.locked_folder(tmp_path, "a training"):
+            pass
+        assert list(tmp_path.iterdir()) == []
+    with files.locked_folder(tmp_path, "a training"):
+        pass
+
+
+def test_links_that_lead_to_each_other_are_no_place_for_a_file(tmp_path):
+    (tmp_path / "one").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "one")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.write_atomically(tmp_path / "one", b"content")

@@ -11,6 +11,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,3 +217,16 @@ def test_a_disk_that_fills_while_a_time_folder_is_written_leaves_none(sound, tmp
     assert contents(folder) == before
     assert sorted(path.name for path in folder.iterdir()) == ["0", "constant", "system"]
     assert openfoam.write_time(folder, 4, case.mesh, fields, Flow.foam_fields).is_dir()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["info", "--json"], ["info"], ["--help"], ["--version"]])
+def test_an_output_that_cannot_be_written_is_one_line_and_exit_code_1(arguments):
+    with Path("/dev/full").open("w") as full:
+        finished = subprocess.run(
+            [sys.executable, "-m", "pennpde", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert finished.returncode == 1
+    assert "No space left on device" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert len(finished.stderr.splitlines()) == 1

@@ -5,10 +5,12 @@ import hashlib
 import http.server
 import json
 import shutil
+import socket
 import ssl
 import stat
 import subprocess
 import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -147,7 +149,15 @@ def test_too_many_files_are_refused(good, tmp_path, cache):
 def test_a_changed_file_is_refused(name, good, tmp_path, cache):
     content = entries(good)
     content[name] = content[name][:-1] + bytes([content[name][-1] ^ 1])
-    refused(zipped(tmp_path / "bad.zip", content, listed=False), "does not have the hash that pack.json lists", cache)
+    refused(zipped(tmp_path / "bad.zip", content, listed=False), "not have the size or hash that pack.json", cache)
+
+
+def test_a_list_with_negative_sizes_is_refused(good, tmp_path, cache):
+    content = entries(good)
+    found = json.loads(content[packed.MANIFEST])
+    found["files"]["config.json"]["bytes"] = -1
+    content[packed.MANIFEST] = json.dumps(found).encode()
+    refused(zipped(tmp_path / "bad.zip", content, listed=False), "a file of a negative size", cache)
 
 
 def test_a_file_that_is_not_listed_or_missing_is_refused(good, tmp_path, cache):
@@ -308,6 +318,53 @@ def test_answers_that_are_no_network_are_told_in_words(site, good, monkeypatch):
     site.close()
     with pytest.raises(PackedError, match="cannot be fetched"):
         checkpoints.load_pretrained(site.address("/mine.zip"))
+
+
+@pytest.mark.parametrize("answer", [b"no words of HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, b""])
+def test_an_answer_that_is_not_http_is_told_in_words(answer):
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def respond() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(10_000)
+            connection.sendall(answer)
+
+    server = threading.Thread(target=respond)
+    server.start()
+    with pytest.raises(PackedError, match="cannot be fetched"):
+        checkpoints.load_pretrained(f"http://127.0.0.1:{listening.getsockname()[1]}/mine.zip")
+    server.join()
+    listening.close()
+
+
+@pytest.mark.parametrize("drips", [b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b""])
+def test_a_server_that_drips_is_given_up_at_the_deadline(drips, monkeypatch):
+    """Its body, or already its headers, come byte by byte, each long before the socket's own limit."""
+    monkeypatch.setattr(packed, "_SECONDS", 0.5)
+    listening, over = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def drip() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(drips)
+            while not over.wait(0.05):
+                try:
+                    connection.sendall(b"H")
+                except OSError:
+                    return
+
+    server = threading.Thread(target=drip)
+    server.start()
+    begun = time.monotonic()
+    try:
+        with pytest.raises(PackedError, match="takes more than"):
+            checkpoints.load_pretrained(f"http://127.0.0.1:{listening.getsockname()[1]}/mine.zip")
+        assert time.monotonic() - begun < 5
+    finally:
+        over.set()
+        server.join()
+        listening.close()
 
 
 @pytest.fixture(scope="module")

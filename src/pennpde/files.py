@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import re
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -35,9 +36,7 @@ def write_atomically(path: Path | str, content: bytes | str) -> None:
     content = content.encode() if isinstance(content, str) else content
     temporary = _temporary(path)
     try:
-        # A new file: one of that name may be a link that somebody has put there to have another file overwritten.
-        temporary.unlink(missing_ok=True)
-        with temporary.open("xb") as stream:
+        with temporary.open("xb") as stream:  # a name that is taken, also by a link, is an error
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -85,7 +84,6 @@ def replacing(path: Path | str) -> Iterator[Path]:
     path = _target(Path(path))
     temporary = _temporary(path, path.suffix)
     try:
-        temporary.unlink(missing_ok=True)
         temporary.touch(exist_ok=False)  # VTK does not raise where it cannot write, it only complains on the terminal
         yield temporary
         if not temporary.is_file() or not _is_complete(temporary):
@@ -103,7 +101,6 @@ def replacing_folder(path: Path | str) -> Iterator[Path]:
     """An empty folder to fill, which becomes `path` at the end; what was there before is kept until then."""
     path = Path(path)
     temporary = _temporary(path)
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir()
         yield temporary
@@ -126,6 +123,33 @@ def remove_leftovers(folder: Path | str) -> None:
         path.unlink(missing_ok=True)
 
 
+@contextmanager
+def locked_folder(folder: Path | str, what: str) -> Iterator[None]:
+    """Only one process at a time holds a folder; for another one it is a ValueError. The lock ends with the process.
+
+    Args:
+        folder: Which must exist; nothing is written into it.
+        what: Is going on in it, such as "a training".
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"In {folder} {what} is going on; wait for its end, or choose another folder.") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EBADF, errno.EINVAL):
+                raise  # some network file systems know no locks, or none of folders
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def plain(value: Any) -> Any:
     """The value in JSON's terms: numbers that JSON does not have (nan, inf) become null, arrays become lists."""
     if isinstance(value, Mapping):
@@ -145,7 +169,10 @@ def plain(value: Any) -> Any:
 def _target(path: Path) -> Path:
     """What a name stands for: a link is written through, not replaced; a pipe or a device is no place for a file."""
     if path.is_symlink():
-        path = path.resolve()
+        try:
+            path = path.resolve()
+        except RuntimeError as error:  # Python's word for links that lead to each other
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(f"{path} is a pipe, a device or a socket, not a file; choose another name.")
     return path
@@ -153,15 +180,17 @@ def _target(path: Path) -> Path:
 
 def _temporary(path: Path, suffix: str = "") -> Path:
     """A name for the file until it is complete; parts of it that killed processes left behind are removed."""
-    for part in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*{_PART}{suffix}"):
-        writer = part.name.removesuffix(_PART + suffix).rpartition("-")[2]
+    start = f".{path.name}.{_HOST}-"
+    for part in path.parent.glob(f"{glob.escape(start)}*{_PART}{suffix}"):
+        writer = part.name.removeprefix(start).partition("-")[0]
         if writer.isdigit() and not _is_running(int(writer)):
-            if part.is_dir():
+            if part.is_dir() and not part.is_symlink():
                 shutil.rmtree(part, ignore_errors=True)
             else:
                 part.unlink(missing_ok=True)
-    # In the same folder, as a file cannot be renamed into another file system.
-    return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}{_PART}{suffix}")
+    # In the same folder, as a file cannot be renamed into another file system. Nobody else can know the name before
+    # and leave a link there, through which a file of the writer's would be overwritten.
+    return path.with_name(f"{start}{os.getpid()}-{secrets.token_hex(6)}{_PART}{suffix}")
 
 
 def _is_running(process: int) -> bool:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import http.client
 import io
 import ipaddress
 import json
 import os
+import queue
 import re
 import shutil
 import ssl
 import stat
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -109,9 +112,9 @@ def _content_of(packed: bytes, name: str) -> dict[str, bytes]:
     listed = files_of(content[MANIFEST], f"{MANIFEST} of {name}")
     if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
         raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
-    for each, (_, sha256) in listed.items():
-        if hashlib.sha256(content[each]).hexdigest() != sha256:
-            raise PackedError(f"{name} is damaged: {each!r} does not have the hash that {MANIFEST} lists.")
+    for each, (size, sha256) in listed.items():
+        if len(content[each]) != size or hashlib.sha256(content[each]).hexdigest() != sha256:
+            raise PackedError(f"{name} is damaged: {each!r} does not have the size or hash that {MANIFEST} lists.")
     return content
 
 
@@ -145,7 +148,10 @@ def files_of(manifest: bytes, source: str) -> dict[str, tuple[int, str]]:
                 f"{source} has format {found['format']!r}, version {found['format_version']!r}; this is {FORMAT!r}, "
                 f"version {FORMAT_VERSION}. Install a newer pennpde."
             )
-        return {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found["files"].items()}
+        listed = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in found["files"].items()}
+        if any(size < 0 for size, _ in listed.values()):
+            raise PackedError(f"{source} lists a file of a negative size.")
+        return listed
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise PackedError(f"{source} is damaged: {error}.") from None
 
@@ -285,6 +291,30 @@ class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _download(address: str) -> bytes:
+    """The content at an address. The deadline holds for all of it, however slowly bytes, or headers, come."""
+    done: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put(_received(address))
+        except BaseException as error:
+            done.put(error)
+
+    # A thread can be left behind: a server that sends a byte from time to time holds it in a call of the library.
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        found = done.get(timeout=_SECONDS)
+    except queue.Empty:
+        raise PackedError(f"{address} was given up: it takes more than {_SECONDS:.0f} s.") from None
+    try:
+        if isinstance(found, BaseException):
+            raise found
+        return found
+    finally:
+        del found  # an error that its own traceback holds would keep the connection open
+
+
+def _received(address: str) -> bytes:
     # Not build_opener: it would also open files and ftp addresses.
     opener = urllib.request.OpenerDirector()
     for handler in (
@@ -300,7 +330,7 @@ def _download(address: str) -> bytes:
     try:
         with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response:
             announced = int(response.headers.get("Content-Length") or 0)
-            while part := response.read1(_CHUNK):
+            while part := response.read1(_CHUNK):  # what is there, without waiting for the rest of the chunk
                 received += part
                 if max(len(received), announced) > MOST_BYTES or time.monotonic() > deadline:
                     raise PackedError(
@@ -310,7 +340,7 @@ def _download(address: str) -> bytes:
     except urllib.error.HTTPError as error:
         with error:
             raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None

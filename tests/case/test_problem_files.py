@@ -281,3 +281,18 @@ def test_robin_periodic_and_tables_are_those_of_python(tmp_path):
 def test_mistakes_in_new_kinds_are_named(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         problem(tmp_path, text)
+
+
+def test_an_unknown_that_only_an_array_prescribes_needs_no_initial_field(tmp_path):
+    profile = np.stack([np.linspace(0, 1, MESH.number_of_points), np.zeros(MESH.number_of_points)], axis=1)
+    text = """
+        [patches]
+        inlet = "x == 0"
+        [dirichlet.u]
+        inlet = "profile"
+        """
+    case = read(tmp_path, text, bare({"profile": profile}))
+    assert case.initial["u"].shape == (MESH.number_of_points, 2)
+    np.testing.assert_array_equal(
+        case.dirichlet["u"].values[case.mesh.patch("inlet").points], profile[MESH.points[:, 0] == 0]
+    )

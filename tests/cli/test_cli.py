@@ -158,6 +158,15 @@ def test_json_is_all_there_is_on_stdout_and_nan_becomes_null(capsys):
     assert record == {"times": 3, "path": str(Path("a/b")), "error": None, "list": [1, 2.5]}
 
 
+def test_a_record_may_say_how_the_command_exits(capsys):
+    def pause(output):
+        """Pause."""
+        return {"exit_code": 130}
+
+    assert invoke(pause, "--json") == 130
+    assert json.loads(capsys.readouterr().out) == {"exit_code": 130}
+
+
 def test_quiet_silences_stdout(capsys):
     assert invoke(speak, "--quiet") == 0
     assert capsys.readouterr().out == ""

@@ -123,18 +123,51 @@ def test_what_an_openfoam_case_says_and_the_network_does_not_know_is_named_every
     case = foam_channel(tmp_path / "channel")
     write_dictionary(case / "constant/turbulenceProperties", {"simulationType": "RAS", "RAS": {"RASModel": "kEpsilon"}})
     words = "the flow is turbulent, simulationType RAS with the model kEpsilon"
-    finished = penn("predict", case, "--model", workplace / "flow", "--json")
+    finished = penn("predict", case, "--model", workplace / "flow", "--json", "--force")
     assert any(words in each for each in json.loads(finished.stdout)["certificate"]["warnings"])
     assert words in finished.stderr
     assert words in penn("predict", case, "--model", workplace / "flow", "--quiet").stderr
-    assert penn("predict", case, "--model", workplace / "flow", "--strict").exit_code == 1
+    assert penn("predict", case, "--model", workplace / "flow", "--strict", "--force").exit_code == 1
     # Also where there is no prediction: it may be the reason.
     text = (case / "0/U").read_text().replace("uniform (2 0 0)", "uniform (0 0 0)")
     (case / "0/U").write_text(text)
-    refused = penn("predict", case, "--model", workplace / "flow")
+    refused = penn("predict", case, "--model", workplace / "flow", "--force")
     assert refused.exit_code == 1
     assert "has no inlet" in refused.stderr
     assert words in refused.stderr
+
+
+OTHER_PHYSICS = {
+    "turbulence": ("constant/turbulenceProperties", {"simulationType": "LES"}),
+    "a porous zone": ("constant/fvOptions", {"zone": {"type": "explicitPorositySource"}}),
+    "buoyancy": ("system/controlDict", {"application": "buoyantPimpleFoam"}),
+    "a free surface": ("system/controlDict", {"application": "interFoam"}),
+    "a fluid that thins": ("system/controlDict", {"application": "nonNewtonianIcoFoam"}),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_PHYSICS)
+def test_physics_that_the_network_does_not_know_is_refused_before_anything_is_read_or_computed(
+    workplace, tmp_path, what, monkeypatch
+):
+    case = foam_channel(tmp_path / "channel")
+    path, entries = OTHER_PHYSICS[what]
+    write_dictionary(case / path, entries)
+    # Conditions that are not known, such as `calculated`, must not hide the reason.
+    (case / "0/p").write_text((case / "0/p").read_text().replace("type zeroGradient;", "type calculated;", 1))
+    monkeypatch.setattr("pennpde.prediction.predict", lambda *_, **__: pytest.fail("was computed"))
+    finished = penn("predict", case, "--model", workplace / "flow", "--json")
+    assert finished.exit_code == 3
+    assert path in finished.stderr
+    assert json.loads(finished.stdout)["expected"]["grade"] == "refused"
+
+
+def test_a_program_of_the_users_own_is_warned_of_and_predicted(workplace, tmp_path):
+    case = foam_channel(tmp_path / "channel")
+    write_dictionary(case / "system/controlDict", {"application": "myIcoFoam"})
+    finished = penn("predict", case, "--model", workplace / "flow")
+    assert finished.exit_code == 0
+    assert "the application is myIcoFoam" in finished.stderr
 
 
 def test_a_time_folder_of_another_time_than_the_predicted_one_is_warned_of(workplace, tmp_path):

@@ -15,6 +15,7 @@ from foam_cases import write_plane_channel
 from pennpde import openfoam
 from pennpde.cli import predict as command
 from pennpde.cli.predict import asked_times, folder_names
+from pennpde.trust.expected_error import Expected, ExpectedError
 from problems import PLATE, rectangle
 from temporal import frames_of, steps_of
 
@@ -238,3 +239,28 @@ def test_a_network_with_its_own_times_writes_the_one_that_is_named_or_the_last()
     assert folder_names("0.27", [0.1, 0.2667], 0.0, False) == {1: "0.27"}
     assert folder_names("0.1", [0.1, 0.2667], 0.0, False) == {0: "0.1"}
     assert folder_names("99", [0.1, 0.2667], 0.0, False) == {1: "99"}
+
+
+def _refuses_late(calibration, evidence, unknowns):
+    error = ExpectedError(0.9, 2.0) if evidence.numbers["time"] > 0.7 else ExpectedError(0.01, 0.02)
+    return Expected(dict.fromkeys(unknowns, error))
+
+
+def test_each_time_is_refused_by_itself(network, channel, tmp_path, monkeypatch):
+    """As where an inflow has come to zero at the last time."""
+    monkeypatch.setattr("pennpde.trust.expected_error.judge", _refuses_late)
+    case = channel
+    asked = ["predict", case, "--times", "0.5,1,20"]
+    part = penn(*asked, "--write-time", "all", "--out", tmp_path / "flow.pvd", "--json")
+    assert part.exit_code == 0, part.stderr
+    record = json.loads(part.stdout)
+    assert (record["times"], record["refused_times"], record["expected"]["grade"]) == ([0.5, 1.0], [20.0], "good")
+    assert "above 50 %: t = 20." in part.stderr
+    assert sorted(each.name for each in openfoam.time_folders(case)) == ["0", "0.5", "1"]
+    assert len(list((tmp_path / "flow").glob("*.vtu"))) == 2
+    only = penn("predict", case, "--times", "0.25,20", "--write-time", "20")
+    assert only.exit_code == 3
+    every = penn("predict", case, "--times", "20,30")
+    assert every.exit_code == 3
+    forced = penn("predict", case, "--times", "0.25,20", "--force", "--json")
+    assert json.loads(forced.stdout)["times"] == [0.25, 20.0]

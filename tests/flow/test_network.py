@@ -606,3 +606,9 @@ def test_tiny_cells_in_corners_do_not_shorten_the_steps():
             (moment,) = march(problem, begin(problem), [0.02])
         limits.append(step_limit(problem, moment.state.fluxes, 1.4))
     assert limits[1] > 0.7 * limits[0]
+
+
+@pytest.mark.parametrize("courant", [1e-9, 0.0, -1.0, 21.0, float("nan")])
+def test_a_courant_number_with_which_steps_never_end_is_refused(courant):
+    with pytest.raises(ValueError, match="courant is"):
+        stepping_flow(courant=courant)

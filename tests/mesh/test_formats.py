@@ -1,5 +1,6 @@
 """The formats of mesh generators: the same mesh is read from all of them, and damaged files are refused in words."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,17 @@ def test_physical_groups_without_a_name_are_patches_by_their_number(tmp_path):
     path = write_as("gmsh 2.2 text", tmp_path, mesh)
     path.write_text(path.read_text().replace('1 2 "outlet"', ""))
     assert set(Mesh.read(path).patches) == {"inlet", "group 2", "the wall"}
+
+
+@pytest.mark.parametrize(("names", "name"), [('1 0 "outlet"', "outlet"), ("", "group 0")])
+def test_a_physical_group_of_number_zero_is_a_patch_as_well(tmp_path, names, name):
+    mesh = named("triangle")
+    path = write_as("gmsh 2.2 text", tmp_path, mesh)
+    text = path.read_text().replace('1 2 "outlet"', names)
+    path.write_text(re.sub(r"^(\d+ 1 2) 2 ", r"\1 0 ", text, flags=re.MULTILINE))
+    patches = Mesh.read(path).patches
+    assert set(patches) == {"inlet", name, "the wall"}
+    np.testing.assert_array_equal(patches[name].facets, mesh.patch("outlet").facets)
 
 
 def test_a_cell_that_is_listed_in_two_groups_is_one_cell(tmp_path):

@@ -1,16 +1,21 @@
 """What each facet of the boundary prescribes, also where the points of the mesh cannot hold it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 from foam_cases import RESTING, WALLS, write_brick, write_conditions
 from pennpde import load_pretrained
-from pennpde.case import Case
+from pennpde.case import Case, Table
 from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
 from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.mass import boundary_flux, mass_checks
 from pennpde.openfoam.cases import read_problem
+from pennpde.operators import Operators
 from pennpde.prediction import predict
 
 EMPTY = {"front": "type empty;", "back": "type empty;"}
@@ -94,13 +99,116 @@ def test_a_smooth_list_stays_smooth_and_has_the_flux_of_its_faces(tmp_path):
 
 def test_an_inlet_without_an_outlet_is_refused_with_both_fluxes(tmp_path):
     case = _listed(tmp_path / "case", [1.0] * 4, outlet="type noSlip;", pressed=False)
-    with pytest.raises(ValueError, match=r"1 flows in and 0 flows out"):
+    with pytest.raises(ValueError, match=r"1 flows in and 0 flows out .*outward through left -1\)"):
         PlaneFlowPhysics().complete(case)
 
 
 def test_an_outlet_velocity_that_contradicts_the_inflow_is_refused_and_one_that_fits_is_not(tmp_path):
     outlet = "type fixedValue; value uniform ({} 0 0);"
     wrong = _listed(tmp_path / "wrong", [1.0] * 4, outlet=outlet.format(0.5), pressed=False)
-    with pytest.raises(ValueError, match=r"1 flows in and 0.5 flows out"):
+    with pytest.raises(ValueError, match=r"1 flows in and 0.5 flows out .*outward through left -1, right \+0.5\)"):
         PlaneFlowPhysics().complete(wrong)
     PlaneFlowPhysics().complete(_listed(tmp_path / "right", [1.0] * 4, outlet=outlet.format(1.0), pressed=False))
+
+
+def test_the_certificate_balances_a_jet_and_an_outlet_of_one_facet():
+    outcome = predict(load_pretrained("flow"), _slot_jet(12), times=[1.0])
+    balance = outcome.certificate.check("flux imbalance")
+    assert balance.value == pytest.approx(0.0, abs=1e-9)
+    assert "(0.08333 in, 0.08333 out); 0.08333 of it through outlets that no point resolves" in balance.text
+    assert not any("differ by" in each for each in outcome.certificate.warnings)
+
+
+def test_the_inflow_of_a_certificate_is_the_integral_of_the_profile(tmp_path):
+    y = (np.arange(8) + 0.5) / 8
+    case = _listed(tmp_path / "case", (6 * y * (1 - y)).tolist())
+    flux = boundary_flux(case.initial["u"], case)
+    assert flux.inward == pytest.approx(float((6 * y * (1 - y)).mean()), rel=1e-12)
+    # What leaves is a parabola as well: its integral is that of its values at the points.
+    height = case.mesh.points[:, 1]
+    profile = torch.stack([6 * height * (1 - height), torch.zeros_like(height)], dim=1)
+    assert boundary_flux(profile, case).outward == pytest.approx(1.0, rel=1e-12)
+
+
+def _ramped_jet() -> Case:
+    ramp = {"jet": Table([(0.0, (0.0, 0.0)), (2.0, (4.0, 0.0))], outside="clamp"), "walls": (0.0, 0.0)}
+    return Case(
+        _slot_jet(12).mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": ramp, "p": {"outlet": 0.0}},
+        parameters={"viscosity": 0.01},
+    )
+
+
+def test_a_jet_that_begins_at_rest_has_the_units_of_its_fastest_time_and_is_lost_by_the_points():
+    case = _ramped_jet()
+    assert PlaneFlowPhysics().units(case).speed == 4.0
+    assert not BoundaryProfile.of(case).means.any()
+    assert BoundaryProfile.loses(case)
+
+
+def test_the_flux_of_conditions_that_change_with_time_is_that_of_its_time():
+    case = _ramped_jet()
+    later = case.over([0.5, 1.5])
+    velocity = later.dirichlet["u"].last().values
+    assert boundary_flux(velocity, later).inward == pytest.approx(3.0 / 12)
+
+
+@pytest.mark.parametrize(("speed", "told"), [(-1.0, True), (1.0, False), (0.0, False)])
+def test_a_wall_that_moves_inwards_beside_an_outlet_is_warned_of(tmp_path, speed, told):
+    lid = f"type fixedValue; value uniform ({speed} 0 0);"
+    write_brick(tmp_path / "case", (6, 6, 1), types={"front": "empty", "back": "empty"})
+    velocity = {"left": "type fixedValue; value uniform (1 0 0);", "right": "type zeroGradient;", "top": lid}
+    write_conditions(tmp_path / "case", "U", "uniform (0 0 0)", RESTING | EMPTY | velocity)
+    outlet = {"right": "type fixedValue; value uniform 0;"}
+    write_conditions(tmp_path / "case", "p", "uniform 0", WALLS | EMPTY | outlet)
+    case = PlaneFlowPhysics().complete(read_problem(tmp_path / "case", PlaneFlowPhysics()))
+    assert [each.severe for each in case.remarks if "moves into the domain" in each.text] == [True] * told
+
+
+def test_the_level_of_the_pressure_at_an_outlet_changes_no_expected_error():
+    low = _slot_jet(12)
+    high = Case(
+        low.mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"jet": (1.0, 0.0), "walls": (0.0, 0.0)}, "p": {"outlet": 1000.0}},
+        parameters={"viscosity": 0.01},
+    )
+    first, second = (predict(load_pretrained("flow"), case, times=[0.2]) for case in (low, high))
+    assert second.expected.errors["p"].bound == pytest.approx(first.expected.errors["p"].bound, rel=1e-3)
+
+
+def test_a_uniform_velocity_at_the_start_that_is_not_used_is_told(tmp_path):
+    case = _listed(tmp_path / "case", [1.0] * 4)
+    moving = replace(case, initial={**case.initial, "u": torch.ones_like(case.initial["u"])})
+    told = [[each.text for each in PlaneFlowPhysics().complete(one).remarks] for one in (case, moving)]
+    assert told[0] == []
+    assert told[1] == ["The uniform initial velocity (1, 1) is taken as a first guess: the flow starts from rest."]
+
+
+def test_a_network_of_values_at_points_refuses_conditions_of_one_facet():
+    with pytest.raises(ValueError, match="on one facet, or changes from facet to facet"):
+        predict(load_pretrained("ducts"), _slot_jet(40))
+
+
+@pytest.mark.parametrize(("missing", "warned"), [(0.2, False), (0.6, True)])
+def test_an_outlet_of_two_facets_is_not_blamed_for_what_two_facets_cannot_show(missing, warned):
+    """Between two walls one point moves: the flux is two thirds of its velocity, or all of it."""
+    mesh = _square(6)
+    ends = mesh.facets.connectivity.reshape(-1, 2)
+    middle = mesh.points.numpy()[ends].mean(axis=1)
+    outlet = (middle[:, 0] > 1 - 1e-9) & (abs(middle[:, 1] - 0.5) < 1 / 6)
+    jet = (middle[:, 0] < 1e-9) & (abs(middle[:, 1] - 0.5) < 1 / 6)
+    parts = {"jet": jet, "outlet": outlet, "walls": ~(jet | outlet)}
+    case = Case(
+        mesh.with_patch_facets({name: ends[chosen].tolist() for name, chosen in parts.items()}),
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"jet": (1.0, 0.0), "walls": (0.0, 0.0)}, "p": {"outlet": 0.0}},
+        parameters={"viscosity": 0.01},
+    )
+    velocity = case.dirichlet["u"].values.clone()
+    at = case.mesh.points
+    velocity[(at[:, 0] > 1 - 1e-9) & ((at[:, 1] - 0.5).abs() < 1e-9), 0] = 1.5 * (1 - missing)
+    balance = mass_checks(case, velocity, Operators.on(case.mesh, singular="pseudoinverse"))[1]
+    assert balance.value == pytest.approx(missing)
+    assert balance.passed is not warned

@@ -48,6 +48,22 @@ def test_a_flux_leaves_nothing_in_any_cell_and_enters_as_prescribed(tmp_path):
         assert not flux[mesh.patches[wall].faces].any()
 
 
+@pytest.mark.parametrize("form", ["ascii", "binary", None])
+def test_files_are_text_or_binary_as_the_case_writes_its_own(tmp_path, form):
+    folder = write_plane_channel(tmp_path / "case")
+    control = {"application": "icoFoam", "startTime": 0, "deltaT": 1} | ({"writeFormat": form} if form else {})
+    write_dictionary(folder / "system" / "controlDict", control)
+    case = openfoam.read_case(folder, Flow.foam_fields, Flow.foam_parameters)
+    fields = rough_flow(case)
+    openfoam.write_time(folder, "4", case.mesh, fields, Flow.foam_fields)
+    for name in ("U", "p", "phi"):
+        content = (folder / "4" / name).read_bytes()
+        assert (b"format binary" in content) == (form == "binary")
+        assert content.isascii() == (form != "binary")
+    cells = PolyMesh.read(folder).number_of_cells
+    assert openfoam.read_field(folder / "4" / "U", folder).values(cells).any()
+
+
 @pytest.mark.parametrize("shear", [0.0, 0.7])
 def test_a_flux_in_space_leaves_nothing_in_any_cell(tmp_path, shear):
     inlet = {

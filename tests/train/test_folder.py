@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from pennpde.files import locked_folder
 from pennpde.train import fit
 from pennpde.train.folder import read_log
 from pennpde.train.losses import RelativeError, scaled_squared_error
@@ -70,9 +71,15 @@ def test_a_signal_makes_a_training_save_itself(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     options = {"batch_size": 2, "check_every": 5, "folder": tmp_path, "loss": loss}
     result = fit(network(), TRAIN, steps=100, **options)
-    assert (result.ended, result.steps) == ("paused", 10)
+    assert (result.ended, result.steps, result.signal) == ("paused", 10, signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
     assert fit(network(), TRAIN, steps=12, resume=True, **options).steps == 12
+
+
+def test_two_trainings_do_not_write_into_one_folder(tmp_path):
+    with locked_folder(tmp_path, "another training"), pytest.raises(ValueError, match="another training is going on"):
+        fit(network(), TRAIN, steps=2, batch_size=2, folder=tmp_path)
+    assert fit(network(), TRAIN, steps=2, batch_size=2, folder=tmp_path, resume=True).steps == 2
 
 
 def test_rows_after_the_saved_state_are_dropped_when_a_killed_training_goes_on(tmp_path):

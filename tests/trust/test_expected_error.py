@@ -21,7 +21,7 @@ from pennpde.prediction import predict
 from pennpde.trust import expected_error
 from pennpde.trust.calibration import ALONE, BEYOND, SECOND_OPINION, fit
 from pennpde.trust.evidence import Evidence
-from pennpde.trust.expected_error import ExpectedError, grade_of, judge, uncalibrated, worst
+from pennpde.trust.expected_error import Expected, ExpectedError, grade_of, judge, uncalibrated, worst
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +210,21 @@ def test_what_the_network_does_not_know_makes_a_prediction_poor(case, tmp_path):
     assert any("does not know all that the case says" in each for each in outcome.certificate.warnings)
 
 
+def test_physics_that_is_left_out_has_no_expected_error(case, tmp_path):
+    told = replace(case, remarks=(Remark("The flow is turbulent.", other_physics=True),))
+    expected = predict(network(tmp_path, 0.02), told, resolution="own").expected
+    assert (expected.errors, expected.local, expected.grade) == ({}, {}, "refused")
+    assert expected.as_dict()["ignored"] == ["The flow is turbulent."]
+    assert "%" not in "".join(expected.lines()) + expected.in_short
+    assert any("terms that were left out" in each for each in expected.warnings)
+
+
+def test_a_network_that_is_not_calibrated_warns_of_a_steady_state_that_has_not_converged():
+    unknown = Expected(unknown_because="the network has not been calibrated", unconverged=True)
+    assert unknown.grade == "unknown"
+    assert any("has not converged" in each for each in unknown.warnings)
+
+
 # The file
 
 
@@ -235,6 +250,16 @@ def test_a_stored_calibration_knows_cases_with_and_without_a_second_opinion(tmp_
     assert found.parts.keys() == made.parts.keys() == {"all", "all" + ALONE}
     for clues in ({"residual": 0.2}, {"residual": 0.2, opinion: -1.0}):
         assert found.estimate("u", clues) == pytest.approx(made.estimate("u", clues), rel=1e-2)
+
+
+def test_a_calibration_belongs_to_the_arguments_of_its_network(tmp_path):
+    store(tmp_path)
+    config = checkpoints.read_config(tmp_path)
+    about = {"weights_sha256": config.weights_sha256, "arguments": dict(config.arguments)}
+    expected_error.write(tmp_path, made_up(0.1), about)
+    assert expected_error.read(tmp_path, config.weights_sha256, config.arguments) is not None
+    with pytest.raises(CheckpointError, match="belongs to other arguments of the network"):
+        expected_error.read(tmp_path, config.weights_sha256, {**config.arguments, "iterations": 3})
 
 
 def test_a_large_difference_is_one_reason_not_two():

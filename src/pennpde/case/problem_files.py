@@ -292,9 +292,16 @@ def _rest(name: str, sections: Mapping[str, Any], mesh: Mesh) -> Any:
     """An unknown without initial field starts at zero; its conditions decide whether it is a vector or a matrix."""
     conditions = sections["dirichlet"].get(name, {})
     values = [each for value in conditions.values() for each in _rows(value)] if isinstance(conditions, Mapping) else []
-    if any(_is_matrix(value) for value in values):
+    axes = max((mesh.fields[value].ndim - 1 for value in values if _is_array(value, mesh)), default=0)
+    if axes == 2 or any(_is_matrix(value) for value in values):
         return [[0.0] * mesh.space] * mesh.space
-    return [0.0] * mesh.space if name in sections["slip"] or any(isinstance(value, list) for value in values) else 0.0
+    is_vector = axes == 1 or name in sections["slip"] or any(isinstance(value, list) for value in values)
+    return [0.0] * mesh.space if is_vector else 0.0
+
+
+def _is_array(value: Any, mesh: Mesh) -> bool:
+    """Whether a value is the name of an array of the mesh file."""
+    return isinstance(value, str) and value in mesh.fields
 
 
 def _rows(value: Any) -> list[Any]:

@@ -26,6 +26,9 @@ A subcommand with subcommands of its own, such as `penn generate flow`, has func
 module under the entry point `pennpde.commands`.
 """
 
+import contextlib
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -87,4 +90,14 @@ def _penn(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command with these arguments (default: those of the process) and exit."""
-    application(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="penn")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        application(args=given, prog_name="penn")
+    except OSError as error:
+        if "--debug" in given or error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        # What a command says is written outside of the frame that describes its errors.
+        print(f"penn: stdout cannot be written: {error.strerror}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again at its end
+        sys.exit(1)

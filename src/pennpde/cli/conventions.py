@@ -1,6 +1,7 @@
 """Conventions of all subcommands: shared options, output for people and programs, errors, exit codes.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out. Results go to
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out; another one where
+the record of a subcommand has an "exit_code", such as 130 of a training that ctrl+c has paused. Results go to
 stdout, everything else to stderr.
 """
 
@@ -240,6 +241,8 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
             raise typer.Exit(3 if isinstance(error, Refusal) else 1) from None
         if json_output:
             _print_json(record or {})
+        if code := (record or {}).get("exit_code"):
+            raise typer.Exit(code)
 
     own = inspect.signature(run, eval_str=True).parameters.values()
     shared = [

@@ -13,7 +13,7 @@ from typer import Argument, BadParameter, Option
 from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, predictor, read_mesh
 
 if TYPE_CHECKING:
-    from pennpde.case import Case
+    from pennpde.case import Case, Remark
     from pennpde.penn import Predictor
     from pennpde.penn.hooks import Look
     from pennpde.prediction import Outcome
@@ -167,7 +167,14 @@ def run(
         start = start_time(input_path)  # in the time of the case
     if asked is None and write_time not in (None, ALL) and network.takes_times:
         asked = (_implied_time(write_time, start),)
+    about: dict[str, Any] = {"input": str(input_path), "model": model}
+    if input_path.is_dir() and not force:
+        from pennpde.openfoam import other_physics
+
+        _refuse_other_physics(other_physics(input_path, network.equation), about)
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
+    if not force:
+        _refuse_other_physics(problem.remarks, about)
     if problem.space != 2 and (png or html or animation):
         option = "--png" if png or animation else "--html"
         raise ValueError(
@@ -187,7 +194,11 @@ def run(
         folders = folder_names(write_time, outcome.times, start, network.takes_times)
         _check_folders(input_path, list(folders.values()))
         outcome = _compared_with(folders, start, input_path, outcome)
-    about = {"input": str(input_path), "model": model, "notes": list(problem.mesh.notes), **_record(outcome)}
+    refused_times: tuple[float, ...] = ()
+    if not force:
+        outcome, refused_times, folders = _usable(outcome, folders)
+    notes = list(problem.mesh.notes)
+    about |= {"notes": notes, **_record(outcome), "refused_times": _as_json(refused_times)}
     _check_usable(outcome, strict)
     if not force:
         _refuse(output, outcome, about)
@@ -441,6 +452,30 @@ def _check_usable(outcome: "Outcome", strict: bool) -> None:
         )
 
 
+def _refuse_other_physics(remarks: "Sequence[Remark]", about: Mapping[str, Any]) -> None:
+    """Refuse a case whose equations have terms that the network does not know, before anything is computed."""
+    found = [each.text for each in remarks if each.other_physics]
+    if found:
+        raise Refusal(
+            "\n  ".join(["refused, nothing was computed: the case has physics that the network does not know.", *found])
+            + "\n--force predicts the flow without it all the same; how wrong the fields are is then not known.",
+            {**about, "expected": {"grade": "refused", "ignored": found}, "written": []},
+        )
+
+
+def _usable(outcome: "Outcome", folders: Mapping[int, str]) -> "tuple[Outcome, tuple[float, ...], dict[int, str]]":
+    """The prediction at the times that are not refused, those that are, and the time folders that are left.
+
+    Where the one time folder that is asked for would be of a refused time, the prediction stays as it is: refused.
+    """
+    part, refused = outcome.usable()
+    left = {part.times.index(time): folders[place] for place, time in enumerate(outcome.times)
+            if place in folders and time in part.times}  # fmt: skip
+    if folders and not left:
+        return outcome, (), dict(folders)
+    return part, refused, left
+
+
 def _refuse(output: Output, outcome: "Outcome", about: Mapping[str, Any]) -> None:
     """Refuse to write fields whose error is expected to be above 50 %."""
     from pennpde.trust.expected_error import REFUSED
@@ -494,15 +529,19 @@ def _state(outcome: "Outcome") -> str:
     return f"{len(outcome.times)} times, {time_name(outcome.times[0])} to {last}{after}"
 
 
+def _as_json(times: Sequence[float]) -> list[float | str]:
+    """Times as JSON can hold them."""
+    return ["steady" if time == math.inf else time for time in times]
+
+
 def _record(outcome: "Outcome") -> dict[str, Any]:
-    from pennpde.penn import STEADY
 
     mesh = None if outcome.companion is None else outcome.companion.mesh
     return {
         "points": outcome.case.number_of_points,
         "companion": None if mesh is None else {"points": mesh.number_of_points, "triangles": mesh.number_of_cells},
         "seconds": outcome.seconds,
-        "times": ["steady" if time == STEADY else time for time in outcome.times],
+        "times": _as_json(outcome.times),
         "expected": outcome.expected.as_dict()
         | {"by_time": [each.as_dict() for each in outcome.expected_by_time] if len(outcome.times) > 1 else []},
         "certificate": outcome.certificate.as_dict(),

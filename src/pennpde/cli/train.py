@@ -118,6 +118,8 @@ def run(
             raise Exit
         output.say(*_lines(result), f"Network: {trained.folder}")
         record = {**trained.record, "network_folder": str(trained.folder)}
+        if result.signal is not None:
+            record["exit_code"] = 128 + result.signal  # as shells have it, so that scripts do not go on
         if result.finished and (report if report is not None else source.is_dir()):
             record["report"] = _report(output, trained.folder, dataset)
     return record

@@ -71,8 +71,8 @@ class SteppingFlow(Predictor):
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
             raise ValueError(f'splits is {splits!r}; it may be "auto" or a number from 0 to 4.')
-        if not 0 < courant <= 20:
-            raise ValueError(f"courant is {courant!r}; it must be positive, and at most 20.")
+        if not 0.01 <= courant <= 20:
+            raise ValueError(f"courant is {courant!r}; it must be from 0.01, below which steps take for ever, to 20.")
         self.equation = PlaneFlowPhysics()
         self.exchange = ExchangeNetwork(width)
         self.courant, self.splits, self.corrected = float(courant), splits, corrected
@@ -104,7 +104,7 @@ class SteppingFlow(Predictor):
         wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
         affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
         least = max((splits for splits, few in _FEW.items() if points <= few), default=0)
-        if not least and bool(BoundaryProfile.of(case).lost.any()):
+        if not least and BoundaryProfile.loses(case):
             if points > _MOST_POINTS_SPLIT:
                 raise ValueError(
                     f"A condition of the boundary holds on one facet, or changes from facet to facet, and the mesh has "

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
 from pennpde.case.units import Units
 from pennpde.mesh.boundary import facet_ends
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.boundary_profile import BoundaryProfile, later
 from pennpde.models.flow_physics import FlowPhysics
 from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level
 
@@ -38,9 +40,12 @@ class PlaneFlowPhysics(FlowPhysics):
                 "neither the velocity nor the pressure is prescribed. Give an inlet or wall its velocity, an outlet "
                 "its pressure."
             )
-        if case.space == 2:
-            BoundaryProfile.of(case).refuse_contradiction()
-        return case
+        if case.space != 2:
+            return case
+        boundary = BoundaryProfile.of(case)
+        for each in (case, *later(case)) if not boundary.opened.any() else ():
+            BoundaryProfile.of(each).refuse_contradiction(case.mesh.patches)
+        return _with_level(case).remarked(*boundary.remarks(case), *_about_start(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
@@ -50,7 +55,7 @@ class PlaneFlowPhysics(FlowPhysics):
                 "is plane if it is one cell thick and its front and back are of type empty."
             )
         if length is None or speed is None:
-            own_length, own_speed = reference(case)
+            own_length, own_speed = _reference_over_time(case)
             length, speed = own_length if length is None else length, own_speed if speed is None else speed
         size = float((case.mesh.points.amax(dim=0) - case.mesh.points.amin(dim=0)).norm())
         # Zero and what is not finite is refused by the units themselves.
@@ -70,6 +75,38 @@ class PlaneFlowPhysics(FlowPhysics):
         except ValueError:
             return {}
         return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
+
+
+def _with_level(case: Case) -> Case:
+    """The case with a uniform pressure at the start, which is a first guess, at the level of its outlets."""
+    pressure, held = case.initial["p"], case.dirichlet["p"].mask
+    if not bool(held.any()) or bool((pressure[~held] != pressure[~held][:1]).any()):
+        return case
+    level = case.dirichlet["p"].apply(torch.full_like(pressure, pressure_level(case)))
+    return case if torch.equal(level, pressure) else replace(case, initial={**case.initial, "p": level})
+
+
+def _about_start(case: Case) -> list[Remark]:
+    velocity = case.initial["u"][~case.dirichlet["u"].mask]
+    if not len(velocity) or not bool(velocity[0].any()) or bool((velocity != velocity[:1]).any()):
+        return []
+    given = ", ".join(f"{each:g}" for each in velocity[0].tolist())
+    text = f"The uniform initial velocity ({given}) is taken as a first guess: the flow starts from rest."
+    return [Remark(text, severe=False)]
+
+
+def _reference_over_time(case: Case) -> tuple[float, float]:
+    """The reference at the start; where nothing drives the flow yet, as before a ramp, that of its fastest time."""
+    try:
+        return reference(case)
+    except ValueError:
+        found = []
+        for each in later(case):
+            with suppress(ValueError):
+                found.append(reference(each))
+        if not found:
+            raise
+        return max(found, key=lambda each: each[1])
 
 
 def reference(case: Case) -> tuple[float, float]:

@@ -135,15 +135,27 @@ def facet_ends(
 
 
 def facet_parabolas(
-    values: Float[np.ndarray, "points components"], mesh: Mesh, prescribed: Bool[np.ndarray, " points"]
+    values: Float[np.ndarray, "points components"],
+    mesh: Mesh,
+    prescribed: Bool[np.ndarray, " points"],
+    *,
+    by_patch: bool = True,
 ) -> Float[np.ndarray, "facets 3 components"]:
     """The prescribed field at start, middle and end of each exterior facet of a plane mesh, as its patch has it.
 
     The middle is that of the parabola through the ends and the next point of the patch, or the mean of the two
     parabolas where the patch goes on at both ends. Where two patches meet nothing is known of the profile beyond.
+
+    Args:
+        values: of the field.
+        mesh: in the plane.
+        prescribed: the points that count.
+        by_patch: False: corners have the values of their points, as a field has that a patch does not prescribe.
     """
-    profile = facet_ends(values, mesh, prescribed)
-    ring, patches, lengths = Ring.of(mesh), patches_at_points(mesh), _lengths(mesh)
+    ends = mesh.facets.connectivity.reshape(-1, 2)
+    profile = facet_ends(values, mesh, prescribed) if by_patch else values[ends].astype(float)
+    ring, lengths = Ring.of(mesh), _lengths(mesh)
+    patches = patches_at_points(mesh) if by_patch else np.zeros(mesh.number_of_points, np.int64)
     held = mesh.facets.within(prescribed)
     slopes = (profile[:, 1] - profile[:, 0]) / lengths[:, None]
     bend, counted = np.zeros_like(slopes), np.zeros(len(slopes))

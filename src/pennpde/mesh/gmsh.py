@@ -309,6 +309,10 @@ def _elements_4(numbers: _Numbers, groups: Mapping[tuple[int, int], np.ndarray])
 # Both
 
 
+def _dimension(block: _Block) -> int:
+    return int(dimensions_of(np.array([block.code]))[0])
+
+
 def _contents(
     points: np.ndarray, tags: np.ndarray, blocks: list[_Block], names: Mapping[tuple[int, int], str]
 ) -> Contents:
@@ -318,9 +322,13 @@ def _contents(
     elements = Cells(*joined_rows([_indices(block.rows, tags) for block in blocks]), types)
     members: dict[str, list[np.ndarray]] = {}
     first = 0
+    # A zero stands for no group, or for a group of this number, as other programs write it: then it has a name, or the
+    # mesh has other groups of its dimension.
+    grouped = {dimension for dimension, number in names if number == 0}
+    grouped |= {_dimension(block) for block in blocks if block.groups.any()}
     for block in blocks:
-        dimension = int(dimensions_of(np.array([block.code]))[0])
-        for number in np.setdiff1d(np.abs(block.groups), 0).tolist():
+        dimension = _dimension(block)
+        for number in np.setdiff1d(np.abs(block.groups), [] if dimension in grouped else 0).tolist():
             name = names.get((dimension, number), f"group {number}")
             members.setdefault(name, []).append(first + np.flatnonzero((np.abs(block.groups) == number).any(axis=1)))
         first += len(block.rows)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float
 
-from pennpde.case import Case
+from pennpde.case import Case, Remark
+from pennpde.mesh import Patch
 from pennpde.mesh.boundary import facet_parabolas
 
 _LOST = 0.1
 """Share of a patch's largest velocity by which the values at the points may miss what a facet prescribes. A developed
 profile on four facets misses 0.05; a jet of one facet between walls misses all of it."""
+_INWARD = 0.01
+"""Share of the largest prescribed velocity with which a wall has to move inwards beside an outlet to be told."""
+_LATER = tuple(10.0 ** (0.5 * power) for power in range(-8, 9))
+"""Times at which conditions that change are looked at in advance."""
 _IMBALANCE = 0.01
 """Share of all prescribed fluxes that may be missing in a domain without outlet: it is spread over the cells."""
 
@@ -62,6 +69,11 @@ class BoundaryProfile:
         outward = mesh.facet_areas.detach().cpu().numpy().astype(float)
         return BoundaryProfile(held, ~held & ~slips & pressed, ~held & slips, velocity, lost, outward)
 
+    @staticmethod
+    def loses(case: Case) -> bool:
+        """Whether the points cannot hold a condition of some facet, now or later."""
+        return any(bool(BoundaryProfile.of(each).lost.any()) for each in (case, *later(case)))
+
     @property
     def means(self) -> Float[np.ndarray, "facets 2"]:
         """The mean velocity of each facet on which it is prescribed."""
@@ -73,8 +85,12 @@ class BoundaryProfile:
         """Out of the domain through each facet on which the velocity is prescribed; zero on others."""
         return np.where(self.held, (self.means * self.outward).sum(axis=1), 0.0)
 
-    def refuse_contradiction(self) -> None:
-        """Raise where no outlet lets through what the prescribed velocities do not balance."""
+    def refuse_contradiction(self, patches: Mapping[str, Patch]) -> None:
+        """Raise where no outlet lets through what the prescribed velocities do not balance.
+
+        Args:
+            patches: those of the mesh, which the error names.
+        """
         if self.opened.any():
             return
         fluxes = self.fluxes
@@ -84,10 +100,46 @@ class BoundaryProfile:
         if abs(outward - inward) > _IMBALANCE * (inward + outward) and inward + outward > 1e-6 * moved:
             raise ValueError(
                 f"The prescribed velocities contradict continuity: {inward:.6g} flows in and {outward:.6g} flows out "
-                "(velocity times length), and there is no outlet for the difference. Prescribe the pressure on an "
-                "outlet and leave its velocity free (in OpenFOAM: fixedValue for p, zeroGradient for U), or make both "
-                "fluxes equal."
+                f"(velocity times length{self._by_patch(patches)}), and there is no outlet for the difference. "
+                "Prescribe the pressure on an outlet and leave its velocity free (in OpenFOAM: fixedValue for p, "
+                "zeroGradient for U), or make both fluxes equal."
             )
+
+    def _by_patch(self, patches: Mapping[str, Patch]) -> str:
+        """The flux out of the domain through each patch that has one, for an error."""
+        fluxes = {name: float(self.fluxes[patch.facets].sum()) for name, patch in patches.items()}
+        largest = max(map(abs, fluxes.values()), default=0.0)
+        told = [f"{name} {flux:+.6g}" for name, flux in fluxes.items() if abs(flux) > 1e-6 * largest]
+        return f"; outward through {', '.join(told)}" if told else ""
+
+    def remarks(self, case: Case) -> list[Remark]:
+        """What the conditions leave open: next to a wall that moves into the domain at an outlet, fluid enters."""
+        ends = case.mesh.facets.connectivity.reshape(-1, 2)
+        corner = np.zeros((case.number_of_points, 2))
+        corner[ends[self.held]] = self.velocity[self.held][:, [0, 2]]
+        sizes = np.linalg.norm(self.outward, axis=1)
+        through = np.einsum("fea,fa->fe", corner[ends], self.outward / sizes[:, None]).min(axis=1)
+        fastest = float(np.linalg.norm(self.means[self.held], axis=1).max(initial=0.0))
+        entering = self.opened & (through < -_INWARD * fastest)
+        if not entering.any():
+            return []
+        place = case.mesh.points[torch.from_numpy(ends[entering][0])].mean(dim=0).tolist()
+        return [
+            Remark(
+                f"Next to the outlet at {[round(each, 6) for each in place]} a wall moves into the domain and drags "
+                "fluid in through the outlet. Nothing prescribes what it brings, and no finer mesh shows what that "
+                "changes; an outlet further away from the moving wall would help."
+            )
+        ]
+
+
+def later(case: Case) -> Iterator[Case]:
+    """A case whose conditions change, at some times after its start, as far as they are known."""
+    for time in _LATER if case.changes_with_time else ():
+        try:
+            yield case.at(time)
+        except ValueError:  # a table that ends before
+            return
 
 
 def _matched(

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
+from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.models.flow_physics import FlowPhysics
 from pennpde.models.inlet import checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.potential_flow import potential_flow
@@ -163,6 +164,11 @@ class Flow(Equation, FlowPhysics):
         return complete_flow(case)
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
+        if case.space == 2 and bool(BoundaryProfile.of(case).lost.any()):
+            raise ValueError(
+                "A condition of the boundary holds on one facet, or changes from facet to facet. This network takes "
+                "values at points, which cannot hold that. Take the network flow, or refine the mesh there."
+            )
         return inlet_units(case, length, speed)
 
     def describe(self, case: Case) -> dict[str, float]:

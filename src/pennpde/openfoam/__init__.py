@@ -14,6 +14,7 @@ unread        what a case says and an equation does not know
 """
 
 from pennpde.openfoam.body import UnsupportedConditionError as UnsupportedConditionError
+from pennpde.openfoam.cases import other_physics as other_physics
 from pennpde.openfoam.cases import read_case as read_case
 from pennpde.openfoam.cases import read_problem as read_problem
 from pennpde.openfoam.dictionaries import Dimensions as Dimensions

@@ -17,7 +17,7 @@ from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, pl
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import read_field, start_time, time_folders
-from pennpde.openfoam.pressure import with_force, with_pressure_reference
+from pennpde.openfoam.pressure import uniform_forces, with_force, with_pressure_reference
 from pennpde.openfoam.unread import about_field, unread
 from pennpde.penn import Physics
 from pennpde.penn.hooks import FoamName
@@ -169,6 +169,17 @@ def _viscosity_of_stress(folder: Path) -> float:
         return 0.0
     coefficients = laminar.get("MaxwellCoeffs", laminar)
     return number_of(coefficients.get("nuM") if isinstance(coefficients, Mapping) else None) or 0.0
+
+
+def other_physics(folder: Path | str, equation: Physics) -> tuple[Remark, ...]:
+    """What the dictionaries of a case add to the equation, read before anything else; see `Remark.other_physics`.
+
+    Uniform forces are not among them: `read_problem` knows whether they become a part of the case.
+    """
+    folder = Path(folder)
+    known = equation.foam_parameters.values()
+    found = unread(folder, equation.foam_fields, known, equation.foam_solvers, tuple(uniform_forces(folder)))
+    return tuple(each for each in found if each.other_physics)
 
 
 def read_problem(folder: Path | str, equation: Physics, time: float | None = None) -> Case:

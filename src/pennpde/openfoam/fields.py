@@ -86,8 +86,10 @@ def write_field(
     boundary: Mapping[str, Mapping[str, Any]],
     location: str | None = None,
     kind: str | None = None,
+    *,
+    binary: bool = True,
 ) -> None:
-    """Write cell values, [cells] or [cells, 3], as a binary file that OpenFOAM's programs read.
+    """Write cell values, [cells] or [cells, 3], as a file that OpenFOAM's programs read.
 
     Args:
         path: TIME/NAME in a case; the file appears when it is complete.
@@ -96,20 +98,21 @@ def write_field(
         boundary: one dictionary for each patch, as `read_field` gives it or with strings in OpenFOAM's words.
         location: the time, where the folder is not named by it (yet).
         kind: OpenFOAM's class of the field; by default that of cell values, volScalarField or volVectorField.
+        binary: or else text, with all digits.
     """
     path, values = Path(path), np.asarray(values, float)
     if not np.isfinite(values).all():
         raise ValueError(f"{path.name} holds values that are not finite; OpenFOAM would stop at once.")
     header = {
         "version": "2.0",
-        "format": "binary",
+        "format": "binary" if binary else "ascii",
         "arch": '"LSB;label=32;scalar=64"',
         "class": kind or ("volScalarField" if values.ndim == 1 else "volVectorField"),
         "location": f'"{location or path.parent.name}"',
         "object": path.name,
     }
     entries = {"dimensions": dimensions, "internalField": NonUniform(values), "boundaryField": boundary}
-    content = b"".join(format_entry(name, value, binary=True) for name, value in entries.items())
+    content = b"".join(format_entry(name, value, binary=binary) for name, value in entries.items())
     write_atomically(path, format_entry("FoamFile", header) + content)
 
 
@@ -124,6 +127,15 @@ def time_folders(folder: Path | str) -> list[Path]:
         if path.is_dir() and math.isfinite(time):
             found.append((time, path))
     return [path for _, path in sorted(found)]
+
+
+def writes_binary(folder: Path | str) -> bool:
+    """Whether the `writeFormat` of a case is binary; OpenFOAM's own default is text."""
+    try:
+        control = read_dictionary(Path(folder) / "system" / "controlDict", folder)
+    except (FoamFormatError, OSError):
+        return False
+    return str(control.get("writeFormat", "ascii")) == "binary"
 
 
 def start_time(folder: Path | str) -> float:

@@ -18,7 +18,16 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.cells import mean_rows
 from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
-from pennpde.openfoam.fields import FLUX, Dimensions, FoamField, read_field, start_time, time_folders, write_field
+from pennpde.openfoam.fields import (
+    FLUX,
+    Dimensions,
+    FoamField,
+    read_field,
+    start_time,
+    time_folders,
+    write_field,
+    writes_binary,
+)
 from pennpde.openfoam.flux import Openings, Projection, openings
 from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.openfoam.pressure import uniform_forces
@@ -104,7 +113,7 @@ class TimeWriter:
         return target
 
     def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:
-        known = read_field(self._conditions_of(foam.name), self.folder)
+        known, binary = read_field(self._conditions_of(foam.name), self.folder), writes_binary(self.folder)
         at_points = values.detach().cpu().double()
         if at_points.shape not in ((self.mesh.number_of_points,), (self.mesh.number_of_points, self.mesh.space)):
             raise ValueError(
@@ -127,9 +136,10 @@ class TimeWriter:
             flux, in_cells = self._projected(conditions, on_faces, in_cells)
             patches = {patch.name: self._flux_on(patch.name, flux) for patch in self.cells.patches.values()}
             internal = flux[: len(self.cells.neighbour)]
-            write_field(folder / "phi", internal, FLUX, patches, time, "surfaceScalarField")
+            write_field(folder / "phi", internal, FLUX, patches, time, "surfaceScalarField", binary=binary)
         dimensions = known.dimensions or Dimensions(foam.dimensions)
-        write_field(folder / foam.name, in_cells, dimensions, self._boundary(known, foam.name, in_cells), time)
+        boundary = self._boundary(known, foam.name, in_cells)
+        write_field(folder / foam.name, in_cells, dimensions, boundary, time, binary=binary)
 
     def _conditions_of(self, name: str) -> Path:
         """The file with the conditions of a field: that of the start, or the earliest."""

@@ -27,6 +27,11 @@ _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
 _HEAD = 4000
 _STEADY = ("simpleFoam", "porousSimpleFoam", "SRFSimpleFoam", "rhoSimpleFoam", "buoyantSimpleFoam")
+_OTHER_PHYSICS = re.compile(
+    r"buoyant|[iI]nter|[mM]ultiphase|cavitating|[cC]ompressible|rho|sonic|nonNewtonian|SRF|porous|[rR]eacting|fire|film|"
+    r"[pP]arcel|spray|[rR]egion|shallowWater|mhd|FreeSurface|LiquidMixing|[sS]olid|driftFlux|Euler|VoF"
+)
+"""In the names of OpenFOAM's programs that solve other equations of flow. A program of the user's own is not known."""
 _FIELDS_OF_TURBULENCE = frozenset(("k", "epsilon", "omega", "nut", "nuTilda", "nuSgs", "alphat", "mut", "R", "B"))
 _FIELDS_OF_TURBULENCE |= {"v2", "f", "gammaInt", "ReThetat", "kt", "kl", "delta", "y"}
 _DERIVED = frozenset(["phi", "phi_0", "Uf", "Uf_0", "U_0", "p_0", "meshPhi", "C", "V", "Cx", "Cy", "Cz"])
@@ -136,7 +141,8 @@ def _sources(folder: Path, known: set[str]) -> Iterator[Remark]:
             ]
             if active:
                 yield Remark(
-                    f"{place}/{name} adds {_listed(active)} to the equations; the network does not know such terms."
+                    f"{place}/{name} adds {_listed(active)} to the equations; the network does not know such terms.",
+                    other_physics=True,
                 )
 
 
@@ -152,15 +158,20 @@ def _turbulence(folder: Path) -> Iterator[Remark]:
             if model == "Maxwell":
                 yield Remark(
                     f"constant/{name}: the fluid is viscoelastic (Maxwell). It is taken as a Newtonian fluid with the "
-                    "viscosity that it has at rest, nu + nuM."
+                    "viscosity that it has at rest, nu + nuM.",
+                    other_physics=True,
                 )
             elif model not in ("", "Stokes", "laminar"):
-                yield Remark(f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.")
+                yield Remark(
+                    f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.",
+                    other_physics=True,
+                )
         elif model != "laminar" and _is_on(settings.get("turbulence")):
             yield Remark(
                 f"constant/{name}: the flow is turbulent, simulationType {kind}"
                 + (f" with the model {model}" if model not in ("", kind) else "")
-                + "; the network knows laminar flow only."
+                + "; the network knows laminar flow only.",
+                other_physics=True,
             )
 
 
@@ -172,7 +183,8 @@ def _application(folder: Path, solvers: tuple[str, ...]) -> Iterator[Remark]:
     if solvers and application and application not in solvers:
         yield Remark(
             f"system/controlDict: the application is {application}; the network solves the equation of "
-            f"{_listed(solvers, 'or')}."
+            f"{_listed(solvers, 'or')}.",
+            other_physics=_OTHER_PHYSICS.search(application) is not None,
         )
     if application in _STEADY:
         yield Remark(
@@ -192,14 +204,17 @@ def _constant(folder: Path) -> Iterator[Remark]:
     moving = yield from _entries(constant / "dynamicMeshDict", folder)
     kind = str(moving.get("dynamicFvMesh", "staticFvMesh" if "mover" not in moving else "a mover"))
     if moving and kind != "staticFvMesh":
-        yield Remark(f"constant/dynamicMeshDict: the mesh moves ({kind}); the network takes it as it is at the start.")
+        yield Remark(
+            f"constant/dynamicMeshDict: the mesh moves ({kind}); the network takes it as it is at the start.",
+            other_physics=True,
+        )
     for name, what in _PARTS.items():
         entries = yield from _entries(constant / name, folder)
         parts = {key: each for key, each in entries.items() if isinstance(each, Mapping) and key != "FoamFile"}
         switched_off = parts and not any(_is_on(each.get("active")) for each in parts.values())
         if entries and not switched_off:
             named = f" ({_listed(list(parts))})" if parts and name in ("MRFProperties", "porosityProperties") else ""
-            yield Remark(f"constant/{name}: {what}{named}; the network does not know them.")
+            yield Remark(f"constant/{name}: {what}{named}; the network does not know them.", other_physics=True)
     others = sorted(
         path.name.removesuffix(".gz")
         for path in constant.iterdir()

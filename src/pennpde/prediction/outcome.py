@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pennpde.mesh.series import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
-from pennpde.trust.expected_error import Expected
+from pennpde.trust.expected_error import REFUSED, REFUSED_ABOVE, Expected, worst
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,37 @@ class Outcome:
             now = self.expected_by_time[place]
             changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
         return replace(self, **changes)
+
+    def usable(self) -> tuple[Outcome, tuple[float, ...]]:
+        """The prediction at those times whose expected error does not refuse it, and the others.
+
+        Each time is judged by itself: where an inflow has come to zero, as at the end of a pulse, errors are large
+        relative to what is left, and the times before are none the worse. Without a usable time, it is as it was.
+        """
+        by_time = self.expected_by_time
+        good = [place for place, each in enumerate(by_time) if each.grade != REFUSED]
+        if not good or len(good) == len(by_time):
+            return self, ()
+        fields = {
+            name: values[..., good if len(good) > 1 else good[0]]
+            for name, values in self.fields.items()
+            if values.ndim > self.case.initial[name].ndim
+        }
+        kept = tuple(by_time[place] for place in good)
+        left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
+        part = replace(
+            self,
+            fields=self.fields | fields,
+            times=tuple(self.times[place] for place in good),
+            evidence=tuple(self.evidence[place] for place in good),
+            expected=worst(kept),
+            expected_by_time=kept,
+        )
+        told = [each for each in self.certificate.warnings if each not in self.expected.warnings]
+        names = ", ".join("the steady state" if time == math.inf else f"t = {time:.4g}" for time in left_out)
+        refused = f"Left out because their expected error is above {100 * REFUSED_ABOVE:.0f} %: {names}."
+        certificate = replace(self.certificate, warnings=(*part.expected.warnings, refused, *told))
+        return replace(part, certificate=certificate), left_out
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.

@@ -183,20 +183,24 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
         raise ValueError(f"accuracy is {accuracy!r}; it is a share, between 0 and 1: 0.02 means 2 %.")
     if not isinstance(model, Predictor) or not model.levels:
         return predict(model, case, ranges, **asked)
-    before, spent, outcome = model.level, {}, None
+    before, spent = model.level, {}
     try:
         for level in model.levels:
             model.set_level(level)
-            outcome = predict(model, case, ranges, **asked)
+            try:
+                outcome = predict(model, case, ranges, **asked)
+            except ArithmeticError:  # cells too coarse for a march that does not diverge
+                if level == model.levels[-1]:
+                    raise
+                continue
             spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
-            outcome = replace(outcome, seconds=spent)
             first = next(iter(outcome.expected.errors.values()), None)
-            if first is not None and first.expected <= accuracy and not outcome.expected.unconverged:
-                break
+            enough = first is not None and first.expected <= accuracy and not outcome.expected.unconverged
+            if enough or level == model.levels[-1]:
+                return replace(outcome, seconds=spent)
     finally:
         model.set_level(before)
-    assert outcome is not None  # there are levels
-    return outcome
+    raise AssertionError("a network with levels has a last one")
 
 
 def request(
@@ -305,13 +309,17 @@ def judge(compared: Compared) -> Outcome:
     calibration = calibration_of(model)
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
     missing = tuple(each.text for each in remarks if each.severe)
+    ignored = tuple(each.text for each in remarks if each.other_physics)
+    if ignored:
+        # The error of the flow that was solved says nothing about the flow that was asked for.
+        calibration = Uncalibrated("the equations of the case have terms that were left out")
     by_time = []
     for place, (each, when) in enumerate(zip(evidence, asked.own_times, strict=True)):
         found = expected_error.judge(calibration, each, list(equation.unknowns))
         fields = without_levels(at_place(prediction.fields, place, scaled), free, scaled)
         unconverged = when == STEADY and not certificate.converged
         local = _local(found, each, fields, prepared)
-        by_time.append(replace(found, local=local, missing=missing, unconverged=unconverged))
+        by_time.append(replace(found, local=local, missing=missing, ignored=ignored, unconverged=unconverged))
     expected = worst(by_time)
     certificate = replace(
         certificate,

@@ -242,7 +242,9 @@ def save(
 
     `about` names datasets and splits, for the record.
     """
-    about = {**(about or {}), "weights_sha256": _weights_of(model)}
+    config = config_of(model)
+    arguments = {} if config is None else {"arguments": plain(config.arguments)}
+    about = {**(about or {}), "weights_sha256": _weights_of(model), **arguments}
     return expected_error.write(folder, calibration, about, getattr(model, "level", ""))
 
 

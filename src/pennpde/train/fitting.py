@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.case import Case
+from pennpde.files import locked_folder
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.inputs import seen_by
 from pennpde.train import folder as states
@@ -65,6 +66,8 @@ class TrainingResult:
     """A hash of the training and validation cases."""
     is_main: bool = True
     """Whether this process is the one that writes files; only of several does it matter."""
+    signal: int | None = None
+    """Number of the signal that paused it, such as that of ctrl+c."""
 
     @property
     def finished(self) -> bool:
@@ -148,10 +151,11 @@ def fit(
         torch.manual_seed(settings.seed)
         model.to(processes.device)
         run = _Run(model, train, validation, settings, processes, folder, loss, judge_start, on_improvement)
-        run.begin(resume)
-        kept_in = folder if processes.is_main else None
-        with Journal(kept_in, run.targets, run.step, progress and processes.is_main) as run.journal:
-            run.loop(None if pause_after is None else begun + 60 * pause_after)
+        mine = folder if processes.is_main else None
+        with nullcontext() if mine is None else locked_folder(mine, "another training"):
+            run.begin(resume)
+            with Journal(mine, run.targets, run.step, progress and processes.is_main) as run.journal:
+                run.loop(None if pause_after is None else begun + 60 * pause_after)
         return run.result()
 
 
@@ -259,6 +263,8 @@ class _Run:
                     self._test()
                 elif lost := sum(not math.isfinite(loss) for loss in losses):
                     self.journal.write(self._row(event=f"{lost} steps skipped: gradient not finite"))
+                if asked_to_stop:
+                    self.signal = asked_to_stop[0]
                 over = bool(asked_to_stop) or (pause_at is not None and time.monotonic() > pause_at)
                 # The main process's clock counts: all must take the same decision.
                 self.seconds, self.processor_seconds, over = self.processes.same(
@@ -304,6 +310,7 @@ class _Run:
             scales=self.scales,
             dataset=self.dataset,
             is_main=self.processes.is_main,
+            signal=self.signal if self.ended == "paused" else None,
         )
 
     def _save(self) -> None:

@@ -92,7 +92,7 @@ def gather(
             start = case.initial[name].detach().cpu().to(values)
             departed = metrics.root_mean_square(values - start, volumes)
             clues.append(Clue.of_size(f"departure of {name} from the start", departed / size, worse=False))
-        clues += model.equation.clues(case, now, operators)
+        clues += model.equation.clues(case.at(time) if case.changes_with_time else case, now, operators)
         shapes = missed | dict(model.equation.error_shape(case, now, operators))
         local = {name: _smoothed(each, case) for name, each in shapes.items()}
         if coarse is not None:

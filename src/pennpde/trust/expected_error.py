@@ -96,6 +96,7 @@ class Expected:
         unknown_because: Why the errors are not known.
         missing: What the case says and the network does not know, a sentence each. The expected errors are those of the
             problem that was solved, not of the one that was asked; so the grade is poor at best.
+        ignored: Terms of the case's equations that were not solved, a sentence each. Then no error can be expected.
         unconverged: Whether the equations were not solved to their tolerance. Then expected errors, which are learned
             from converged solutions, say too little, and the grade is poor at best as well.
     """
@@ -107,11 +108,14 @@ class Expected:
     local: Mapping[str, Float[Tensor, " points"]] = field(default_factory=dict)
     unknown_because: str = ""
     missing: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     unconverged: bool = False
 
     @property
     def grade(self) -> str:
         """That of the first unknown, lowered by the others (`grade_of`), by what is missing and if not converged."""
+        if self.ignored:
+            return REFUSED
         grade = grade_of(self.errors)
         lowered = (self.missing or self.unconverged) and grade != UNKNOWN
         return max(grade, POOR, key=GRADES.index) if lowered else grade
@@ -119,7 +123,8 @@ class Expected:
     def lines(self) -> list[str]:
         """For people."""
         if not self.errors:
-            return [f"  {'expected error':<32}unknown: {self.unknown_because}"]
+            grade = [f"  {'grade':<32}{self.grade}"] if self.ignored else []
+            return [f"  {'expected error':<32}unknown: {self.unknown_because}", *grade]
         rows = [f"  {f'expected error of {name}':<32}{each}" for name, each in self.errors.items()]
         return [*rows, f"  {'grade':<32}{self.grade}"]
 
@@ -127,7 +132,7 @@ class Expected:
     def in_short(self) -> str:
         """One line, as for the corner of a picture."""
         if not self.errors:
-            return "expected error unknown"
+            return f"{REFUSED}: other physics, expected error unknown" if self.ignored else "expected error unknown"
         parts = ", ".join(f"{name} {_percent(each.expected)}" for name, each in self.errors.items())
         return f"{self.grade}: expected error {parts}".replace("%", " %")
 
@@ -135,9 +140,14 @@ class Expected:
     def warnings(self) -> list[str]:
         """What a user must know before using the fields."""
         bad = {name: each for name, each in self.errors.items() if each.grade in (POOR, REFUSED)}
-        if not (bad or self.unconverged or (self.missing and self.errors)):
+        if not (bad or self.ignored or self.unconverged or (self.missing and self.errors)):
             return []
         sentences = []
+        if self.ignored:
+            sentences.append(
+                "The equations of the case have terms that were left out, see the other warnings; how wrong the fields "
+                "are is not known."
+            )
         if self.unconverged:
             sentences.append(
                 "The steady state has not converged: the flow may not have one that is stable. Ask for times instead "
@@ -172,6 +182,7 @@ class Expected:
                 "remedies": self.remedies,
                 "unknown_because": self.unknown_because,
                 "missing": self.missing,
+                "ignored": self.ignored,
                 "converged": not self.unconverged,
             }
         )
@@ -312,13 +323,17 @@ def _part_content(part: Part) -> dict[str, Any]:
     }
 
 
-def read(folder: Path | str, weights_sha256: str, level: str = "") -> Calibration | None:
+def read(
+    folder: Path | str, weights_sha256: str, level: str = "", arguments: Mapping[str, Any] | None = None
+) -> Calibration | None:
     """The calibration in the folder of a network, checked; None where there is none.
 
     Args:
         folder: Of the network.
         weights_sha256: Of its weights: those of another network, or of an earlier training, are refused.
         level: Of accuracy, for networks that have such.
+        arguments: With which it was built, such as the length of its steps: others give other errors. They are
+            compared where the file has them.
     """
     path = Path(folder) / expected_error_file(level)
     if not path.exists():
@@ -341,6 +356,12 @@ def read(folder: Path | str, weights_sha256: str, level: str = "") -> Calibratio
             f"{str(content.get('weights_sha256'))[:12]}..., but the network has {weights_sha256[:12]}.... Run penn "
             "calibrate again, or remove it."
         )
+    known = content.get("arguments")
+    if arguments is not None and known is not None and plain(arguments) != known:
+        raise CheckpointError(
+            f"{path} belongs to other arguments of the network: it was made for {known}, but config.json has "
+            f"{plain(arguments)}. Run penn calibrate again, or remove it."
+        )
     try:
         return _calibration(content["parts"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -359,7 +380,7 @@ def calibration_of(model: nn.Module) -> Calibration | Uncalibrated:
         if config is None or folder is None:
             known = Uncalibrated("the network was not loaded from a folder")
         else:
-            known = read(folder, config.weights_sha256, level) or Uncalibrated()
+            known = read(folder, config.weights_sha256, level, config.arguments) or Uncalibrated()
         object.__setattr__(model, "checkpoint_calibrations", {**by_level, level: known})
     return known
 

@@ -80,6 +80,8 @@ def read_case(archive: Path, folder: Path, equation: Equation) -> Case:
         except Exception as error:
             # Users know their case by its own name, not by the folder that it was unpacked to.
             raise ValueError(words_of(error).replace(f"{found}/", "").replace(str(found), "the case")) from error
+        if unknown := [each.text for each in case.remarks if each.other_physics]:
+            raise ValueError(f"the case has physics that the network does not know: {' '.join(unknown)}")
         _check_size(case.mesh)
         if case.space != 2:
             raise ValueError(

@@ -470,7 +470,7 @@ def _expected(outcome: Outcome) -> dict[str, Any]:
     if not found.errors:
         if not found.unknown_because:
             return {}
-        return {"grade": "unknown", "short": found.in_short, "lines": [f"Not known: {found.unknown_because}"]}
+        return {"grade": found.grade, "short": found.in_short, "lines": [f"Not known: {found.unknown_because}"]}
     lines = [f"{name}: {each}" for name, each in found.errors.items()]
     if found.grade != "good":
         lines += [f"Mostly because of {', '.join(found.reasons)}."] if found.reasons else []

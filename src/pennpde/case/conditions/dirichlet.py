@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -66,6 +67,12 @@ class Dirichlet(Condition):
     def at(self, time: float) -> Dirichlet:
         now = super().at(time)
         return now if self.on_facets is None else replace(now, on_facets=self.on_facets.at(time))
+
+    def over(self, times: Sequence[float]) -> Dirichlet:
+        """As for all conditions; what facets prescribe is that of the last time."""
+        series = super().over(times)
+        known = self.on_facets
+        return series if known is None or not times else replace(series, on_facets=known.at(times[-1]))
 
     def moved(self, turn: Float[Tensor, "space space"], rank: int) -> Dirichlet:
         moved = super().moved(turn, rank)
