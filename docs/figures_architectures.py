@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
+from pennlab.paper.gradient import GradientNetwork
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
-from pennpde.models.gradient import GradientNetwork
 
 IMAGES = Path(__file__).parent / "images" / "figures"
 INCHES = 0.82

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import pennpde as penn
 from pennpde.case.conditions.given import Door
-from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, WHERE, Along, Reference
+from pennpde.case.conditions.protocol import DIFFERENCE, NORMAL, WHERE, Reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,6 @@ class Porous(penn.Condition):
 
     def scaled(self, reference: Reference) -> "Porous":
         return Porous(self.mask, self.normals, self.through / reference.one)
-
-    def onto(self, along: Along) -> "Porous":
-        normals = along.normals(self.mask)
-        return Porous((normals != 0).any(dim=1), normals, along.values(self.through, torch.zeros_like(self.mask)))
 
 
 class Diffusion(penn.Equation):

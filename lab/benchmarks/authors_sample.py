@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from pennlab.datasets.flow.cases import splits
+from pennlab.paper.samples import read_sample
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.files import write_json
 from pennpde.mesh import Mesh
@@ -43,7 +44,7 @@ def main() -> None:
     network = load_pretrained(arguments.model)
     with torch.inference_mode():
         ours = network(case)
-        theirs = released.load(arguments.weights)(released.read_sample(arguments.sample).case)
+        theirs = released.load(arguments.weights)(read_sample(arguments.sample).case)
     config = config_of(network)
     shape = arguments.sample.stem.removeprefix("flow_").replace("a1_", "a_")
     record = {

@@ -29,7 +29,7 @@ from pennlab.paper.plane_flow_errors import errors, stacked
 from pennpde.case import Case
 from pennpde.files import write_json
 from pennpde.flow.network import stepping_flow
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"

@@ -40,7 +40,7 @@ from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.checkpoints import EXPECTED_ERROR, SHIPPED, config_of, load_pretrained
 from pennpde.files import write_json
-from pennpde.models.flow_clues import BACKFLOW
+from pennpde.models.flow_physics import BACKFLOW
 from pennpde.penn import STEADY, Predictor
 from pennpde.train import calibrate as calibrating
 from pennpde.train.calibrate import Coverage, Measured
@@ -51,8 +51,8 @@ from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, cali
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "trust.md"
 FINISHED, TRIALS = ROOT / "data" / "plane_flow" / "finished", ROOT / "data" / "trials"
-COMPUTES = ("case", "mesh", "models", "network", "operators")
-ALSO = ("prediction/evidence.py", "prediction/policy.py", "prediction/ranges.py")
+COMPUTES = ("case", "flow", "mesh", "models", "operators", "penn")
+ALSO = ("prediction/stages.py", "trust/evidence.py", "trust/ranges.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
 WITHOUT: Mapping[str, tuple[str, ...]] = {

@@ -24,6 +24,7 @@ import torch
 from authors_sample import plane_mesh
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
+from pennlab.paper.samples import read_sample
 from pennpde.case import Case, Dirichlet
 from pennpde.data import storage
 from pennpde.mesh import Mesh
@@ -68,7 +69,7 @@ def main() -> None:
 
 def on_their_mesh(path: Path) -> dict[str, Case]:
     """The sample's plane layer with our inputs, then with the authors' in their place."""
-    sample, stored = released.read_sample(path).case, np.load(path)
+    sample, stored = read_sample(path).case, np.load(path)
     mesh = plane_mesh(stored)
     layer = mesh.layer
     assert layer is not None

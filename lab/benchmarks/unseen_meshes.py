@@ -32,8 +32,8 @@ from pennlab.datasets.flow.triangles import smallest_angles, triangle_mesh
 from pennlab.datasets.flow.truth import Run
 from pennlab.datasets.split_quads import triangulated
 from pennlab.paper.tables import write_within
+from pennpde import testing as rigid_motion
 from pennpde.case import Case
-from pennpde.case import motion as rigid_motion
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.files import write_json
 from pennpde.mesh import Mesh

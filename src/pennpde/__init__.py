@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from pennpde.mesh import Mesh
     from pennpde.operators import Operators
     from pennpde.penn import PENN, SCALAR, STEADY, TENSOR, VECTOR, Equation, Predictor
-    from pennpde.penn.invariants import dot
-    from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian
+    from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import predict
     from pennpde.sharing import pack
@@ -60,8 +59,7 @@ _NAMES_OF = {
     "mesh": "Mesh",
     "operators": "Operators",
     "penn": "PENN SCALAR STEADY TENSOR VECTOR Equation Predictor",
-    "penn.invariants": "dot",
-    "penn.nisogcn": "Divergence Gradient Laplacian",
+    "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",
     "prediction": "predict",
     "sharing": "pack",

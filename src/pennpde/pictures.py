@@ -18,7 +18,7 @@ from pennpde.case import Case
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.metrics import rank_of
-from pennpde.penn.hooks import Look
+from pennpde.penn.physics import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,7 +30,6 @@ _BUILDERS: dict[str, Builder | str] = {
     "flow": "pennpde.flow.coarse_march:flow_network",
     "stepping-flow": "pennpde.flow.network:stepping_flow",
     "ducts": "pennpde.models.ducts:flow_network",
-    "flow-as-written": "pennpde.models.ducts_as_written:flow_as_written",
     "released-flow": "pennpde.released.flow:ReleasedFlow",
     "released-advection-diffusion": "pennpde.released.advection_diffusion:ReleasedAdvectionDiffusion",
 }

@@ -8,8 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from meshes import arrays
-from pennpde.case import Case
-from pennpde.case.batching import batch, unbatch
+from pennpde.case import Case, batch, unbatch
 from pennpde.flow.coarse_march import FAST, FINE, STANDARD, conserving, flow_network
 from pennpde.flow.corrector import coarse_case, corrector
 from pennpde.flow.network import stepping_flow

@@ -13,7 +13,7 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.models.mass import boundary_flux, mass_checks
+from pennpde.models.flow_physics import FlowPhysics, boundary_flux
 from pennpde.openfoam.cases import read_problem
 from pennpde.operators import Operators
 from pennpde.prediction import predict
@@ -209,6 +209,6 @@ def test_an_outlet_of_two_facets_is_not_blamed_for_what_two_facets_cannot_show(m
     velocity = case.dirichlet["u"].values.clone()
     at = case.mesh.points
     velocity[(at[:, 0] > 1 - 1e-9) & ((at[:, 1] - 0.5).abs() < 1e-9), 0] = 1.5 * (1 - missing)
-    balance = mass_checks(case, velocity, Operators.on(case.mesh, singular="pseudoinverse"))[1]
+    balance = FlowPhysics().checks(case, {"u": velocity}, Operators.on(case.mesh, singular="pseudoinverse"))[1]
     assert balance.value == pytest.approx(missing)
     assert balance.passed is not warned

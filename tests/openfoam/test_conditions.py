@@ -13,7 +13,7 @@ from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.models.ducts import Flow
 from pennpde.openfoam import FoamFormatError, PolyMesh, UnsupportedConditionError
-from pennpde.penn.hooks import FoamName
+from pennpde.penn.physics import FoamName
 from poisson import solve_poisson
 
 SIDES = ("left", "right", "bottom", "top", "back", "front")

@@ -5,9 +5,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from elements import Elements
 from meshes import arrays
 from pennpde.mesh import Mesh
-from pennpde.operators.elements import Elements
 
 PLANE = ("triangle", "quad", "mixed_plane")
 

@@ -7,9 +7,9 @@ import scipy.sparse.csgraph
 import torch
 from torch.testing import assert_close
 
+from elements import Elements
 from meshes import arrays
 from pennpde.mesh import Mesh
-from pennpde.operators.elements import Elements
 from pennpde.operators.multigrid import Levels, aggregate
 
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from pennpde.mesh import Mesh, Patch
 from pennpde.operators import Operators
-from pennpde.penn.graph_convolution import released_smoothing
+from pennpde.released.layers import released_smoothing
 
 ADVECTION_DIFFUSION = ("u0.5_d0.5_t0.5", "u0.5_d0.6_t0.6", "u0.6_d0.5_t0.6", "u0.6_d0.6_t0.5")
 SAMPLES = ("flow_a1_1.00", *(f"advection_diffusion_{name}" for name in ADVECTION_DIFFUSION))

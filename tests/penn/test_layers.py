@@ -9,9 +9,8 @@ from pennpde.operators import Operators
 from pennpde.penn.decoder import _left_inverse, pseudoinverse
 from pennpde.penn.dirichlet import apply_dirichlet
 from pennpde.penn.encoder import Encoder
-from pennpde.penn.invariants import dot, invariant, scale_by, squared_norm
 from pennpde.penn.mlp import MLP
-from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, NIsoGCN
+from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, NIsoGCN, dot, invariant, scale_by, squared_norm
 from problems import brick, rectangle
 
 ENCODERS = {

@@ -10,8 +10,7 @@ from pennpde.mesh import Mesh
 from pennpde.models.advection_diffusion import AdvectionDiffusion, advection_diffusion_network
 from pennpde.penn import PENN, VECTOR, EncodedCase, Equation
 from pennpde.penn.encoder import Encoder
-from pennpde.penn.invariants import dot
-from pennpde.penn.nisogcn import Gradient, Laplacian
+from pennpde.penn.nisogcn import Gradient, Laplacian, dot
 from pennpde.penn.solver import BarzilaiBorwein, DivergedError, ExplicitSteps, State
 from pennpde.testing import assert_dirichlet, assert_equivariant
 from problems import brick, heated_plate, rectangle

@@ -60,5 +60,5 @@ def test_a_level_that_diverges_is_passed_over():
 
 
 def test_an_accuracy_that_is_no_share_is_refused():
-    with pytest.raises(ValueError, match=r"accuracy is 2; it is a share, between 0 and 1: 0.02 means 2 %"):
+    with pytest.raises(ValueError, match=r"accuracy is 2; it is a share, between 0 and 1: 0\.02 means 2 %"):
         predict(Levelled(), flow(square("quad", 6)), times=[4.0], accuracy=2)

@@ -1,7 +1,5 @@
 """The released networks: what each ablation is, their symmetry, plane cases, batches, gradients."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -12,21 +10,16 @@ from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.operators import Operators
 from pennpde.released import weights as released
-from pennpde.released.layers import contract_gradient, gradient_of_vector
+from pennpde.released.layers import gradient_of_divergence
 from pennpde.testing import assert_equivariant
 from problems import heated_plate, rectangle
-from released_networks import AD_SAMPLES, KINDS, plain_solver
+from released_networks import KINDS, made, plain_solver
 
-pytestmark = pytest.mark.slow  # CI runs them; test_parity.py compares with the authors in the default run
+pytestmark = pytest.mark.slow  # CI runs them; the laboratory compares with the authors in the default run
 
 
 def small_flow_case() -> Case:
     return flow_case(coarse_mesh("a_0.50", cells_per_length=4), "a_0.50")
-
-
-def made(network_type: type, kind: str, **options) -> torch.nn.Module:
-    torch.manual_seed(1)
-    return network_type(kind=kind, **options).double()
 
 
 # What the ablations are
@@ -74,7 +67,7 @@ def plain_row_a(network: released.ReleasedFlow, inputs: released.Inputs) -> dict
         return coefficient.reshape(len(coefficient), *[1] * (values.ndim - 2), -1) * layer.mixing(values)
 
     def gated(layer, values):
-        linear = values if layer.linear is None else layer.linear(values)
+        linear = layer.linear(values)
         return layer.gate((values**2).sum(dim=1))[:, None] * linear
 
     geometry = network.geometry_encoder(inputs.geometry)
@@ -120,12 +113,12 @@ def test_the_released_laplacian_of_a_vector_is_the_gradient_of_its_divergence():
     corners = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
     cells = np.stack([number[a : a + 6, b : b + 6, c : c + 6].ravel() for a, b, c in corners], axis=1)
     operators = Operators.on(Mesh.from_arrays(points, cells))
-    vector = torch.zeros(3, 343, 1, dtype=torch.float64)
-    vector[0, :, 0] = torch.from_numpy(points[:, 1] ** 2)
-    released_laplacian = contract_gradient(operators, gradient_of_vector(operators, vector))
+    vector = torch.zeros(343, 3, 1, dtype=torch.float64)
+    vector[:, 0, 0] = torch.from_numpy(points[:, 1] ** 2)
+    released_laplacian = gradient_of_divergence(operators, operators.grad(vector))
     inside = torch.from_numpy(((points > 0.2) & (points < 0.8)).all(axis=1))
-    assert released_laplacian[:, inside].abs().max() < 1e-10
-    ours = operators.laplacian(vector.transpose(0, 1))
+    assert released_laplacian[inside].abs().max() < 1e-10
+    ours = operators.laplacian(vector)
     torch.testing.assert_close(ours[inside, 0, 0], torch.full_like(ours[inside, 0, 0], 2.0))
 
 
@@ -144,22 +137,11 @@ def test_flow_networks_turn_with_the_case_unless_they_say_not(kind: str):
             assert_equivariant(network, plane, tolerance=1e-4)
 
 
-def test_trained_networks_turn_with_the_case_in_space(reference: Path, flow_sample: released.Sample):
-    network = released.load(reference / "weights" / "flow_penn_n4_rep4.npz").double()
-    # Trained weights amplify round-off, by about 1e3 here; found 7e-12.
-    assert_equivariant(network, flow_sample.case, motions=1, tolerance=1e-9)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_advection_diffusion_networks_turn_with_the_case(kind: str):
     network = made(released.ReleasedAdvectionDiffusion, kind, iterations=2)
     assert network.equivariant
     assert_equivariant(network, heated_plate(cells=(6, 6)))
-
-
-def test_advection_diffusion_finds_the_thin_direction_of_a_turned_slab(ad_samples: dict[str, released.Sample]):
-    network = made(released.ReleasedAdvectionDiffusion, "PENN", iterations=2)
-    assert_equivariant(network, ad_samples["u0.5_d0.5_t0.5"].case)
 
 
 @pytest.mark.parametrize("kind", ["neumannisogcn", "isogcn"])
@@ -176,29 +158,6 @@ def test_gradient_networks_do_not_turn_with_the_case(kind: str):
 
 
 # Cases of any dimension, batches, training
-
-
-def test_a_plane_case_gives_what_its_slab_gives(ad_samples: dict[str, released.Sample]):
-    slab = ad_samples["u0.6_d0.5_t0.6"].case
-    mesh = Mesh.plane_of(slab.mesh)
-    assert mesh.layer is not None
-    plane = Case(
-        mesh.with_patches({"inlet": lambda x: np.isclose(x[:, 0], 0.0)}),
-        initial={"T": 0.0},
-        dirichlet={"T": {"inlet": float(slab.dirichlet["T"].values.max())}},
-        parameters={"velocity": slab.parameters["velocity"][:2], "diffusivity": slab.parameters["diffusivity"]},
-        features={"inlet_distance": slab.features["inlet_distance"][mesh.layer]},
-    )
-    network = made(released.ReleasedAdvectionDiffusion, "PENN", iterations=3)
-    torch.testing.assert_close(network(plane)["T"], network(slab)["T"][mesh.layer], rtol=1e-9, atol=1e-11)
-
-
-def test_a_batch_gives_what_its_cases_give_one_by_one(ad_samples: dict[str, released.Sample]):
-    network = made(released.ReleasedAdvectionDiffusion, "PENN", iterations=4)
-    cases = [ad_samples[name].case for name in AD_SAMPLES[:3]]
-    together = batch(cases)
-    for fields, case in zip(unbatch(network(together), together), cases, strict=True):
-        torch.testing.assert_close(fields["T"], network(case)["T"], rtol=1e-9, atol=1e-11)
 
 
 def test_a_batch_of_plane_flow_cases_gives_what_they_give_one_by_one():

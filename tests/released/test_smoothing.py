@@ -6,7 +6,7 @@ import torch
 from scipy.sparse import coo_matrix
 
 from pennlab.datasets.split_quads import triangulated
-from pennpde.penn.graph_convolution import released_smoothing
+from pennpde.released.layers import released_smoothing
 from problems import brick, rectangle
 
 

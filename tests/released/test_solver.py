@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pennpde.released.solver import ReleasedSolver
+from pennpde.released.layers import ReleasedSolver
 from released_networks import plain_solver
 
 

@@ -13,7 +13,7 @@ block and say how it is treated:
     import pennpde as penn
     -->
 
-    python tests/documents.py FOLDER          writes the program of every page into a folder, for `make lint`
+    python tests/support/documents.py FOLDER          writes the program of every page into a folder, for `make lint`
 """
 
 import re

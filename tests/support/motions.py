@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pennpde.case.motion import random_motion
+from pennpde.testing import random_motion
 
 
 def random_orthogonal(space: int, seed: int, *, reflection: bool = False) -> torch.Tensor:

@@ -1,9 +1,15 @@
 """Names of the authors' samples and ablations, and their solver as they describe it."""
 
+import torch
 from torch import Tensor
 
 AD_SAMPLES = ("u0.5_d0.5_t0.5", "u0.5_d0.6_t0.6", "u0.6_d0.5_t0.6", "u0.6_d0.6_t0.5")
 KINDS = ("PENN", "A", "B", "C", "D", "E", "F", "G")
+
+
+def made(network_type: type, kind: str, **options) -> torch.nn.Module:
+    torch.manual_seed(1)
+    return network_type(kind=kind, **options).double()
 
 
 def plain_solver(residual, start: dict[str, Tensor], iterations: int, divergence: float) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.data.storage import write_manifest
 from pennpde.models.advection_diffusion import advection_diffusion_network
-from pennpde.models.flow_clues import flow_clues
+from pennpde.models.flow_physics import flow_clues
 from pennpde.operators import Operators
 from pennpde.train import calibrate as calibrating
 from problems import heated_plate, rectangle

@@ -8,7 +8,7 @@ import torch
 
 from pennpde.case.units import Scale, Units
 from pennpde.data import storage
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train import Start, for_dataset, run
 from pennpde.train.experiment import MINUTES
 from pennpde.train.losses import errors_of_start, standard_deviations

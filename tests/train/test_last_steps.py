@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from pennpde.flow.network import stepping_flow
-from pennpde.operators.capture import can_capture
-from pennpde.penn.inputs import seen_by
+from pennpde.operators.machine import can_capture
+from pennpde.penn.predictor import seen_by
 from pennpde.train import fit
 from pennpde.train.losses import scaled_squared_error
 from pennpde.train.steps import USUAL_LAST_STEPS, LastSteps

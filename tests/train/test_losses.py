@@ -7,7 +7,7 @@ import torch
 
 from pennpde.case import batch
 from pennpde.flow.network import stepping_flow
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train import Settings, fit
 from pennpde.train.losses import RelativeError
 from pennpde.train.settings import Course

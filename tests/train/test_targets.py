@@ -10,7 +10,7 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.flow.network import stepping_flow
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train.experiment import Experiment
 from pennpde.train.running import examples
 from pennpde.train.targets import judged, learned, learned_time

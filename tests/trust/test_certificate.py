@@ -11,8 +11,7 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
-from pennpde.models.flow_clues import flow_clues
-from pennpde.models.mass import Flux, boundary_flux
+from pennpde.models.flow_physics import Flux, boundary_flux, flow_clues
 from pennpde.operators import Operators
 from pennpde.penn import Prediction
 from pennpde.penn.solver import Solution

@@ -11,12 +11,12 @@ from any_time import AnyTime
 from calibrated import calibrate, drawn, made_up
 from commands import store
 from pennpde import checkpoints
-from pennpde.case.remarks import Remark
+from pennpde.case import Remark
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.penn import STEADY
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.prediction import predict
 from pennpde.trust import expected_error
 from pennpde.trust.calibration import ALONE, BEYOND, SECOND_OPINION, fit
@@ -257,9 +257,9 @@ def test_a_calibration_belongs_to_the_arguments_of_its_network(tmp_path):
     config = checkpoints.read_config(tmp_path)
     about = {"weights_sha256": config.weights_sha256, "arguments": dict(config.arguments)}
     expected_error.write(tmp_path, made_up(0.1), about)
-    assert expected_error.read(tmp_path, config.weights_sha256, config.arguments) is not None
+    assert expected_error.read(tmp_path, config.weights_sha256, arguments=config.arguments) is not None
     with pytest.raises(CheckpointError, match="belongs to other arguments of the network"):
-        expected_error.read(tmp_path, config.weights_sha256, {**config.arguments, "iterations": 3})
+        expected_error.read(tmp_path, config.weights_sha256, arguments={**config.arguments, "iterations": 3})
 
 
 def test_a_large_difference_is_one_reason_not_two():

@@ -24,7 +24,7 @@ from pennpde.case import Case
 from pennpde.flow.march import FlowDivergedError
 from pennpde.flow.network import stepping_flow
 from pennpde.flow.step import begin
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"

@@ -21,7 +21,7 @@ from pennlab.datasets.plane_flow import finished, flows
 from pennpde.flow.corrector import coarse_case
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.models.flow_physics import FlowPhysics
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 PACKED = ROOT / "runs" / "corrector" / "packed"
 _KINDS = {"dirichlet", "neumann", "slip"}

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.case.conditions import Dirichlet, Neumann, Slip
+from pennpde.case.conditions import Condition, Dirichlet, Neumann, Slip
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.damping import Damping
 from pennpde.operators.graph import PointGraph
@@ -119,18 +119,12 @@ def read(paths: Sequence[Path], device: torch.device | str, limit: int | None = 
         [torch.cat([torch.full((len(part["points"]),), 1.0 / len(part["points"])),
                     torch.zeros(largest - len(part["points"]))]) for part in parts]
     ).to(device)  # fmt: skip
-    # Conditions at no points; those of a batch get their tensors from the stack.
-    nowhere, vectors, scalars = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2), torch.zeros(0)
-    patterns = {
-        ("dirichlet", "u"): Dirichlet(nowhere, vectors),
-        ("dirichlet", "p"): Dirichlet(nowhere, scalars),
-        ("neumann", "u"): Neumann(nowhere, vectors, vectors, is_homogeneous=True),
-        ("neumann", "p"): Neumann(nowhere, vectors, scalars, is_homogeneous=True),
-        ("slip", "u"): Slip(nowhere, vectors),
-    }
-    stack = CaseStack(
-        largest, 2, tensors, matrices, weights, patterns, laplacian_damping=Damping(), neumann_weight=NEUMANN_WEIGHT
-    )
+    nowhere, none = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2)
+    patterns: dict[tuple[str, str], Condition] = {("slip", "u"): Slip(nowhere, none)}
+    for unknown, values in (("u", none), ("p", none[:, 0])):
+        patterns["dirichlet", unknown] = Dirichlet(nowhere, values)
+        patterns["neumann", unknown] = Neumann(nowhere, none, values, is_homogeneous=True)
+    stack = CaseStack(largest, 2, tensors, matrices, weights, patterns, Damping(), neumann_weight=NEUMANN_WEIGHT)
     fields = {name: [] for name in _FIELDS}
     run, time = [], []
     for number, part in enumerate(parts):

@@ -26,7 +26,7 @@ from pennlab.datasets.plane_flow import flows
 from pennlab.levels import solved_at_level
 from pennpde.data import storage, vtkhdf
 from pennpde.flow.network import stepping_flow
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 
 _MOST_POINTS = 8_000
 """Of the cells that the network solves; there are four times as many here."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.flow.network import stepping_flow
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.prediction import predict
 
 

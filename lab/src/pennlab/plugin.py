@@ -1,4 +1,4 @@
-"""What the laboratory adds to pennpde: the networks that it compares with, and their loss."""
+"""What the laboratory adds to pennpde: further networks, and a loss."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pennpde import registry
 from pennpde.case import Case
 from pennpde.train import losses
 
+registry.register("gradient-of-table-1", "pennlab.paper.gradient:GradientNetwork")
+registry.register("flow-as-written", "pennlab.paper.flow_as_written:flow_as_written")
 registry.register("mp-pde", "pennlab.paper.baselines.mp_pde:MPPDE")
 registry.register("mesh-graph-net", "pennlab.paper.baselines.mesh_graph_net:MeshGraphNet")
 registry.register("plane-mesh-graph-net", "pennlab.paper.baselines.plane_mesh_graph_net:PlaneMeshGraphNet")

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
+from pennlab.paper.flow_as_written import flow_as_written, smoothing_of
 from pennpde.case import Case
 from pennpde.models.designs import coarse_mesh, flow_case
-from pennpde.models.ducts_as_written import flow_as_written
 from pennpde.penn.encoder import Encoder
-from pennpde.penn.graph_convolution import smoothing_of
 from pennpde.testing import assert_dirichlet, assert_equivariant
 from pennpde.train.batches import CaseStack, disagreement
 

@@ -1,22 +1,15 @@
 """A boundary value problem: mesh, start, conditions, parameters.
 
-case           the problem itself, for one mesh or a batch
-conditions/    Dirichlet, Neumann, Robin, slip, periodic: one class each; values that change with time
-resolving      what users give becomes tensors over all points
-batching       several cases as one
+case           the problem itself, for one mesh or several as one batch
+conditions/    Dirichlet, Neumann, Robin, slip, periodic; values that change with time
 units          reference scales: a case in units in which a network sees it, and back
 companion      a case on another mesh of the same domain
-remarks        what the source of a case says and the case cannot hold
 moments        truth at several moments and in the steady state
-motion         random rigid motions of cases
 problem_files  a case from a TOML file
-selections     patches by expressions in a problem file
 """
 
-from pennpde.case.batching import batch, unbatch
-from pennpde.case.case import Case
+from pennpde.case.case import Case, Remark, batch, unbatch
 from pennpde.case.conditions import Across, Condition, Dirichlet, Neumann, Periodic, Robin, Slip, Table
-from pennpde.case.remarks import Remark
 
 __all__ = [
     "Across",

@@ -7,7 +7,7 @@ unknown, the parameters of the equation and, for training, the fields that shoul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -30,14 +30,29 @@ from pennpde.case.conditions import (
     Value,
     Varying,
 )
-from pennpde.case.remarks import Remark
-from pennpde.case.resolving import resolved
+from pennpde.case.conditions.given import Door, field_from, finite_tensor
 from pennpde.mesh import Mesh
 from pennpde.mesh.mesh import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.graph import PointGraph
 
 _NAMES = tuple(kind.kind for kind in KINDS)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One sentence for the user about something that was left out, replaced or approximated.
+
+    Attributes:
+        text: The sentence.
+        severe: Whether the predicted fields may be wrong because of it: then it is a warning, otherwise a note.
+        other_physics: Whether the equations of the source have terms that are left out. Then its solution is another
+            one, and how far away it is cannot be known.
+    """
+
+    text: str
+    severe: bool = True
+    other_physics: bool = False
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -133,7 +148,7 @@ class Case:
             | {kind: given.get(kind, {}) for kind in _NAMES},
         }
         if not sizes:  # otherwise made by `replace`, `to`, `moved` or `batch` of what was checked before
-            settled |= resolved(settled, kinds)
+            settled |= _resolved(settled, kinds)
         for field_name, value in settled.items():
             object.__setattr__(self, field_name, value)
 
@@ -380,3 +395,180 @@ def _alike(one: Sequence[Tensor | None], other: Sequence[Tensor | None]) -> bool
     return all(
         a is b or (a is not None and b is not None and torch.equal(a, b)) for a, b in zip(one, other, strict=True)
     )
+
+
+# Several cases as one
+
+
+def batch(cases: Sequence[Case]) -> Case:
+    """Several cases as one, block by block. Every case keeps its own step sizes, parameters and conditions."""
+    if not cases:
+        raise ValueError("batch needs at least one case; got an empty sequence.")
+    if len(cases) == 1:
+        return cases[0]
+    first = cases[0]
+    for case in cases[1:]:
+        for part, mine, theirs in _parts(first, case):
+            if mine.keys() != theirs.keys():
+                raise ValueError(
+                    f"Cases of one batch have the same {part}; {first.name!r} has {sorted(mine)}, "
+                    f"{case.name!r} has {sorted(theirs)}."
+                )
+        if case.neumann_weight != first.neumann_weight:
+            raise ValueError(
+                f"Cases of one batch have the same neumann_weight; {first.name!r} has {first.neumann_weight:g}, "
+                f"{case.name!r} has {case.neumann_weight:g}."
+            )
+
+    def joined(part: str) -> dict[str, Tensor]:
+        return {name: torch.cat([getattr(case, part)[name] for case in cases]) for name in getattr(first, part)}
+
+    def per_case(name: str) -> Tensor:
+        parts = [c.parameters[name] if len(c.sizes) > 1 else c.parameters[name][None] for c in cases]
+        return torch.cat(parts)
+
+    points = [case.number_of_points for case in cases]
+    return Case(
+        mesh=Mesh.concatenate([case.mesh for case in cases]),
+        initial=joined("initial"),
+        conditions={
+            kind: {
+                name: type(each).joined([case.conditions[kind][name] for case in cases], points)
+                for name, each in by_unknown.items()
+            }
+            for kind, by_unknown in first.conditions.items()
+        },
+        parameters={name: per_case(name) for name in first.parameters},
+        features=joined("features"),
+        targets=joined("targets"),
+        name=" + ".join(case.name for case in cases),
+        present=None if all(case.present is None for case in cases) else torch.cat([_present(case) for case in cases]),
+        sizes=tuple(size for case in cases for size in case.sizes),
+        neumann_weight=first.neumann_weight,
+        cached_operators={
+            name: Operators.block_diagonal([case.operators[name] for case in cases]) for name in first.initial
+        },
+    )
+
+
+def _parts(first: Case, case: Case) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    for part in ("initial", "parameters", "features", "targets"):
+        yield part, getattr(first, part), getattr(case, part)
+    for kind in {**first.conditions, **case.conditions}:
+        yield kind, first.conditions.get(kind, {}), case.conditions.get(kind, {})
+
+
+def _present(case: Case) -> Tensor:
+    if case.present is not None:
+        return case.present
+    return torch.ones(case.number_of_points, dtype=torch.bool, device=case.device)
+
+
+def unbatch(fields: Mapping[str, Tensor], case: Case) -> list[dict[str, Tensor]]:
+    """Fields over a batch, case by case."""
+    parts = {name: values.split(case.sizes) for name, values in fields.items()}
+    return [{name: parts[name][number] for name in parts} for number in range(len(case.sizes))]
+
+
+# From what is given, loose, to tensors over all points
+
+
+def _resolved(given: Mapping[str, Any], kinds: Mapping[str, type[Condition]]) -> dict[str, Any]:
+    """What was given, loose, as tensors over all points."""
+    mesh: Mesh = given["mesh"]
+    initial = {name: field_from(value, mesh, f"initial[{name!r}]") for name, value in given["initial"].items()}
+    if not initial:
+        raise ValueError('A case has at least one unknown; give it an initial field, as in initial={"T": 0.0}.')
+    parameters = {name: _parameter(name, value, mesh) for name, value in given["parameters"].items()}
+    conditions = _resolved_conditions(given["conditions"], mesh, initial, kinds)
+    if "time" in parameters:
+        time = float(parameters["time"])
+        conditions = {
+            kind: {name: each.at(time) for name, each in by_unknown.items()} for kind, by_unknown in conditions.items()
+        }
+    present = given["present"]
+    if present is None:
+        present = counted_points(conditions, initial)
+    return {
+        "initial": initial,
+        "parameters": parameters,
+        "features": {name: field_from(value, mesh, f"features[{name!r}]") for name, value in given["features"].items()},
+        "targets": {name: _target(name, value, mesh, initial.get(name)) for name, value in given["targets"].items()},
+        "sizes": (mesh.number_of_points,),
+        "present": present,
+        "conditions": conditions,
+    }
+
+
+def counted_points(conditions: Conditions, unknowns: Collection[str]) -> Bool[Tensor, " points"] | None:
+    """Where sums count: a point and its periodic copies count once, if all unknowns agree on them; None: everywhere."""
+    periodic = [each for each in conditions["periodic"].values() if isinstance(each, Periodic)]
+    if len(periodic) < len(unknowns):
+        return None
+    return ~torch.stack([each.copies for each in periodic]).all(dim=0)
+
+
+def _resolved_conditions(
+    given: Mapping[str, Mapping[str, Any]],
+    mesh: Mesh,
+    initial: Mapping[str, Tensor],
+    kinds: Mapping[str, type[Condition]],
+) -> dict[str, dict[str, Condition]]:
+    every = {**kinds, **{kind.kind: kind for kind in KINDS}}
+    resolved: dict[str, dict[str, Condition]] = {}
+    for kind, by_unknown in given.items():
+        if kind not in every:
+            instances = [type(each) for each in by_unknown.values() if isinstance(each, Condition)]
+            if len(instances) != len(by_unknown) or not instances:
+                raise KeyError(
+                    f"Conditions of the kind {kind!r} are not known; give them by class: conditions={{Kind: ...}}."
+                )
+            every = {kind: instances[0], **every}
+    for kind, made in every.items():
+        by_unknown = given.get(kind, {})
+        if unknown := by_unknown.keys() - initial.keys():
+            raise KeyError(
+                f"{kind} names {sorted(unknown)}, but the unknowns of the case are {sorted(initial)}: give each "
+                "unknown an initial field."
+            )
+        resolved[kind] = {}
+        for name, like in initial.items():
+            if name in by_unknown or made.on_every_unknown:
+                others = {other: given[other][name] for other in given if other != kind and name in given[other]}
+                door = Door(kind, name, mesh, like, lambda others=others: _facets(others, every, mesh))
+                resolved[kind][name] = made.resolve(by_unknown.get(name, {}), door)
+    for name, periodic in resolved["periodic"].items():
+        assert isinstance(periodic, Periodic)
+        for kind, by_unknown in resolved.items():
+            if name in by_unknown and kind != "periodic":
+                by_unknown[name] = periodic.closing(by_unknown[name], name)
+    return resolved
+
+
+def _facets(given: Mapping[str, Any], kinds: Mapping[str, type[Condition]], mesh: Mesh) -> np.ndarray:
+    """The exterior facets on which an unknown has one of these conditions."""
+    return np.concatenate([np.zeros(0, np.int64), *(kinds[kind].facets(each, mesh) for kind, each in given.items())])
+
+
+def _parameter(name: str, value: Any, mesh: Mesh) -> Tensor:
+    tensor = finite_tensor(value, mesh, f"parameters[{name!r}]")
+    if tensor.shape not in ((), (mesh.space,)):
+        raise ValueError(
+            f"parameters[{name!r}] has shape {list(tensor.shape)}; a parameter is a number or a vector of "
+            f"{mesh.space}. A field over the points belongs into features."
+        )
+    return tensor
+
+
+def _target(name: str, value: Any, mesh: Mesh, unknown: Tensor | None) -> Tensor:
+    """A target: of an unknown with or without an axis of times, of anything else a field."""
+    where = f"targets[{name!r}]"
+    if unknown is None:
+        return field_from(value, mesh, where)
+    tensor = finite_tensor(value, mesh, where)
+    if tensor.shape[: unknown.ndim] != unknown.shape or tensor.ndim > unknown.ndim + 1:
+        raise ValueError(
+            f"{where} has shape {list(tensor.shape)}; the unknown has {list(unknown.shape)}, and its target that or "
+            "one axis of times more."
+        )
+    return tensor

@@ -42,7 +42,7 @@ def on_companion(case: Case, companion: Mesh) -> Case:
     Conditions are interpolated along the boundary, and fields, such as a flow to start from, in the cells; a field that
     is the same everywhere stays so. Targets are left behind.
     """
-    along = _Along.of(case.mesh, companion)
+    along = Along.of(case.mesh, companion)
     field = None
 
     def moved(values: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def back(fields: Mapping[str, Tensor], companion: Mesh, mesh: Mesh) -> dict[str,
 
 
 @dataclass(frozen=True, eq=False)
-class _Along:
+class Along:
     """The boundary of a companion along that of the mesh it belongs to."""
 
     mesh: Mesh
@@ -98,7 +98,7 @@ class _Along:
     """By facet of the companion, that of the mesh at its middle."""
 
     @staticmethod
-    def of(mesh: Mesh, companion: Mesh) -> _Along:
+    def of(mesh: Mesh, companion: Mesh) -> Along:
         points = companion.points.numpy()
         boundary = companion.boundary_points
         edges = mesh.facets.connectivity.reshape(-1, 2)
@@ -113,9 +113,10 @@ class _Along:
         weights = np.stack([1 - second, second], axis=1)
         shape = (len(points), mesh.number_of_points)
         matrix = csr_array((weights.ravel(), (np.repeat(boundary, 2), ends.ravel())), shape=shape)
-        return _Along(mesh, companion, matrix, ends, facets)
+        return Along(mesh, companion, matrix, ends, facets)
 
     def held(self, mask: Bool[Tensor, " points"]) -> Bool[Tensor, " other_points"]:
+        """The points between points of a mask; for a point of it on no whole facet, the nearest."""
         within = mask.cpu().numpy()
         held = np.zeros(self.companion.number_of_points, bool)
         held[self.companion.boundary_points] = within[self.ends].all(axis=1)
@@ -123,6 +124,7 @@ class _Along:
         return torch.from_numpy(held)
 
     def values(self, values: Tensor, mask: Bool[Tensor, " points"]) -> Float[Tensor, "other_points *axes"]:
+        """Values along the boundary, zero inside; at a point of the mask on no whole facet, those of that point."""
         there = _applied(self.matrix, values)
         alone = self._alone(mask.cpu().numpy())
         if len(alone):
@@ -130,6 +132,7 @@ class _Along:
         return there
 
     def normals(self, mask: Bool[Tensor, " points"]) -> Float[Tensor, "other_points space"]:
+        """The unit normals from the facets that lie within the points of a mask."""
         within = self.mesh.facets.within(mask.cpu().numpy())
         return self.companion.normals_of_facets(np.flatnonzero(within[self.facets]))
 

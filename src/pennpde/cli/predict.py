@@ -15,7 +15,7 @@ from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, pred
 if TYPE_CHECKING:
     from pennpde.case import Case, Remark
     from pennpde.penn import Predictor
-    from pennpde.penn.hooks import Look
+    from pennpde.penn.physics import Look
     from pennpde.prediction import Outcome
     from pennpde.trust.certificate import Certificate
 

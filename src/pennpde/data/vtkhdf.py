@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case, Condition
+from pennpde.case.case import counted_points
 from pennpde.case.conditions import KINDS
 from pennpde.case.moments import TIME, as_parameter, at_moment
-from pennpde.case.resolving import counted_points
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
 from pennpde.mesh.files import check_stored

@@ -28,7 +28,7 @@ from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 

@@ -29,9 +29,9 @@ from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.slices import Slices
 from pennpde.operators import Operators
 from pennpde.penn import PENN, EncodedCase, Equation
-from pennpde.penn.invariants import dot, scale_by
 from pennpde.penn.mixing import Linear
 from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import dot, scale_by
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 from pennpde.penn.start import Start
 

@@ -24,10 +24,9 @@ from pennpde.flow.problem import Problem, facet_shift
 from pennpde.flow.steady import SteadyState, steady_state
 from pennpde.flow.step import State, advance, begin
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.operators.capture import can_capture
-from pennpde.operators.memory import keep_freed_memory
+from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import Solution
 

@@ -22,9 +22,10 @@ from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.operators import Operators
 from pennpde.penn import PENN, SCALAR, EncodedCase, Equation
-from pennpde.penn.hooks import FoamName, Look
 from pennpde.penn.mixing import mix
 from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import distance_levels, near_identity
+from pennpde.penn.physics import FoamName, Look
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, State
 
 
@@ -80,14 +81,13 @@ class AdvectionDiffusion(Equation):
         self.reference = reference
         self.upwind, self.forcing, self.laplacian_damping = upwind, forcing, laplacian_damping
         shares = scale * torch.linspace(1 - spread, 1 + spread, width)
-        self.advection = nn.Parameter(_near_identity(width) * shares)
-        self.diffusion = nn.Parameter(_near_identity(width) * shares)
-        self.source = nn.Parameter(_near_identity(width))
+        self.advection = nn.Parameter(near_identity(width) * shares)
+        self.diffusion = nn.Parameter(near_identity(width) * shares)
+        self.source = nn.Parameter(near_identity(width))
         self.coefficients = MLP((8, hidden, hidden, (4 + forcing) * width), start=0.0)
 
     def prepare(self, case: EncodedCase) -> Coefficients:
-        distance = inlet_distance(case.case)[:, None]
-        levels = torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], dim=1)
+        levels = distance_levels(inlet_distance(case.case))
         velocity, diffusivity = case.parameter("velocity", levels), case.parameter("diffusivity", levels)
         speed = torch.linalg.vector_norm(velocity, dim=1, keepdim=True)  # its derivative at rest is zero, not infinite
         # The velocity enters as invariants: its size, and how it points away from the inlet.
@@ -185,17 +185,18 @@ def advection_diffusion_network(
     The references are the length, speed and temperature that count as one: those of the data that it is trained on.
     """
     reference = (reference_length, reference_speed, reference_temperature)
-    forcing = switches.get("dirichlet_in_solver") == "none"
-    if solver == "explicit":
-        # Explicit steps of the whole rate are unstable: D dt / h^2 = 25 on the paper's mesh. Training starts slower.
-        equation = AdvectionDiffusion(
-            width, hidden, scale=0.1, laplacian_damping=laplacian_damping, forcing=forcing, reference=reference
-        )
-        return PENN(equation, width, ExplicitSteps(iterations), steps=steps, time_step=time_step, **switches)
+    explicit = solver == "explicit"
     equation = AdvectionDiffusion(
-        width, hidden, laplacian_damping=laplacian_damping, forcing=forcing, reference=reference
+        width,
+        hidden,
+        # Explicit steps of the whole rate are unstable: D dt / h^2 = 25 on the paper's mesh. Training starts slower.
+        scale=0.1 if explicit else 1.0,
+        laplacian_damping=laplacian_damping,
+        forcing=switches.get("dirichlet_in_solver") == "none",
+        reference=reference,
     )
-    return PENN(equation, width, BarzilaiBorwein(iterations), steps=steps, time_step=time_step, **switches)
+    made = ExplicitSteps(iterations) if explicit else BarzilaiBorwein(iterations)
+    return PENN(equation, width, made, steps=steps, time_step=time_step, **switches)
 
 
 def inlet_distance(case: Case) -> Float[Tensor, " points"]:
@@ -217,7 +218,3 @@ def inlet_distance(case: Case) -> Float[Tensor, " points"]:
         walls = case.mesh.with_patches({"prescribed": held.numpy()})
         found.append(walls.distance_to("prescribed", images=case.periods("T"))[block])
     return torch.cat(found).to(case.initial["T"])
-
-
-def _near_identity(width: int) -> Tensor:
-    return torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)

@@ -28,9 +28,9 @@ from pennpde.models.potential_flow import potential_flow
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 from pennpde.penn import PENN, EncodedCase, Equation
-from pennpde.penn.invariants import dot, scale_by, squared_norm
 from pennpde.penn.mixing import Linear, mix
 from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import distance_levels, dot, near_identity, scale_by, squared_norm
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
 
 DURATION = 4.0
@@ -97,7 +97,7 @@ class Flow(Equation, FlowPhysics):
         self.correction = Linear(2 * width, width, bias=False)
         self.correction_gate = MLP((3 * width, width, width), start=0.0)
         self.advection, self.diffusion, self.source, self.poisson, self.pressure_gradient = (
-            nn.Parameter(_near_identity(width)) for _ in range(5)
+            nn.Parameter(near_identity(width)) for _ in range(5)
         )
         # One network for the coefficients of all five operators: they look at the same invariants.
         self.coefficients = MLP((2 * width, 2 * width, 5 * width), start=1.0)
@@ -106,13 +106,7 @@ class Flow(Equation, FlowPhysics):
         self.force_gate = MLP((2 * width, width, width), start=0.0)
 
     def prepare(self, case: EncodedCase) -> Surroundings:
-        if "wall_distance" not in case.features:
-            raise KeyError(
-                'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
-                'Case(..., features={"wall_distance": mesh.distance_to(["wall"])}).'
-            )
-        distance = case.features["wall_distance"][:, None]
-        code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
+        code = self.geometry(wall_levels(case))
         operators = {name: case.operators[name].composed(self.laplacian_damping) for name in self.unknowns}
         prescribed = {}
         for name in self.unknowns:
@@ -182,6 +176,16 @@ class Flow(Equation, FlowPhysics):
         return case.project({"u": velocity + scale_by(self.correction_gate(seen), change)})["u"]
 
 
+def wall_levels(case: EncodedCase) -> Float[Tensor, "points 3"]:
+    """How near the no-slip walls are, on three scales of length."""
+    if "wall_distance" not in case.features:
+        raise KeyError(
+            'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
+            'Case(..., features={"wall_distance": mesh.distance_to(["wall"])}).'
+        )
+    return distance_levels(case.features["wall_distance"])
+
+
 def complete_flow(case: Case) -> Case:
     """The flow case with wall distance and, where no flow is given to start from, potential flow."""
     checked_viscosity(case)
@@ -236,10 +240,6 @@ def _about_free_boundary(case: Case) -> list[Remark]:
 
 def _is_uniform(values: Tensor) -> bool:
     return len(values) == 0 or bool((values == values[0]).all())
-
-
-def _near_identity(width: int) -> Tensor:
-    return torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)
 
 
 def flow_network(

@@ -23,8 +23,6 @@ from pennpde.mesh.boundary import facet_means
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
-FLOW_SOLVERS = ("icoFoam", "pisoFoam", "pimpleFoam", "simpleFoam", "incompressibleFluid")
-"""OpenFOAM's programs for incompressible flow of one Newtonian fluid."""
 _SMALLEST_VISCOSITY = float(torch.finfo(torch.float32).tiny)
 """Smaller numbers lose their digits, and then vanish, in the precision of networks."""
 

@@ -33,6 +33,7 @@ from pennpde.mesh.cells import (
     cell_facets,
     next_in_row,
 )
+from pennpde.mesh.triangulation import cross
 
 if TYPE_CHECKING:
     from skfem import CellBasis
@@ -267,10 +268,11 @@ def _cut_polygon(corners: Int64[np.ndarray, " size"], positions: np.ndarray) -> 
         best, quality = 0, -np.inf
         for place in range(len(left)):
             ear = [left[(place + step) % len(left)] for step in (-1, 0, 1)]
-            a, b, c = positions[ear]
-            area = _turn(a, b, c)
-            others = [positions[point] for point in left if point not in ear]
-            if area > 0 and any(min(_turn(a, b, p), _turn(b, c, p), _turn(c, a, p)) >= 0 for p in others):
+            a, b, c = positions[ear][:, None]
+            area = cross(b - a, c - a).item()
+            others = positions[[point for point in left if point not in ear]]
+            inside = [cross(end - start, others - start) >= 0 for start, end in ((a, b), (b, c), (c, a))]
+            if area > 0 and np.logical_and.reduce(inside).any():
                 continue
             fullness = area / max(((a - b) ** 2).sum(), ((b - c) ** 2).sum(), ((c - a) ** 2).sum())
             if fullness > quality:
@@ -278,10 +280,6 @@ def _cut_polygon(corners: Int64[np.ndarray, " size"], positions: np.ndarray) -> 
         triangles.append([left[(best + step) % len(left)] for step in (-1, 0, 1)])
         del left[best]
     return np.array([*triangles, left])
-
-
-def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-    return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
 
 def _cut_around_centres(mesh: Mesh, chosen: np.ndarray) -> tuple[Int64[np.ndarray, "tetrahedra 4"], csr_array]:

@@ -20,7 +20,7 @@ from pennpde.openfoam.fields import read_field, start_time, time_folders
 from pennpde.openfoam.pressure import uniform_forces, with_force, with_pressure_reference
 from pennpde.openfoam.unread import about_field, unread
 from pennpde.penn import Physics
-from pennpde.penn.hooks import FoamName
+from pennpde.penn.physics import FoamName
 
 
 def read_case(

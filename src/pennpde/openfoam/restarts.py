@@ -32,7 +32,7 @@ from pennpde.openfoam.flux import Openings, Projection, openings
 from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.openfoam.pressure import uniform_forces
 from pennpde.operators import Operators
-from pennpde.penn.hooks import FoamName
+from pennpde.penn.physics import FoamName
 
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""

@@ -16,7 +16,7 @@ from jaxtyping import Float
 if TYPE_CHECKING:
     import scipy.sparse
 
-    from pennpde.operators.periodic import ClosedNeighbours
+    from pennpde.operators.graph import ClosedNeighbours
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,6 @@ class Levels:
         prescribed: Bool[np.ndarray, " points"] | None = None,
         *,
         largest_inverse: int = LARGEST_INVERSE,
-        strength: float = STRENGTH,
     ) -> Levels:
         """Build the levels of a matrix, in double precision.
 
@@ -91,7 +90,6 @@ class Levels:
                 is prescribed nowhere).
             prescribed: points whose value is known. Solutions are zero there.
             largest_inverse: number of points at which the levels end.
-            strength: see `STRENGTH`; of all levels.
         """
         current = csr_array(matrix, dtype=float)
         number = _size(current)
@@ -107,7 +105,7 @@ class Levels:
         current.eliminate_zeros()
         finer = []
         while _size(current) > largest_inverse and len(finer) < _MOST_LEVELS:
-            strong = _strong(current, strength)
+            strong = _strong(current, STRENGTH)
             aggregates = aggregate(strong)
             if aggregates.max(initial=-1) + 1 >= 0.8 * _size(current):
                 break  # hardly any point is connected to another

@@ -33,9 +33,9 @@ by h leaves an error that does not shrink with h. Inside a jittered mesh it is p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -44,9 +44,7 @@ from torch import Tensor
 
 from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping, damped_laplacian
-from pennpde.operators.graph import PointGraph
-from pennpde.operators.moment_matrices import differentiable_normals, inverse_moments, without_normals
-from pennpde.operators.periodic import ClosedNeighbours
+from pennpde.operators.graph import ClosedNeighbours, PointGraph
 from pennpde.operators.sparse import SparseMatrix
 
 if TYPE_CHECKING:
@@ -56,6 +54,13 @@ NEUMANN_WEIGHT = 10.0
 """w of the paper: about ten points lie virtually outside a flat boundary in space."""
 
 _UNDAMPED = Damping()
+_FIRST_ORDER = ("gradient", "divergence", "moment_inverse", "neumann_lift", "robin_lift", "divergence_lift")
+_SECOND_ORDER = ("composed_laplacian", "composed_lift")
+"""What `Operators` are made of, by the power of an inverse length that it has."""
+
+# Moment matrices are sums of unit dyads, so their largest eigenvalue is of the order of the number of neighbours. Below
+# this share of it the smallest is round-off: the neighbours do not span the space.
+_SINGULAR = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +117,7 @@ class Operators:
         points = mesh.points
         names = [neumann] if isinstance(neumann, str) else list(neumann or ())
         if names and points.requires_grad:
-            normals = differentiable_normals(mesh, names)
+            normals = _differentiable_normals(mesh, names)
         else:
             normals = mesh.point_normals(names) if names else torch.zeros_like(points)
         operators = cls.from_normals(
@@ -179,7 +184,7 @@ class Operators:
         every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
         plain = torch.stack(every, dim=1).reshape(number, space, space)
         moments = moments + plain
-        inverse = inverse_moments(moments, singular, points, np.diff(graph.starts) - 1)
+        inverse = _inverse_moments(moments, singular, points, np.diff(graph.starts) - 1)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
 
         del offsets, squares
@@ -194,7 +199,7 @@ class Operators:
                 weights.append(weight.index_copy(0, graph.diagonal, -total).to(dtype or points.dtype))
             return weights
 
-        of_divergence = None if is_robin is None else weights_of(without_normals(inverse, plain, is_robin))
+        of_divergence = None if is_robin is None else weights_of(_without_normals(inverse, plain, is_robin))
         operators = cls._from_weights(graph, weights_of(inverse), inverse, lift, of_divergence)
         return operators._with_robin(transfer, is_robin)
 
@@ -214,7 +219,7 @@ class Operators:
         summed = np.stack([np.bincount(closed.rows, each, number) for each in dyads.T], axis=1)
         moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
         plain = torch.from_numpy(summed.reshape(number, space, space)).to(normals)
-        inverse = inverse_moments(moments + plain, singular, points.detach(), closed.counts())
+        inverse = _inverse_moments(moments + plain, singular, points.detach(), closed.counts())
 
         def matrices_of(inverse: Float[Tensor, "points space space"]) -> list[scipy.sparse.csr_matrix]:
             weights = np.einsum("eij,ej->ei", inverse.numpy()[closed.rows], directions)
@@ -222,7 +227,7 @@ class Operators:
 
         operators = cls.from_matrices(
             matrices_of(inverse),
-            divergence=None if is_robin is None else matrices_of(without_normals(inverse, plain, is_robin)),
+            divergence=None if is_robin is None else matrices_of(_without_normals(inverse, plain, is_robin)),
             moment_inverse=inverse,
             neumann_lift=neumann_weight * (inverse * normals[:, None, :]).sum(dim=2),
         )
@@ -460,40 +465,25 @@ class Operators:
                 moved[id(tensor)] = tensor.to(device, dtype if tensor.is_floating_point() else None)
             return moved[id(tensor)]
 
-        there = Operators(
-            self.gradient.map(move),
-            self.divergence.map(move),
-            move(self.moment_inverse),
-            move(self.neumann_lift),
-            None if self.robin_lift is None else move(self.robin_lift),
-            None if self.divergence_lift is None else move(self.divergence_lift),
-            self.closed,
-            self.composed_laplacian and self.composed_laplacian.map(move),
-            self.composed_lift and self.composed_lift.map(move),
-            self.composed_damping,
-        )
+        def there(value: SparseMatrix | Tensor) -> Any:
+            return value.map(move) if isinstance(value, SparseMatrix) else move(value)
+
+        made = replace(self, **self._each(_FIRST_ORDER + _SECOND_ORDER, there))
         for damping, each in self._composed_with.items():
-            there._composed_with[damping] = replace(
-                there,
-                composed_laplacian=each.composed_laplacian and each.composed_laplacian.map(move),
-                composed_lift=each.composed_lift and each.composed_lift.map(move),
-                composed_damping=damping,
-            )
-        return there
+            made._composed_with[damping] = replace(made, **each._each(_SECOND_ORDER, there), composed_damping=damping)
+        return made
 
     def scaled(self, factor: float) -> Operators:
         """Operators in another unit of length: every first derivative is multiplied by the factor."""
-        return replace(
-            self,
-            gradient=self.gradient.scaled(factor),
-            divergence=self.divergence.scaled(factor),
-            moment_inverse=self.moment_inverse * factor,
-            neumann_lift=self.neumann_lift * factor,
-            robin_lift=None if self.robin_lift is None else self.robin_lift * factor,
-            divergence_lift=None if self.divergence_lift is None else self.divergence_lift * factor,
-            composed_laplacian=self.composed_laplacian and self.composed_laplacian.scaled(factor**2),
-            composed_lift=self.composed_lift and self.composed_lift.scaled(factor**2),
-        )
+
+        def by(factor: float) -> Callable[[Any], Any]:
+            return lambda value: value.scaled(factor) if isinstance(value, SparseMatrix) else value * factor
+
+        return replace(self, **self._each(_FIRST_ORDER, by(factor)), **self._each(_SECOND_ORDER, by(factor**2)))
+
+    def _each(self, names: Sequence[str], change: Callable[[Any], Any]) -> dict[str, Any]:
+        """Those of its tensors and matrices that are there, changed."""
+        return {name: change(value) for name in names if (value := getattr(self, name)) is not None}
 
     def gradient_matrices(self) -> list[scipy.sparse.csr_matrix]:
         """The gradient as one SciPy matrix an axis."""
@@ -564,3 +554,61 @@ class Operators:
 def _beside(lift: Float[Tensor, "points space"], gradient: Float[Tensor, "points space *axes"]) -> Tensor:
     """A lift, shaped to multiply a gradient."""
     return lift.reshape(*lift.shape, *[1] * (gradient.ndim - 2))
+
+
+def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:
+    """`mesh.point_normals`, through which gradients reach the positions."""
+    points, every = mesh.points, [mesh.patch(name).facets for name in patch_names]
+    facets = mesh.facets.take(np.unique(np.concatenate(every)))
+    sizes = torch.from_numpy(facets.sizes)
+    corners, facet = torch.from_numpy(facets.connectivity), torch.repeat_interleave(sizes)
+    if mesh.space == 2:
+        start, end = corners.reshape(-1, 2).T
+        edge = points[end] - points[start]
+        areas = torch.stack([edge[:, 1], -edge[:, 0]], dim=1)
+    else:
+        here = points[corners] - points[corners[torch.from_numpy(facets.offsets[:-1])]][facet]
+        after = torch.arange(1, len(corners) + 1)
+        after[torch.from_numpy(facets.offsets[1:]) - 1] = torch.from_numpy(facets.offsets[:-1])
+        areas = points.new_zeros(len(sizes), 3).index_add(0, facet, torch.linalg.cross(here, here[after]))
+    shares = areas / areas.norm(dim=1, keepdim=True) / sizes[:, None]
+    sums = torch.zeros_like(points).index_add(0, corners, shares[facet])
+    # A norm has no derivative at zero, which is what the sum is inside and where the sides of a thin plate cancel.
+    touched = (sums.detach().norm(dim=1, keepdim=True) > 1e-12).expand_as(sums)
+    safe = torch.where(touched, sums, torch.ones_like(sums))
+    return torch.where(touched, safe / safe.norm(dim=1, keepdim=True), torch.zeros_like(sums))
+
+
+def _without_normals(
+    inverse: Float[Tensor, "points space space"],
+    plain: Float[Tensor, "points space space"],
+    is_robin: Bool[Tensor, " points"],
+) -> Float[Tensor, "points space space"]:
+    """The inverse moments, at Robin points of the neighbours only, as far as these span the space."""
+    eigenvalues = torch.linalg.eigvalsh(plain.detach()[is_robin])
+    chosen = is_robin.clone()
+    chosen[is_robin] = eigenvalues[:, 0] > _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
+    return inverse.index_put((chosen,), torch.linalg.inv(plain[chosen]))
+
+
+def _inverse_moments(
+    moments: Float[Tensor, "points space space"],
+    singular: Literal["error", "pseudoinverse"],
+    points: Tensor,
+    neighbours: np.ndarray,
+) -> Float[Tensor, "points space space"]:
+    eigenvalues = torch.linalg.eigvalsh(moments.detach())
+    broken = eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
+    if not broken.any():
+        return torch.linalg.inv(moments)
+    if singular == "pseudoinverse":
+        whole = torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)
+        # A pseudoinverse jumps where the rank changes: no gradients reach the positions at such a point.
+        partial = torch.linalg.pinv(moments.detach()[broken], rtol=_SINGULAR, hermitian=True)
+        return torch.linalg.inv(whole).index_put((broken,), partial)
+    point = int(broken.nonzero()[0])
+    raise ValueError(
+        f"The moment matrix of point {point} at {points[point].tolist()} is singular: its {neighbours[point]} "
+        f"neighbours do not span the space ({int(broken.sum())} such points). Mend the mesh there, or pass "
+        'singular="pseudoinverse" to take the gradient in the directions that they do span.'
+    )

@@ -3,20 +3,16 @@
 model       PENN: encode, solve, decode
 encoder     unknowns and their prescribed values, encoded with the same weights
 dirichlet   the Dirichlet layer
-nisogcn     differential operators in the encoded space that know Neumann conditions
+nisogcn     differential operators in the encoded space that know Neumann conditions; invariants
 solver      the neural nonlinear solver: Barzilai-Borwein, explicit steps
 decoder     the pseudoinverse, what corrects it, and what ablations put in its place
 equation    what a user writes: unknowns and their rate of change
-start       a cheap solution from which the network starts
+start       a cheap solution that a network starts from
 
 physics     what is known about an equation besides: units, derived inputs, checks, names
-hooks       what an equation can declare: names, dimensions, checks
-predictor   what any network must offer for predictions with a certificate
-inputs      a case as a network sees it: complete, in its units
-invariants  what may be done with vectors and tensors without losing equivariance
+predictor   what any network must offer for predictions with a certificate; a case as it sees it
 mlp         linear layers with activations
 mixing      channel mixing with a fast backward pass
-graph_convolution  the normalised adjacency of graph convolutions
 """
 
 from pennpde.penn.equation import EncodedCase, Equation

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Dirichlet
-from pennpde.penn.invariants import scale_by, squared_norm
 from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import scale_by, squared_norm
 
 
 def pseudoinverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "channels out"]:

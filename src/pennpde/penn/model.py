@@ -14,14 +14,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pennpde.case import Case, Condition, Dirichlet
-from pennpde.case.batching import batch, unbatch
+from pennpde.case import Case, Condition, Dirichlet, batch, unbatch
 from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
 from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.equation import EncodedCase, Equation
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.penn.start import Start

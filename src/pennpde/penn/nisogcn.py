@@ -1,4 +1,8 @@
-"""NIsoGCN: differential operators in the encoded space that know Neumann conditions."""
+"""NIsoGCN: differential operators in the encoded space that know Neumann conditions.
+
+And what else a network may do with vectors and tensors and stay equivariant under rotation and reflection: channels
+are mixed linearly and scaled by functions of invariants. Fields have points first and feature channels last.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,47 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.operators import Operators
-from pennpde.penn.invariants import invariant, scale_by
 from pennpde.penn.mixing import mix
 from pennpde.penn.mlp import MLP
+
+
+def squared_norm(values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points channels"]:
+    """Sum of squares over the axes of space, channel by channel: an invariant.
+
+    The paper takes the norm itself, whose derivative at zero, the value on every wall, is infinite.
+    """
+    return (values * values).sum(dim=tuple(range(1, values.ndim - 1))) if values.ndim > 2 else values * values
+
+
+def invariant(values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points channels"]:
+    """What an MLP may see of a field: a scalar itself, the squared norm of anything else."""
+    return values if values.ndim == 2 else squared_norm(values)
+
+
+def scale_by(
+    coefficient: Float[Tensor, "points channels"], values: Float[Tensor, "points *axes channels"]
+) -> Float[Tensor, "points *axes channels"]:
+    """Multiply each channel of a tensor field by a scalar of its own."""
+    inserted = coefficient.reshape(coefficient.shape[0], *[1] * (values.ndim - 2), coefficient.shape[-1])
+    return inserted * values
+
+
+def dot(
+    vector: Float[Tensor, "points space channels"], tensor: Float[Tensor, "points space *axes channels"]
+) -> Float[Tensor, "points *axes channels"]:
+    """Contract the first axis of space: `dot(u, grad(u))` is (u . grad) u, `dot(u, v)` the scalar product."""
+    inserted = vector.reshape(*vector.shape[:2], *[1] * (tensor.ndim - 3), vector.shape[-1])
+    return (inserted * tensor).sum(dim=1)
+
+
+def distance_levels(distance: Float[Tensor, " points"]) -> Float[Tensor, "points 3"]:
+    """A distance as the paper's networks see it, on three scales of length."""
+    return torch.stack([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], dim=1)
+
+
+def near_identity(width: int) -> Float[Tensor, "width width"]:
+    """A channel mixing before training: an untrained network is nearly the operator that it is made of."""
+    return torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)
 
 
 class NIsoGCN(nn.Module):
@@ -32,7 +74,7 @@ class NIsoGCN(nn.Module):
     ):
         super().__init__()
         self.operator = operator
-        self.mixing = nn.Parameter(scale * (torch.eye(width) + 0.1 / width**0.5 * torch.randn(width, width)))
+        self.mixing = nn.Parameter(scale * near_identity(width))
         self.coefficient = MLP((width, width, width), start=1.0) if coefficient else None
 
     def forward(

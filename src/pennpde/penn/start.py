@@ -14,7 +14,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from pennpde.case import Case
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.solver import Solution
 
 

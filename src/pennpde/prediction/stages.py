@@ -28,7 +28,7 @@ from pennpde.checkpoints import config_of
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
-from pennpde.penn.inputs import check_unknowns
+from pennpde.penn.predictor import check_unknowns
 from pennpde.prediction.outcome import Outcome
 from pennpde.trust import expected_error
 from pennpde.trust.certificate import Certificate, certify, certify_interpolated

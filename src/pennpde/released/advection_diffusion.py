@@ -23,20 +23,19 @@ from torch import Tensor, nn
 from pennpde.case import Case
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.mlp import MLP
-from pennpde.released.cases import Slab, released_operators
+from pennpde.penn.nisogcn import distance_levels, dot
 from pennpde.released.layers import (
     SWITCHES,
-    EncodedCondition,
-    FoldedMLP,
-    GatedMLP,
+    EquivariantMLP,
     Inputs,
     IsoGCN,
     Kind,
     Prescribed,
-    divergence,
-    gradient_of_scalar,
+    ReleasedSolver,
+    Slab,
+    State,
+    released_operators,
 )
-from pennpde.released.solver import ReleasedSolver, State
 
 OPERATOR_SCALE = 99.9117394321183
 """Mostly the thickness: the derivative across a slab 0.01 thick has 100 on its diagonal."""
@@ -65,7 +64,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
         physical = self.switches.dirichlet_in_solver == "physical"
 
         self.geometry_encoder = MLP((5, hidden, width), bias=False)
-        self.velocity_encoder = GatedMLP((1, width, width), bias=False)
+        self.velocity_encoder = EquivariantMLP((1, width, width), bias=False)
         if self.switches.boundary_features:
             self.temperature_encoder = MLP((3, hidden, width), ("leaky_relu", "identity"))
         else:
@@ -125,7 +124,7 @@ class ReleasedAdvectionDiffusion(nn.Module):
         velocity = case.parameter("velocity", case.mesh.points.to(initial)).expand(case.number_of_points, -1)
         diffusivity = case.parameter("diffusivity", initial).expand_as(initial)
         speed = torch.linalg.vector_norm(velocity, dim=1)
-        geometry = [torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2.0 * distance), diffusivity, speed]
+        geometry = [*distance_levels(distance).unbind(dim=1), diffusivity, speed]
         return Inputs(
             operators=released_operators(
                 slab.mesh, OPERATOR_SCALE, thin_faces=False, dtype=like.dtype, device=like.device
@@ -143,26 +142,24 @@ class ReleasedAdvectionDiffusion(nn.Module):
         operators = inputs.operators
         geometry = self.geometry_encoder(inputs.geometry)
         material = self.material(geometry)
-        velocity = self.velocity_encoder.folded()(inputs.velocity.T[..., None])
+        velocity = self.velocity_encoder(inputs.velocity[..., None])
         prescribed = inputs.prescribed["T"]
-        condition = EncodedCondition.nothing(geometry)
+        condition = Prescribed.nothing(geometry)
         if self.switches.dirichlet_in_solver == "encoded":
             condition = prescribed.encoded(self.temperature_encoder)
         elif self.switches.dirichlet_in_solver == "physical":
             condition = prescribed.encoded(lambda values: values[:, None])
 
-        mix_temperature, diffuse, advect = FoldedMLP(self.temperature), self.laplacian.folded(), self.gradient.folded()
-
         def operator(state: Float[Tensor, "points width"]) -> Float[Tensor, "points width"]:
             """The numbers are the steps above."""
             # 1. Temperature from the state and the geometry. Row A passes through the physical temperature.
-            temperature = condition.apply(mix_temperature(state * geometry))
+            temperature = condition.apply(self.temperature(state * geometry))
             if self.switches.dirichlet_in_solver == "physical":
                 temperature = self.temperature_after(temperature)
             # 2. Diffusion and advection share the gradient.
-            gradient = gradient_of_scalar(operators, temperature)
-            diffusion = material * diffuse(divergence(operators, gradient), temperature)
-            advection = (velocity * advect(gradient, temperature)).sum(dim=0)
+            gradient = operators.grad(temperature)
+            diffusion = material * self.laplacian(operators.div(gradient), temperature)
+            advection = dot(velocity, self.gradient(gradient, temperature))
             # 3. The tanh bounds the increment; signs and time step are left to the weights.
             return self.output(diffusion + advection)
 

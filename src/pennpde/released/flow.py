@@ -19,7 +19,7 @@ steps as the comments say; `Switches` lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -30,31 +30,23 @@ from pennpde.case import Case
 from pennpde.operators import Operators
 from pennpde.operators.sparse import SparseMatrix
 from pennpde.penn.encoder import Encoder
-from pennpde.penn.graph_convolution import released_smoothing
 from pennpde.penn.mlp import MLP
-from pennpde.released.cases import Slab, released_operators
+from pennpde.penn.nisogcn import squared_norm
 from pennpde.released.layers import (
     SWITCHES,
-    EncodedCondition,
-    FoldedIsoGCN,
-    FoldedMLP,
-    GatedMLP,
+    EquivariantMLP,
     GraphConvolution,
     Inputs,
     IsoGCN,
     Kind,
     Prescribed,
-    contract_gradient,
-    contract_with,
-    divergence,
-    gradient_of_scalar,
-    gradient_of_vector,
-    laplacian,
-    mix_components,
-    over,
-    squared_norm,
+    ReleasedSolver,
+    Slab,
+    State,
+    gradient_of_divergence,
+    released_operators,
+    released_smoothing,
 )
-from pennpde.released.solver import ReleasedSolver, State
 
 VELOCITY_SCALE = 0.35204985011434536
 WALL_SCALES = {0.5: 0.10016567831746169, 1.0: 0.16660008829057793, 2.0: 0.24025185629902143}
@@ -97,14 +89,13 @@ class ReleasedFlow(nn.Module):
 
         self.geometry_encoder = MLP((3, hidden, width), bias=False)
         self.geometry_gradient = IsoGCN(width, geometry_hidden, width, bias=True)
-        features = 3 if switches.boundary_features else 1
         if physical:
             self.velocity_encoder = MLP((1, width))
             self.pressure_encoder = MLP((1, hidden, width))
             self.pressure_decoder = MLP((width, hidden, 1))
         elif switches.boundary_features:
-            self.velocity_encoder = MLP((features, width), bias=False)
-            self.pressure_encoder = MLP((features, hidden, width), ("leaky_relu", "identity"), bias=False)
+            self.velocity_encoder = MLP((3, width), bias=False)
+            self.pressure_encoder = MLP((3, hidden, width), ("leaky_relu", "identity"), bias=False)
         else:
             self.velocity_encoder = Encoder((1, width))
             self.pressure_encoder = Encoder((1, hidden, width))
@@ -112,10 +103,10 @@ class ReleasedFlow(nn.Module):
             self.velocity_decoder = MLP((width, 1))
             self.pressure_decoder = MLP((width, hidden, 1))
 
-        self.velocity = GatedMLP((2 * width, width, width))
+        self.velocity = EquivariantMLP((2 * width, width, width))
         self.laplacian = IsoGCN(width, width, width, bias=False)
         self.jacobian = IsoGCN(width, width, width, bias=False)
-        self.intermediate = GatedMLP((width, width, width))
+        self.intermediate = EquivariantMLP((width, width, width))
         self.divergence = IsoGCN(width, width, width, bias=True)
         self.source = GraphConvolution((width, width, width), bias=True)
         self.pressure = MLP((2 * width, width, width))
@@ -159,20 +150,14 @@ class ReleasedFlow(nn.Module):
         conditions = ("IN_DIRICHLET.reference_block", "IN_P_DIRICHLET.reference_block")
         if self.switches.dirichlet_in_solver == "none":
             conditions = ()
+        copies = ("DECODER.reference_block", "OUT_P.reference_block")
         if self.switches.decoder == "mlp":
-            decoders = {"velocity_decoder": ("DECODER",), "pressure_decoder": ("OUT_P",)}
+            blocks |= {"velocity_decoder": ("DECODER",), "pressure_decoder": ("OUT_P",)}
             copies = ()
-        else:
-            decoders = {}
-            copies = ("DECODER.reference_block", "OUT_P.reference_block")
-        return (
-            blocks
-            | decoders
-            | {
-                "velocity_encoder": ("IN_U", *conditions[:1], *copies[:1]),
-                "pressure_encoder": ("IN_P", *conditions[1:], *copies[1:]),
-            }
-        )
+        return blocks | {
+            "velocity_encoder": ("IN_U", *conditions[:1], *copies[:1]),
+            "pressure_encoder": ("IN_P", *conditions[1:], *copies[1:]),
+        }
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         """Velocity and pressure at t = 4, from a case with the feature "wall_distance".
@@ -226,20 +211,18 @@ class ReleasedFlow(nn.Module):
 
             def residual(state: State) -> State:
                 change = self._operator(state, constants)
-                gone = {name: torch.sub(state[name], each, out=over(each)) for name, each in change.items()}
-                return {name: torch.sub(each, start[name], out=over(each)) for name, each in gone.items()}
+                return {name: state[name] - start[name] - each for name, each in change.items()}
 
             state = ReleasedSolver(self.iterations, divergence=1e9)(residual, start, inputs.sizes)
         return {name: self._decode(name, values, inputs, constants) for name, values in state.items()}
 
     def _encode(self, name: str, inputs: Inputs) -> Tensor:
-        values = inputs.initial[name].T if name == "u" else inputs.initial[name]
+        values = inputs.initial[name]
         if self.switches.dirichlet_in_solver == "physical":
             return values[..., None]
         if self.switches.boundary_features:
-            values = inputs.prescribed[name].features(inputs.initial[name])
-            values = values.transpose(0, 1) if name == "u" else values
-        return self._encoder(name)(values).contiguous()
+            values = inputs.prescribed[name].features(values)
+        return self._encoder(name)(values)
 
     def _decode(self, name: str, values: Tensor, inputs: Inputs, constants: _Constants) -> Tensor:
         if self.switches.dirichlet_before_decoding:
@@ -253,7 +236,6 @@ class ReleasedFlow(nn.Module):
             encoder = self._encoder(name)
             assert isinstance(encoder, Encoder)
             field = encoder.decode(values)
-        field = field.T if name == "u" else field
         return inputs.prescribed[name].apply(field) if self.switches.dirichlet_after_decoding else field
 
     def _encoder(self, name: str) -> Encoder | MLP:
@@ -261,35 +243,18 @@ class ReleasedFlow(nn.Module):
 
     def _constants(self, inputs: Inputs) -> _Constants:
         """All that stays the same from one iteration to the next."""
-        operators = inputs.operators
         assert inputs.smoothing is not None, "the flow network smooths; its inputs have the matrix"
         geometry = self.geometry_encoder(inputs.geometry)
-        gradient = self.geometry_gradient.folded()(gradient_of_scalar(operators, geometry), geometry)
-        physical = self.switches.dirichlet_in_solver == "physical"
+        gradient = self.geometry_gradient(inputs.operators.grad(geometry), geometry)
         conditions = {}
         for name, prescribed in inputs.prescribed.items():
-            if physical:
-                conditions[name] = prescribed.encoded(lambda values: values[:, None])
+            if self.switches.dirichlet_in_solver == "physical":
+                conditions[name] = prescribed.encoded(lambda values: values[..., None])
             elif self.switches.dirichlet_in_solver == "encoded":
                 conditions[name] = prescribed.encoded(self._encoder(name))
             else:
-                conditions[name] = EncodedCondition.nothing(geometry)
-        return _Constants(
-            operators=operators,
-            smoothing=inputs.smoothing,
-            sizes=inputs.sizes,
-            geometry=geometry,
-            conditions=conditions,
-            velocity=self.velocity.folded(gradient),
-            laplacian=self.laplacian.folded(),
-            jacobian=self.jacobian.folded(),
-            intermediate_gate=FoldedMLP(self.intermediate.gate),
-            divergence=self.divergence.folded(),
-            # The authors put the geometry before the pressure, except in row A, where it comes second.
-            pressure=FoldedMLP(self.pressure, geometry, constant_first=not physical),
-            poisson=self.poisson.folded(),
-            pressure_gradient=self.pressure_gradient.folded(),
-        )
+                conditions[name] = Prescribed.nothing(geometry[:, None] if name == "u" else geometry)
+        return _Constants(inputs.operators, inputs.smoothing, inputs.sizes, geometry, gradient, conditions)
 
     def _operator(self, state: State, constants: _Constants) -> dict[str, Tensor]:
         """One evaluation of the outer operator; the numbers are the steps above.
@@ -303,27 +268,23 @@ class ReleasedFlow(nn.Module):
         # 1. Velocity from the state and the geometry. Row A sets the condition before, on the physical state.
         condition = constants.conditions["u"]
         encoded = self.velocity_encoder(condition.apply(state["u"])) if physical else state["u"]
-        velocity = constants.velocity(encoded * constants.geometry)
-        velocity = velocity if physical else condition.apply_over(velocity)
+        seen = torch.cat([encoded * constants.geometry[:, None], constants.geometry_gradient], dim=-1)
+        velocity = self.velocity(seen)
+        velocity = velocity if physical else condition.apply(velocity)
 
         # 2. "Laplacian" and "advection" share the gradient and the invariant of the velocity.
-        gradient = gradient_of_vector(operators, velocity)
-        size = squared_norm(velocity)
-        forces = constants.laplacian(contract_gradient(operators, gradient), size)
-        # The coefficient does not depend on the contracted axis, so it is applied after the contraction.
-        advection = contract_with(mix_components(gradient, self.jacobian.mixing), velocity)
-        forces = torch.addcmul(forces, constants.jacobian.coefficient(size), advection, out=over(forces))
+        gradient, size = operators.grad(velocity), squared_norm(velocity)
+        forces = self.laplacian(gradient_of_divergence(operators, gradient), size)
+        forces = forces + (self.jacobian(gradient, size) * velocity[:, None]).sum(dim=2)
 
         # 3. and 4. Intermediate velocity, and its divergence as the source of the pressure.
-        intermediate = torch.addcmul(velocity, constants.intermediate_gate(squared_norm(forces)), forces)
-        source = constants.divergence(divergence(operators, intermediate), squared_norm(intermediate))
+        intermediate = velocity + self.intermediate(forces)
+        source = self.divergence(operators.div(intermediate), squared_norm(intermediate))
         source = self.source(source, constants.smoothing)
 
         # 5. to 7. Pressure, and its gradient.
-        pressure = constants.conditions["p"].apply_over(self._pressure(state["p"], source, constants))
-        # Mixing commutes with the gradient, and the pressure is smaller than its gradient.
-        slope = gradient_of_scalar(operators, self.pressure_gradient.mixing(pressure))
-        forces = torch.addcmul(forces, constants.pressure_gradient.coefficient(pressure), slope, out=over(forces))
+        pressure = constants.conditions["p"].apply(self._pressure(state["p"], source, constants))
+        forces = forces + self.pressure_gradient(operators.grad(pressure), pressure)
 
         # 8. The increment of the velocity is smoothed; the pressure is a state of the outer solver too.
         change = self.smoothing(forces, constants.smoothing)
@@ -334,31 +295,30 @@ class ReleasedFlow(nn.Module):
 
     def _pressure(self, state: Tensor, source: Float[Tensor, "points width"], constants: _Constants) -> Tensor:
         """The inner solver. The authors solve P - P0 - (lap P + source) = 0, where the paper has lap P = source."""
-        operators, bounded = constants.operators, constants.conditions["p"].apply
+        bounded = constants.conditions["p"].apply
+
+        def change(values: Tensor) -> Tensor:
+            return source + self.poisson(constants.operators.laplacian(values), values)
+
         if self.switches.dirichlet_in_solver == "physical":
+            # The authors put the geometry before the pressure, except here.
+            def residual(current: State) -> State:
+                encoded = self.pressure_encoder(bounded(current["p"]))
+                mixed = self.pressure(torch.cat([encoded, constants.geometry], dim=1))
+                return {"p": current["p"] - state - self.pressure_decoder(change(mixed))}
+
             start = state
-
-            def residual(current: State) -> State:
-                mixed = constants.pressure(self.pressure_encoder(bounded(current["p"])))
-                change = self.pressure_decoder(source + constants.poisson(laplacian(operators, mixed), mixed))
-                return {"p": current["p"] - start - change}
-
         else:
-            start = constants.pressure(state)
-            fixed = start + source
+            start = self.pressure(torch.cat([constants.geometry, state], dim=1))
 
             def residual(current: State) -> State:
-                values = bounded(current["p"])
-                gone = current["p"] - fixed
-                mixed = self.poisson.mixing(laplacian(operators, values))
-                coefficient = constants.poisson.coefficient(values)
-                return {"p": torch.addcmul(gone, coefficient, mixed, value=-1, out=over(gone))}
+                return {"p": current["p"] - start - change(bounded(current["p"]))}
 
         if self.switches.solver == "simple":
             pressure = start
             for _ in range(POISSON_ITERATIONS):
                 values = bounded(pressure)
-                pressure = values + source + constants.poisson(laplacian(operators, values), values)
+                pressure = values + change(values)
             return pressure
         return ReleasedSolver(POISSON_ITERATIONS, divergence=100.0)(residual, {"p": start}, constants.sizes)["p"]
 
@@ -369,12 +329,5 @@ class _Constants:
     smoothing: SparseMatrix
     sizes: tuple[int, ...]
     geometry: Float[Tensor, "points width"]
-    conditions: Mapping[str, EncodedCondition]
-    velocity: Callable[[Tensor], Tensor]
-    laplacian: FoldedIsoGCN
-    jacobian: FoldedIsoGCN
-    intermediate_gate: FoldedMLP
-    divergence: FoldedIsoGCN
-    pressure: FoldedMLP
-    poisson: FoldedIsoGCN
-    pressure_gradient: FoldedIsoGCN
+    geometry_gradient: Float[Tensor, "points space width"]
+    conditions: Mapping[str, Prescribed]

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from pennpde.case import Case
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.penn.mlp import MLP
-from pennpde.released.layers import gradient_of_scalar
 
 
 class ReleasedGradient(nn.Module):
@@ -79,16 +78,12 @@ class ReleasedGradient(nn.Module):
     ) -> Float[Tensor, "points space"]:
         """The same from operators that are scaled already."""
         if self.kind == "neumannisogcn":
-            gradient = self.mixing(_gradient(operators, self.encoder(values[:, None])))
+            gradient = self.mixing(operators.grad(self.encoder(values[:, None])))
             # w is only inside M: its factor on the normal derivative is left to the encoder's weights.
             directed = self.mixing(self.neumann_encoder((normals * normal_derivative[:, None])[..., None]))
             lifted = (operators.moment_inverse[..., None] * directed[:, None]).sum(dim=2)
             return self.decoder(gradient + lifted)[..., 0]
         encoded = self.encoder(torch.stack([values, normal_derivative], dim=1))
-        gradient = self.mixing(_gradient(operators, encoded))
+        gradient = self.mixing(operators.grad(encoded))
         weighted_normals = NEUMANN_WEIGHT * normals[..., None]
         return self.decoder(torch.cat([weighted_normals, gradient], dim=-1))[..., 0]
-
-
-def _gradient(operators: Operators, values: Float[Tensor, "points channels"]) -> Float[Tensor, "points space channels"]:
-    return gradient_of_scalar(operators, values).transpose(0, 1)

@@ -1,9 +1,9 @@
-"""The authors' released networks: reads their weights and samples, and computes what their code computes.
+"""The authors' released networks: reads their weights, and computes what their code computes.
 
-`load` reads a weight file, `read_sample` one of their samples. The networks themselves are in the `released_*` modules
-next to this one; each maps a `Case` to fields, and by `forward_scaled` the authors' scaled inputs to scaled outputs.
-They are not the networks of the paper's equations (those are `flow` and `advection_diffusion`): their advection is the
-gradient of half the squared velocity, their Laplacian of a vector the gradient of its divergence.
+`load` reads a weight file. The networks themselves are in the modules next to this one; each maps a `Case` to fields,
+and by `forward_scaled` the authors' scaled inputs to scaled outputs. They are not the networks of the paper's
+equations (those are in `models`): their advection is the gradient of half the squared velocity, their Laplacian of a
+vector the gradient of its divergence.
 """
 
 from __future__ import annotations
@@ -24,16 +24,13 @@ from pennpde.released.advection_diffusion import ReleasedAdvectionDiffusion
 from pennpde.released.flow import ReleasedFlow
 from pennpde.released.gradient import ReleasedGradient
 from pennpde.released.layers import Inputs, Kind
-from pennpde.released.samples import Sample, read_arrays, read_sample
 
 __all__ = [
     "Inputs",
     "ReleasedAdvectionDiffusion",
     "ReleasedFlow",
     "ReleasedGradient",
-    "Sample",
     "load",
-    "read_sample",
 ]
 
 ReleasedNetwork = ReleasedFlow | ReleasedAdvectionDiffusion | ReleasedGradient
@@ -126,6 +123,15 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
             f"own ({type(error).__name__})."
         ) from error
     return dict(_tensors_in(checkpoint))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file; a file that is none, or holds pickled objects, is an error that names it."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read as an .npz file: {error}") from error
 
 
 def _tensors_in(part: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

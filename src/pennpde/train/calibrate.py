@@ -23,7 +23,7 @@ from pennpde.checkpoints import config_of
 from pennpde.data import storage
 from pennpde.files import plain, read_regular
 from pennpde.penn import STEADY, Predictor
-from pennpde.penn.inputs import check_unknowns
+from pennpde.penn.predictor import check_unknowns
 from pennpde.prediction import Resolution, predict
 from pennpde.trust import expected_error
 from pennpde.trust.calibration import LEVEL, Calibration, Sample, cross_validated, fit

@@ -29,7 +29,7 @@ from pennpde.case.moments import FOREVER, moments
 from pennpde.metrics import Estimate, dirichlet_squared_error, domain_errors, neumann_squared_error, relative_l2
 from pennpde.operators import Operators
 from pennpde.penn import Predictor
-from pennpde.penn.inputs import Seen, seen_by
+from pennpde.penn.predictor import Seen, seen_by
 from pennpde.train.machine import device_name, wait_for, with_threads
 
 Model = Callable[[Case], Mapping[str, Tensor]]
@@ -183,7 +183,7 @@ def evaluate(
         model.to(device=device, dtype=dtype).eval()
         wanted, place = next(((each.dtype, each.device) for each in model.parameters()), (wanted, place))
     if transformed:
-        from pennpde.case.motion import moved
+        from pennpde.testing import moved
 
         cases = moved(cases)
     records = []

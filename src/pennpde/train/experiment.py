@@ -40,7 +40,7 @@ from pennpde.data.content import content_of
 from pennpde.data.storage import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular
-from pennpde.penn.inputs import check_unknowns
+from pennpde.penn.predictor import check_unknowns
 from pennpde.train import losses
 from pennpde.train.machine import device_for
 from pennpde.train.settings import BUDGETS, Settings

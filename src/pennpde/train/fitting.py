@@ -20,7 +20,7 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.files import locked_folder
 from pennpde.metrics import COMPONENTS, rank_of
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
 from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagreement, evenly, prepared
 from pennpde.train.folder import Journal, duration, log
@@ -152,6 +152,8 @@ def fit(
         model.to(processes.device)
         run = _Run(model, train, validation, settings, processes, folder, loss, judge_start, on_improvement)
         mine = folder if processes.is_main else None
+        if mine is not None:
+            mine.mkdir(parents=True, exist_ok=True)
         with nullcontext() if mine is None else locked_folder(mine, "another training"):
             run.begin(resume)
             with Journal(mine, run.targets, run.step, progress and processes.is_main) as run.journal:
@@ -194,6 +196,8 @@ class _Run:
     taken: int = 0
     """Steps of this call."""
     time_of_steps: float = 0.0
+    signal: int | None = None
+    """That asked to stop."""
 
     def __post_init__(self) -> None:
         settings = self.settings

@@ -20,7 +20,7 @@ from pennpde.data.storage import dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
 from pennpde.penn import Predictor
-from pennpde.penn.inputs import check_unknowns, seen_by
+from pennpde.penn.predictor import check_unknowns, seen_by
 from pennpde.train import folder, losses
 from pennpde.train.batches import evenly
 from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pennpde.metrics import rank_of, squared_error
-from pennpde.operators.capture import Graph, can_capture, capture, nothing_captured
+from pennpde.operators.machine import Graph, can_capture, capture, nothing_captured
 from pennpde.train.batches import Blocks, CaseStack, at_once
 from pennpde.train.losses import Loss
 from pennpde.train.machine import Processes

@@ -10,8 +10,8 @@ from torch import nn
 from pennpde.case import Case
 from pennpde.case.moments import FOREVER, Moment, moments, number_of_moments, without_steady_state
 from pennpde.data.vtkhdf import CaseFile
-from pennpde.penn.inputs import seen_by
 from pennpde.penn.physics import Physics
+from pennpde.penn.predictor import seen_by
 
 _SAME_MOMENT = 0.02
 """Relative difference of two times that count as the same."""

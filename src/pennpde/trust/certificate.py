@@ -19,7 +19,7 @@ from pennpde.case import Case, Dirichlet
 from pennpde.files import plain
 from pennpde.operators import Operators
 from pennpde.penn import Physics, Prediction, Predictor
-from pennpde.penn.hooks import Check
+from pennpde.penn.physics import Check
 from pennpde.trust.ranges import Comparison, Ranges, compare, describe
 
 _GROWTH = 1.4

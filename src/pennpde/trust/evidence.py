@@ -19,7 +19,7 @@ from pennpde import metrics
 from pennpde.case import Case
 from pennpde.operators import Operators
 from pennpde.penn import Predictor
-from pennpde.penn.hooks import Clue
+from pennpde.penn.physics import Clue
 from pennpde.trust.calibration import BEYOND, FROM_TRAINING, SECOND_OPINION
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.ranges import describe_mesh

@@ -18,7 +18,7 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.data.content import content_of
 from pennpde.data.runs.collect import collect_runs
-from pennpde.models.mass import boundary_flux
+from pennpde.models.flow_physics import boundary_flux
 
 pytestmark = pytest.mark.openfoam
 

@@ -6,6 +6,9 @@ lookup           floors without a network: the start, the nearest case, a quadra
 plane_flow_floors  the same for plane flows
 plane_flow_errors  errors of all rivals on plane flows, taken the same way
 plane_flow_table   their table, and where the network loses
+flow_as_written  the flow network as the paper writes it
+gradient         the networks of Table 1
+samples          the authors' published samples
 budgets          how long a network was trained, in words
 machine          what was measured on
 baselines/       MP-PDE and MeshGraphNet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -13,9 +13,12 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.case.conditions.given import Door, Value
-from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Along, Condition, Reference
+from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Condition, Reference
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError
+
+if TYPE_CHECKING:
+    from pennpde.case.companion import Along
 
 _NEAR = 1e-6
 """How far a point may lie from where its partner says, as a share of the mesh's size."""
@@ -69,7 +72,7 @@ class Periodic(Condition):
         like = door.like
         number = like.shape[0]
         if isinstance(given, Periodic):
-            return given.checked(door, points=like.shape[:1], shift=like.shape).settled()
+            return given.checked(door).settled()
         links: list[tuple[np.ndarray, np.ndarray, Tensor]] = []
         for first, second in door.by_patch(given, "'outlet'").items():
             across = _across(second, door.label(first))

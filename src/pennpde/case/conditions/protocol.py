@@ -1,11 +1,11 @@
 """The protocol of all kinds of conditions, so that cases, batches, stacks, units and companions treat all kinds alike.
 
 A kind is one frozen dataclass. Each of its tensors says what it holds (`field(metadata=VALUE.tag)`), and from that
-follow how it is copied to a device, turned, put side by side, filled up and encoded. What is left to the kind itself:
+follow how it is copied to a device, turned, put side by side, filled up, encoded and brought onto another mesh. What is
+left to the kind itself:
 
 resolve   how it is made of what a user gives by patch
 scaled    how it changes with units
-onto      how it comes onto another mesh of the same domain
 and how it acts, by one or several of
 apply     puts a field into the condition (Dirichlet, slip, periodic)
 slope     prescribes a normal derivative, which the operators know (Neumann, Robin)
@@ -15,19 +15,21 @@ representative   makes points one, over which the operators close the graph (per
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from pennpde.case.conditions.course import Course
-from pennpde.case.conditions.given import Door
+from pennpde.case.conditions.given import Course, Door
 from pennpde.mesh import Mesh
 from pennpde.mesh.mesh import turned
+
+if TYPE_CHECKING:
+    from pennpde.case.companion import Along
 
 
 @dataclass(frozen=True)
@@ -69,24 +71,6 @@ class Reference(NamedTuple):
     zero: float
     length: float
     time: float
-
-
-class Along(Protocol):
-    """The boundary of another mesh of the same domain, along that of the mesh which a condition is on."""
-
-    def held(self, mask: Bool[Tensor, " points"]) -> Bool[Tensor, " other_points"]:
-        """The points between points of a mask; for a point of it on no whole facet, the nearest."""
-        ...
-
-    def values(
-        self, values: Float[Tensor, "points *axes"], mask: Bool[Tensor, " points"]
-    ) -> Float[Tensor, "other_points *axes"]:
-        """Values along the boundary, zero inside; at a point of the mask on no whole facet, those of that point."""
-        ...
-
-    def normals(self, mask: Bool[Tensor, " points"]) -> Float[Tensor, "other_points space"]:
-        """The unit normals from the facets that lie within the points of a mask."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +134,6 @@ class Condition(ABC):
     @abstractmethod
     def scaled(self, reference: Reference) -> Self:
         """In other units; but for the course, which the caller takes care of."""
-
-    @abstractmethod
-    def onto(self, along: Along) -> Self:
-        """On another mesh of the same domain."""
 
     def check_companion(self) -> None:
         """Raise a CompanionError where it cannot be brought onto another mesh."""
@@ -300,11 +280,31 @@ class Condition(ABC):
 
         return replace(made, course=self.course.mapped(change).with_unit_of_time(reference.time))
 
-    def checked(self, door: Door, **shapes: Iterable[int]) -> Self:
-        """Given as an instance: its tensors must have these shapes, and get the precision of the unknown."""
-        for name, shape in shapes.items():
-            values = getattr(self, name)
-            if values.shape != torch.Size(tuple(shape)):
+    def onto(self, along: Along) -> Self:
+        """On another mesh of the same domain: where normals are, facet by facet, otherwise point by point."""
+        changed: dict[str, Any] = {}
+        if "normals" in self.roles():
+            normals = along.normals(self.mask)
+            mask, points = (normals != 0).any(dim=1), torch.zeros_like(self.mask)
+            changed["normals"] = normals
+        else:
+            mask, points = along.held(self.mask), self.mask
+
+        def there(values: Tensor) -> Tensor:
+            return only(mask, along.values(values, points))
+
+        changed |= {name: there(getattr(self, name)) for name in self.roles() if name not in ("mask", "normals")}
+        if self.course is not None:
+            changed["course"] = self.course.mapped(there)
+        return replace(self, mask=mask, **changed)
+
+    def checked(self, door: Door) -> Self:
+        """Given as an instance: its tensors must have the shapes of their roles, and get the unknown's precision."""
+        number, space = door.mesh.points.shape
+        for name, role in self.roles().items():
+            shape, values = torch.Size([number, *[space] * (role.rank or 0)]), getattr(self, name)
+            shape = door.like.shape if role.rank is None else shape
+            if values.shape != shape:
                 raise ValueError(f"{door.label()}.{name} has shape {list(values.shape)}; it must have {list(shape)}.")
         return self.map(lambda values: values.to(door.like.dtype) if values.is_floating_point() else values)
 

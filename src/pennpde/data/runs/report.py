@@ -14,7 +14,7 @@ from pennpde.data.runs.source import FLOW, SCALAR
 from pennpde.data.runs.splitting import SPLITS
 from pennpde.data.storage import Manifest, read_file
 from pennpde.files import plain, replacing, write_atomically, write_json
-from pennpde.penn.hooks import Look
+from pennpde.penn.physics import Look
 
 JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
 MOST_PICTURED = 9

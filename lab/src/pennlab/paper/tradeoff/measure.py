@@ -37,9 +37,9 @@ from pennlab.paper.openfoam_sweep.sweep import (
 from pennlab.paper.tables import WHOLE_STEPS, Timed, paper_numbers
 from pennpde import __version__
 from pennpde.case import Case
-from pennpde.case.motion import moved
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.models.designs import flow_case
+from pennpde.testing import moved
 
 KIND = "speed-accuracy trade-off"
 RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from pennpde.released import weights as released
+from pennlab.paper.samples import Sample, read_sample
 from released_networks import AD_SAMPLES
 
 
 @pytest.fixture(scope="session")
-def flow_sample(reference: Path) -> released.Sample:
-    return released.read_sample(reference / "samples" / "flow_a1_1.00.npz")
+def flow_sample(reference: Path) -> Sample:
+    return read_sample(reference / "samples" / "flow_a1_1.00.npz")
 
 
 @pytest.fixture(scope="session")
-def ad_samples(reference: Path) -> dict[str, released.Sample]:
+def ad_samples(reference: Path) -> dict[str, Sample]:
     files = {name: reference / "samples" / f"advection_diffusion_{name}.npz" for name in AD_SAMPLES}
-    return {name: released.read_sample(file) for name, file in files.items()}
+    return {name: read_sample(file) for name, file in files.items()}

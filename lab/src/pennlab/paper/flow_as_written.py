@@ -9,29 +9,28 @@ has a linear encoder, pressure an MLP with LeakyReLU, both are decoded by their 
 encoded wall distance, which enters as in the authors' code: through an equivariant MLP of velocity and geometry.
 Graph convolutions smooth the source of the pressure and the change of the velocity ("Implementation details").
 
-`models.flow` is the network of this package. It differs: docs/training.md says where, and why.
+`pennpde.models.ducts` is the network of the library. It differs: docs/training.md says where, and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from pennpde.models.ducts import DURATION
+from pennpde.case import Case
+from pennpde.models.ducts import DURATION, wall_levels
 from pennpde.operators import Operators
 from pennpde.operators.sparse import SparseMatrix, UniformMatrix
 from pennpde.penn import PENN, SCALAR, VECTOR, EncodedCase, Equation
-from pennpde.penn.graph_convolution import smoothing_of
-from pennpde.penn.invariants import dot, scale_by, squared_norm
-from pennpde.penn.mixing import Linear
-from pennpde.penn.mlp import MLP, Activation, activated
-from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian
+from pennpde.penn.mlp import MLP
+from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot, scale_by
 from pennpde.penn.solver import BarzilaiBorwein, State
+from pennpde.released.layers import EquivariantMLP, GraphConvolution, released_smoothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,34 +45,6 @@ class Geometry:
     """With the Laplacian multiplied out, div of grad without damping."""
     adjacency: SparseMatrix | UniformMatrix
     """Of the graph convolutions, normalised."""
-
-
-class EquivariantMLP(nn.Module):
-    """y = L(x) MLP(|x|^2): nonlinear in the invariants, linear in the tensor itself (equation 62 of the paper)."""
-
-    def __init__(self, sizes: Sequence[int]):
-        super().__init__()
-        self.gate = MLP(sizes)
-        self.linear = Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
-
-    def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
-        return scale_by(self.gate(squared_norm(values)), self.linear(values))
-
-
-class Smoothing(nn.Module):
-    """Graph convolutions: y = s((A x) W + b), layer by layer. On vectors without bias and activation."""
-
-    def __init__(self, sizes: Sequence[int], activations: Sequence[Activation] | None = None, *, bias: bool = True):
-        super().__init__()
-        self.network = MLP(sizes, activations, bias=bias)
-
-    def forward(
-        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix | UniformMatrix
-    ) -> Float[Tensor, "points *axes out"]:
-        for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
-            smoothed = (adjacency @ values.reshape(len(values), -1)).reshape(values.shape)
-            values = activated(activation, linear(smoothed))
-        return values
 
 
 class FlowAsWritten(Equation):
@@ -108,17 +79,11 @@ class FlowAsWritten(Equation):
         self.velocity = EquivariantMLP((2 * width, width, width))
         self.jacobian, self.diffusion = Gradient(width), Laplacian(width)
         self.divergence, self.poisson, self.pressure_gradient = Divergence(width), Laplacian(width), Gradient(width)
-        self.source_smoothing = Smoothing((width, width, width))
-        self.smoothing = Smoothing((width, width), ("identity",), bias=False)
+        self.source_smoothing = GraphConvolution((width, width, width))
+        self.smoothing = GraphConvolution((width, width), ("identity",), bias=False)
 
     def prepare(self, case: EncodedCase) -> Geometry:
-        if "wall_distance" not in case.features:
-            raise KeyError(
-                'The flow network needs the feature "wall_distance", the distance from the no-slip walls: '
-                'Case(..., features={"wall_distance": mesh.distance_to(["wall"])}).'
-            )
-        distance = case.features["wall_distance"][:, None]
-        code = self.geometry(torch.cat([torch.exp(-0.5 * distance), torch.exp(-distance), torch.exp(-2 * distance)], 1))
+        code = self.geometry(wall_levels(case))
         operators = {name: case.operators[name].composed() for name in self.unknowns}
         adjacency = smoothing_of(case.case, code.dtype, code.device)
         return Geometry(code, self.geometry_gradient(code, operators["p"]), operators, adjacency)
@@ -143,6 +108,21 @@ class FlowAsWritten(Equation):
         push = self.pressure_gradient(inner.state["p"], of_pressure, case.normal_derivative("p"))
         change = self.smoothing(rate - push, place.adjacency)
         return {"u": start["u"] + duration * change, "p": inner.state["p"]}
+
+
+def smoothing_of(case: Case, dtype: torch.dtype, device: torch.device) -> SparseMatrix | UniformMatrix:
+    """The normalised adjacency for a case; cases that are filled up to one shape have operators, but no mesh."""
+    gradient = next(iter(case.operators.values())).gradient
+    if not isinstance(gradient, UniformMatrix):
+        return released_smoothing(case.mesh, dtype, device)
+    # One row per point and axis; what fills a row up points at the point itself, as its own entry does.
+    columns = gradient.columns[:: case.space]
+    own = torch.arange(len(columns), dtype=columns.dtype, device=columns.device)[:, None]
+    others = columns != own
+    share = (others.sum(dim=1) + 1).to(dtype).rsqrt()
+    values = torch.where(others, share[:, None] * share[columns], 0.0)
+    columns, values = torch.cat([columns, own], dim=1), torch.cat([values, share.square()[:, None]], dim=1)
+    return UniformMatrix(columns, values, columns, values)  # it is symmetric
 
 
 def flow_as_written(

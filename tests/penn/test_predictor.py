@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from pennpde.case.units import Scale, Units
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
-from pennpde.penn.inputs import seen_by
+from pennpde.penn.predictor import seen_by
 from problems import heated_plate, plate_in_units
 from small_ducts import duct, flow_in_units
 

@@ -8,6 +8,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from pennlab.paper.samples import Sample
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
@@ -48,7 +49,7 @@ def absolute_error(values: Tensor, truth: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("weights", FLOW_WEIGHTS)
-def test_released_flow_networks_give_the_authors_fields(reference: Path, flow_sample: released.Sample, weights: str):
+def test_released_flow_networks_give_the_authors_fields(reference: Path, flow_sample: Sample, weights: str):
     truth = expected(reference, f"flow__{weights}__a1_1.00")
     network = released.load(reference / "weights" / f"flow_{weights}.npz")
     assert (network.width, network.iterations, network.kind) == (*FLOW_WEIGHTS[weights], "PENN")
@@ -72,7 +73,7 @@ def test_released_flow_networks_give_the_authors_fields(reference: Path, flow_sa
         for row, kind in RANDOM_FLOW.items()
     ],
 )
-def test_every_flow_ablation_gives_the_authors_fields(reference: Path, flow_sample: released.Sample, row: str):
+def test_every_flow_ablation_gives_the_authors_fields(reference: Path, flow_sample: Sample, row: str):
     name = f"random_weights__flow__{row}__a1_1.00"
     truth = expected(reference, name)
     network = released.load(reference / "expected" / f"{name}.npz")
@@ -96,7 +97,7 @@ def test_every_flow_ablation_gives_the_authors_fields(reference: Path, flow_samp
     ],
 )
 def test_advection_diffusion_networks_give_the_authors_fields(
-    reference: Path, ad_samples: dict[str, released.Sample], row: str, sample: str
+    reference: Path, ad_samples: dict[str, Sample], row: str, sample: str
 ):
     truth = expected(reference, f"advection_diffusion__{row}__{sample}")
     network = released.load(reference / "weights" / f"advection_diffusion_{row}.npz")
@@ -132,7 +133,7 @@ def test_gradient_networks_give_the_authors_gradient(reference: Path, kind: str)
     assert relative_error(network(case)["grad"], truth) < 1e-9
 
 
-def test_stored_operators_differ_from_ours_by_single_precision(reference: Path, flow_sample: released.Sample):
+def test_stored_operators_differ_from_ours_by_single_precision(reference: Path, flow_sample: Sample):
     network = released.load(reference / "weights" / "flow_penn_n4_rep4.npz").double()
     assembled = network.inputs(flow_sample.case).operators
     stored = flow_sample.inputs.operators

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from flow_problems import flow, mask_of, square, tensors_of
 from motions import random_orthogonal
 from pennlab.datasets import advection_diffusion, polynomial
+from pennpde import testing as rigid_motion
 from pennpde.case import Slip, batch
-from pennpde.case import motion as rigid_motion
 from pennpde.mesh.mesh import turned
 from pennpde.operators import Operators
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.sparse import SparseMatrix
 from pennpde.released.layers import Inputs, Prescribed
+from pennpde.released.weights import read_arrays
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -153,12 +153,3 @@ class _SampleReader:
     def _distance(self) -> Tensor:
         # Stored as exp(-2 d), in single precision: of the three levels the one that gives d best.
         return -0.5 * torch.log(self._field("wall_level2"))
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file; a file that is none, or holds pickled objects, is an error that names it."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
-        raise ValueError(f"{path} cannot be read as an .npz file: {error}") from error
