@@ -22,7 +22,7 @@ from typing import Any, Literal
 from playwright.sync_api import sync_playwright
 
 from pennlab.datasets.split_quads import triangulated
-from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.models.designs import coarse_mesh
 
 IMAGES = Path(__file__).parent / "images"
 SWITCHES = ["--headless", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]

@@ -14,7 +14,7 @@ import torch
 
 import pennpde as penn
 from pennpde.data import storage
-from pennpde.data.case_reader import CaseReader
+from pennpde.data.storage import CaseReader
 from pennpde.metrics import relative_l2
 from pennpde.models.advection_diffusion import advection_diffusion_network
 

@@ -23,8 +23,8 @@ from pennpde import registry
 from pennpde import train as experiments
 from pennpde.cli import application
 from pennpde.data import storage
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from problems import rectangle
 
 QUICK = ("predict", "info")

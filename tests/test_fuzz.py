@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from commands import store
 from foam_cases import read_flow, write_brick, write_conditions
+from pennlab.datasets.packing import write_shard
 from pennpde import openfoam
 from pennpde.case.problem_files import parse_selection, problem_from, read_problem
 from pennpde.checkpoints import CheckpointError, load
@@ -340,7 +341,7 @@ def test_a_manifest_with_any_values_is_read_or_refused(count, dataset):
 @examples(60, 3_000)
 def test_a_damaged_shard_is_read_or_refused(count, tmp_path):
     plates = [replace(heated_plate(cells=cells, targets=True), name=f"plate_{cells[1]}") for cells in ((2, 2), (2, 3))]
-    sound, _ = shards.write((plate.name, vtkhdf.pack(plate)) for plate in plates)
+    sound, _ = write_shard((plate.name, vtkhdf.pack(plate)) for plate in plates)
     path = tmp_path / "shard.vtkhdf"
 
     @bounded(count)

@@ -21,7 +21,7 @@ from forks import forked
 from pennpde import checkpoints, openfoam
 from pennpde.checkpoints import CheckpointError
 from pennpde.data import storage
-from pennpde.data.manifest import DatasetError
+from pennpde.data.storage import DatasetError
 from pennpde.mesh import Mesh
 
 FEW = 3

@@ -18,9 +18,9 @@ import torch
 from pennlab.datasets.flow.cases import splits
 from pennlab.paper.samples import read_sample
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.designs.duct_flow import flow_case
 from pennpde.files import write_json
 from pennpde.mesh import Mesh
+from pennpde.models.designs import flow_case
 from pennpde.released import weights as released
 
 RESULT = Path(__file__).parent / "results" / "authors_sample.json"

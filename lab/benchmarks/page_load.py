@@ -170,7 +170,7 @@ def processor_seconds(process: int) -> float:
 
 def duct_file() -> bytes:
     """A mesh with named patches, as users upload it."""
-    from pennpde.designs.duct_flow import coarse_mesh
+    from pennpde.models.designs import coarse_mesh
 
     with tempfile.TemporaryDirectory() as folder:
         coarse_mesh("a_0.55", cells_per_length=15).save(Path(folder) / "duct.vtu")

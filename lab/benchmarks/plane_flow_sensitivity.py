@@ -25,10 +25,10 @@ from typing import Any
 from pennlab.datasets.plane_flow import cost, finished, flows, sensitivity
 from pennlab.datasets.plane_flow.quality import compared_flows
 from pennlab.datasets.plane_flow.recipe import PlaneFlowRecipe
+from pennlab.datasets.recipe import HopelessError, Product
 from pennlab.paper.tables import markdown_table, within
 from pennpde.case.moments import FOREVER
 from pennpde.data import storage
-from pennpde.data.recipe import HopelessError, Product
 from pennpde.data.vtkhdf import CaseFile, unpack
 from pennpde.files import write_atomically
 

@@ -27,9 +27,8 @@ from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from pennlab.paper.samples import read_sample
 from pennpde.case import Case, Dirichlet
 from pennpde.data import storage
-from pennpde.designs.duct_flow import flow_case
-from pennpde.designs.ducts import duct
 from pennpde.mesh import Mesh
+from pennpde.models.designs import duct, flow_case
 from pennpde.released import weights as released
 
 RESULT = Path(__file__).parent / "results" / "released_on_our_meshes.json"

@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pennlab.datasets.generate import generate
 from pennlab.datasets.plane_flow.trials import TrialsRecipe
-from pennpde.data.generate import Status, generate
+from pennpde.data.workers import Status
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "trials"
 

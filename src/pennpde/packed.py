@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import http.client
+import io
 import ipaddress
 import json
 import os
@@ -26,12 +27,12 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from pennpde.files import write_json
+from pennpde.files import replacing_folder, write_json
 
 SUFFIX = ".zip"
 MANIFEST = "pack.json"
@@ -64,36 +65,38 @@ def is_packed(path: Path) -> bool:
 # Unpacking
 
 
-def unpacked(path: Path | str, sha256: str | None = None, name: str | None = None) -> Path:
-    """The folder of a packed network, in the cache.
+def unpacked(path: Path) -> Path:
+    """The folder of a packed network, in the cache."""
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.stat().st_size > MOST_BYTES:
+        raise PackedError(f"{path} has {path.stat().st_size:,} bytes; a packed network has at most {MOST_BYTES:,}.")
+    return _unpacked(path.read_bytes(), str(path))
+
+
+def _unpacked(archive: bytes, name: str, sha256: str | None = None) -> Path:
+    """The folder of a packed network.
 
     Args:
-        path: of the .zip file.
-        sha256: what the hash of the file must be.
-        name: what messages call the file.
+        archive: the content of the .zip file.
+        name: what messages call it.
+        sha256: what its hash must be.
     """
-    path = Path(path)
-    name = name or str(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {name}.")
-    if path.stat().st_size > MOST_BYTES:
-        raise PackedError(f"{name} has {path.stat().st_size:,} bytes; a packed network has at most {MOST_BYTES:,}.")
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if sha256 is not None and digest != sha256.lower():
+    digest = hashlib.sha256(archive).hexdigest()
+    if sha256 is not None and digest != sha256:
         raise PackedError(
-            f"{name} has the sha256 {digest}, expected is {sha256.lower()}: it is damaged, or not the network that was "
-            "meant. Nothing of it was used."
+            f"{name} has the sha256 {digest}, expected is {sha256}: it is damaged, or not the network that was meant. "
+            "Nothing of it was used."
         )
     if (known := _cached(digest)) is not None:
         return known
-    return _settle(_content_of(path, name), digest, name)
+    return _settle(_content_of(archive, name), digest, name)
 
 
-def _content_of(path: Path, name: str) -> dict[str, bytes]:
+def _content_of(packed: bytes, name: str) -> dict[str, bytes]:
     """All files of an archive, checked against its list, in memory: nothing is written before all of it is right."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             entries = _checked_entries(archive, name)
             content = {}
             for entry in entries:
@@ -104,7 +107,14 @@ def _content_of(path: Path, name: str) -> dict[str, bytes]:
                     raise PackedError(f"{name} is damaged: {entry.filename!r} is not as long as it announces.")
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError) as error:
         raise PackedError(f"{name} is damaged, or not a packed network: {error}.") from None
-    _check_list(content, name)
+    if MANIFEST not in content:
+        raise PackedError(f"{name} is not a packed network: it has no {MANIFEST}. `penn pack` makes one.")
+    listed = files_of(content[MANIFEST], f"{MANIFEST} of {name}")
+    if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
+        raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
+    for each, (size, sha256) in listed.items():
+        if len(content[each]) != size or hashlib.sha256(content[each]).hexdigest() != sha256:
+            raise PackedError(f"{name} is damaged: {each!r} does not have the size or hash that {MANIFEST} lists.")
     return content
 
 
@@ -121,8 +131,7 @@ def _checked_entries(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInf
             raise PackedError(
                 f"{name} holds {entry.filename!r}; a packed network has only files that end in {', '.join(SUFFIXES)}."
             )
-    names = [entry.filename.lower() for entry in entries]
-    if len(set(names)) < len(names):
+    if len({entry.filename.lower() for entry in entries}) < len(entries):
         raise PackedError(f"{name} holds two files of one name.")
     size = sum(entry.file_size for entry in entries)
     if size > MOST_BYTES:
@@ -130,27 +139,8 @@ def _checked_entries(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInf
     return entries
 
 
-def _check_list(content: Mapping[str, bytes], name: str) -> None:
-    if MANIFEST not in content:
-        raise PackedError(f"{name} is not a packed network: it has no {MANIFEST}. `penn pack` makes one.")
-    listed = files_of(content[MANIFEST], f"{MANIFEST} of {name}")
-    if wrong := sorted(listed.keys() ^ (content.keys() - {MANIFEST})):
-        raise PackedError(f"{name} and its {MANIFEST} do not have the same files: {', '.join(wrong[:5])}.")
-    for each, facts in listed.items():
-        if len(content[each]) != facts.size or hashlib.sha256(content[each]).hexdigest() != facts.sha256:
-            raise PackedError(f"{name} is damaged: {each!r} does not have the size or hash that {MANIFEST} lists.")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A file in the list of a packed network."""
-
-    size: int
-    sha256: str
-
-
-def files_of(manifest: bytes, source: str) -> dict[str, Listed]:
-    """The files that a list names; a PackedError where it is none."""
+def files_of(manifest: bytes, source: str) -> dict[str, tuple[int, str]]:
+    """The sizes and hashes of the files that a list names; a PackedError where it is none."""
     try:
         found: Any = json.loads(manifest.decode())
         if found["format"] != FORMAT or found["format_version"] > FORMAT_VERSION:
@@ -158,8 +148,8 @@ def files_of(manifest: bytes, source: str) -> dict[str, Listed]:
                 f"{source} has format {found['format']!r}, version {found['format_version']!r}; this is {FORMAT!r}, "
                 f"version {FORMAT_VERSION}. Install a newer pennpde."
             )
-        listed = {str(name): Listed(int(each["bytes"]), str(each["sha256"])) for name, each in found["files"].items()}
-        if any(each.size < 0 for each in listed.values()):
+        listed = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in found["files"].items()}
+        if any(size < 0 for size, _ in listed.values()):
             raise PackedError(f"{source} lists a file of a negative size.")
         return listed
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
@@ -182,11 +172,11 @@ def check_folder(folder: Path) -> None:
     """Refuse a packed folder in which a file is not what its list says. Folders without a list are not packed."""
     if not (folder / MANIFEST).is_file():
         return
-    for name, facts in files_of((folder / MANIFEST).read_bytes(), str(folder / MANIFEST)).items():
+    for name, (size, sha256) in files_of((folder / MANIFEST).read_bytes(), str(folder / MANIFEST)).items():
         path = folder / name
-        if not _NAME.fullmatch(name) or not path.is_file() or path.stat().st_size != facts.size:
+        if not _NAME.fullmatch(name) or not path.is_file() or path.stat().st_size != size:
             raise PackedError(f"{folder} is not complete: {name} is missing, or not as long as {MANIFEST} lists it.")
-        if hashlib.sha256(path.read_bytes()).hexdigest() != facts.sha256:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             raise PackedError(f"{path} was changed: it does not have the hash that {MANIFEST} lists.")
 
 
@@ -214,23 +204,17 @@ def _cached(digest: str) -> Path | None:
 
 def _settle(content: Mapping[str, bytes], digest: str, name: str) -> Path:
     """Write the files into a folder of the cache, which appears there complete."""
-    parent = _writable(cache_folder() / "networks")
-    temporary = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+    folder = _writable(cache_folder() / "networks") / digest
     try:
-        for each, data in content.items():
-            (temporary / each).parent.mkdir(exist_ok=True)
-            (temporary / each).write_bytes(data)
-        write_json(temporary / "source.json", {"from": name, "sha256": digest})
-        folder = parent / digest
-        shutil.rmtree(folder, ignore_errors=True)  # one that was changed, or cut off
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if _cached(digest) is None:  # else another program was quicker
-                raise
-        return folder
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with replacing_folder(folder) as temporary:
+            for each, data in content.items():
+                (temporary / each).parent.mkdir(exist_ok=True)
+                (temporary / each).write_bytes(data)
+            write_json(temporary / "source.json", {"from": name, "sha256": digest})
+    except OSError:
+        if _cached(digest) is None:  # else another program was quicker
+            raise
+    return folder
 
 
 def _writable(folder: Path) -> Path:
@@ -258,17 +242,12 @@ def fetched(address: str) -> Path:
     if sha256 is not None and (known := _cached(sha256)) is not None:
         return known
     plain = parts._replace(fragment="").geturl()
-    folder = Path(tempfile.mkdtemp(prefix="pennpde-"))
-    try:
-        path = folder / "network.zip"
-        digest = _download(plain, path)
-        found = unpacked(path, sha256, plain)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    archive = _download(plain)
+    found = _unpacked(archive, plain, sha256)
     if sha256 is None:
         warnings.warn(
             f"{plain} was not compared with a hash. To be sure to get this very network again, give "
-            f"{plain}#sha256={digest}",
+            f"{plain}#sha256={hashlib.sha256(archive).hexdigest()}",
             stacklevel=2,
         )
     return found
@@ -289,12 +268,9 @@ def _checked_address(address: str) -> SplitResult:
 
 
 def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 def _hash_in(parts: SplitResult, address: str) -> str | None:
@@ -314,13 +290,13 @@ class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _download(address: str, path: Path) -> str:
-    """Fetch a file, and return its hash. The deadline holds for all of it, however slowly bytes, or headers, come."""
-    done: queue.SimpleQueue[str | BaseException] = queue.SimpleQueue()
+def _download(address: str) -> bytes:
+    """The content at an address. The deadline holds for all of it, however slowly bytes, or headers, come."""
+    done: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
 
     def work() -> None:
         try:
-            done.put(_received(address, path))
+            done.put(_received(address))
         except BaseException as error:
             done.put(error)
 
@@ -338,7 +314,7 @@ def _download(address: str, path: Path) -> str:
         del found  # an error that its own traceback holds would keep the connection open
 
 
-def _received(address: str, path: Path) -> str:
+def _received(address: str) -> bytes:
     # Not build_opener: it would also open files and ftp addresses.
     opener = urllib.request.OpenerDirector()
     for handler in (
@@ -350,19 +326,17 @@ def _received(address: str, path: Path) -> str:
         _CarefulRedirects(),
     ):
         opener.add_handler(handler)
-    digest, received, deadline = hashlib.sha256(), 0, time.monotonic() + _SECONDS
+    received, deadline = bytearray(), time.monotonic() + _SECONDS
     try:
-        with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response, path.open("wb") as stream:
+        with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response:
             announced = int(response.headers.get("Content-Length") or 0)
             while part := response.read1(_CHUNK):  # what is there, without waiting for the rest of the chunk
-                received += len(part)
-                if max(received, announced) > MOST_BYTES or time.monotonic() > deadline:
+                received += part
+                if max(len(received), announced) > MOST_BYTES or time.monotonic() > deadline:
                     raise PackedError(
                         f"{address} was given up: it has more than {MOST_BYTES:,} bytes, or takes more than "
                         f"{_SECONDS:.0f} s."
                     )
-                digest.update(part)
-                stream.write(part)
     except urllib.error.HTTPError as error:
         with error:
             raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
@@ -370,6 +344,6 @@ def _received(address: str, path: Path) -> str:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None
-    if received < announced:
-        raise PackedError(f"{address} cannot be fetched: {received:,} of {announced:,} bytes came.")
-    return digest.hexdigest()
+    if len(received) < announced:
+        raise PackedError(f"{address} cannot be fetched: {len(received):,} of {announced:,} bytes came.")
+    return bytes(received)

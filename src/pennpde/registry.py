@@ -130,12 +130,13 @@ def _check(name: str, function: Builder, argument: str, value: Any) -> None:
     parameter = inspect.signature(function).parameters.get(argument)
     kind = "" if parameter is None else str(getattr(parameter.annotation, "__name__", parameter.annotation))
     least, most = int(argument in _AT_LEAST_ONE), _MOST.get(argument, _LARGEST)
-    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
-        raise ValueError(
-            f"The network {name!r} cannot be made with {argument} = {value!r}: it must be a whole number from {least} "
-            f"to {most}."
-        )
-    if kind == "float" and (isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)):
-        raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be a number.")
-    if kind == "bool" and not isinstance(value, bool):
-        raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be true or false.")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "int" and not (number and isinstance(value, int) and least <= value <= most):
+        wanted = f"a whole number from {least} to {most}"
+    elif kind == "float" and not (number and math.isfinite(value)):
+        wanted = "a number"
+    elif kind == "bool" and not isinstance(value, bool):
+        wanted = "true or false"
+    else:
+        return
+    raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be {wanted}.")

@@ -6,12 +6,12 @@ the expected errors. The other side is `packed`, through which `load_pretrained`
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
+import math
 import re
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from typing import Any
 
 from pennpde import __version__, checkpoints, packed
 from pennpde.checkpoints import CONFIG, EXPECTED_ERROR, WEIGHTS, CheckpointError, Config
-from pennpde.files import write_atomically
+from pennpde.files import read_regular, replacing_folder, write_atomically
 
 CARD, LICENCE = "README.md", "LICENSE"
 TAKEN_ALONG = (EXPECTED_ERROR, "report.json")
-MOST_PICTURES, LARGEST_PICTURE = 20, 4 * 2**20
+MOST_PICTURES, LARGEST_PICTURE, LONGEST_LICENCE = 20, 4 * 2**20, 2**20
 _PNG = b"\x89PNG\r\n\x1a\n"
 _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{1,60}")
 _LICENCE_FILES = ("LICENSE", "LICENCE", "LICENSE.txt", "LICENCE.txt", "LICENSE.md", "LICENCE.md")
@@ -100,15 +100,10 @@ def _write(out: Path, content: Mapping[str, bytes]) -> str | None:
         return hashlib.sha256(archive).hexdigest()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out} exists already; give another folder, an empty one, or a name that ends in .zip.")
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
+    with replacing_folder(out) as temporary:
         for name, each in content.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             write_atomically(temporary / name, each)
-        temporary.chmod(0o755)  # as any new folder, for others to read
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return None
 
 
@@ -131,9 +126,7 @@ def _pictures(folder: Path, more: Sequence[str | Path]) -> dict[str, bytes]:
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(f"There is no picture {path}.")
-        if path.stat().st_size > LARGEST_PICTURE:
-            raise ValueError(f"{path} has {path.stat().st_size:,} bytes; a picture has at most {LARGEST_PICTURE:,}.")
-        content = path.read_bytes()
+        content = read_regular(path, LARGEST_PICTURE)
         if not content.startswith(_PNG):
             raise ValueError(f"{path} is not a PNG file.")
         found[re.sub(r"[^A-Za-z0-9_.+-]", "_", path.stem)[:90].lstrip(".-+") + ".png"] = content
@@ -146,9 +139,6 @@ def _pictures(folder: Path, more: Sequence[str | Path]) -> dict[str, bytes]:
 
 def _learning_curve(folder: Path) -> bytes | None:
     """A picture of loss and validation error over the training, where its log is there."""
-    import csv
-    import math
-
     path = folder / "log.csv"
     if not path.is_file():
         return None
@@ -195,10 +185,8 @@ def _licence(folder: Path, given: str | Path | None) -> str | None:
 
 
 def _text(path: Path) -> str:
-    if path.stat().st_size > 1_000_000:
-        raise ValueError(f"{path} has {path.stat().st_size:,} bytes: too many for a licence.")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular(path, LONGEST_LICENCE).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file; a licence must be.") from None
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from problems import rectangle
 

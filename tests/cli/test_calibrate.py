@@ -13,7 +13,7 @@ from pennpde import checkpoints
 from pennpde.checkpoints import EXPECTED_ERROR
 from pennpde.cli.calibrate import CACHE
 from pennpde.data import storage
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.penn import STEADY
 from pennpde.prediction import predict
 from pennpde.train import calibrate as calibrating

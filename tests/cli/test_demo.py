@@ -7,8 +7,8 @@ import pytest
 
 from commands import penn, store
 from pennpde import checkpoints
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.trust.ranges import spanned
 from problems import FLOW
 

@@ -8,8 +8,8 @@ import pytest
 
 from calibrated import calibrate
 from commands import penn, store
-from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh
 from problems import DUCT, rectangle
 
 LEVELS = {"good": 0.02, "fair": 0.15, "poor": 0.4, "refused": 0.8}

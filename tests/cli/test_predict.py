@@ -13,8 +13,8 @@ from foam_cases import read_flow, write_brick, write_conditions, write_dictionar
 from pennlab.datasets.flow.cases import extruded
 from pennlab.datasets.split_quads import triangulated
 from pennpde import checkpoints, openfoam
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.prediction import predict
 from pennpde.trust.ranges import spanned
 from problems import DUCT, FLOW, PLATE, rectangle

@@ -12,11 +12,10 @@ import torch
 from commands import penn, store
 from foam_cases import write_dictionary
 from pennlab import running
-from pennlab.datasets.flow.truth import blocks_of
+from pennlab.datasets.flow.ducts import blocks_of
 from pennpde import checkpoints, openfoam
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
-from pennpde.designs.ducts import duct
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, duct, flow_case
 from pennpde.openfoam import NonUniform, Uniform
 from pennpde.prediction import predict
 

@@ -130,9 +130,7 @@ def series(tmp_path_factory) -> Path:
         targets = {name: torch.stack([values, values], dim=-1) for name, values in duct(number).targets.items()}
         steady = {f"steady_{name}": values for name, values in duct(2).targets.items()} if number else {}
         cases.append(flow_in_units(replace(duct(number), targets=targets | steady), 1e-3, 0.2))
-    storage.write(
-        folder, cases, {"train": NAMES[:1], "test": NAMES[:2]}, "plane-flow", times=[0.002, 0.02], packed=False
-    )
+    storage.write(folder, cases, {"train": NAMES[:1], "test": NAMES[:2]}, "plane-flow", times=[0.002, 0.02])
     return folder
 
 

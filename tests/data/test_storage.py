@@ -14,7 +14,7 @@ from stored_cases import assert_same_case, some_case
 def folder(tmp_path):
     """A dataset of three cases, in one file each; `test_shards` has those of several."""
     cases = [some_case(name=name, seed=seed) for seed, name in enumerate(("one", "two", "three"))]
-    storage.write(tmp_path / "set", cases, {"train": ["one", "two"], "test": ["three"]}, packed=False)
+    storage.write(tmp_path / "set", cases, {"train": ["one", "two"], "test": ["three"]})
     return tmp_path / "set"
 
 
@@ -109,3 +109,9 @@ def test_names_that_cannot_be_files_and_names_given_twice_are_refused(tmp_path):
         storage.write(tmp_path, [some_case(name="same"), some_case(name="same")])
     with pytest.raises(ValueError, match="Split 'test' names \\['other'\\]"):
         storage.write(tmp_path, [some_case(name="one")], {"test": ["other"]})
+
+
+def test_an_older_dataset_is_replaced_with_its_files(folder):
+    storage.write(folder, [some_case(name="one"), some_case(name="four")])
+    assert sorted(path.name for path in folder.iterdir()) == ["four.vtkhdf", "manifest.json", "one.vtkhdf"]
+    assert sorted(case.name for case in storage.read(folder)) == ["four", "one"]

@@ -149,7 +149,7 @@ def test_a_truncated_file_is_named(keep):
 def test_a_file_of_another_program_is_named(tmp_path):
     some_case().mesh.save(tmp_path / "mesh.vtkhdf")
     with pytest.raises(vtkhdf.CaseFileError, match=r"mesh.vtkhdf is an HDF5 file, but no case of pennpde"):
-        vtkhdf.read_case(tmp_path / "mesh.vtkhdf")
+        vtkhdf.unpack((tmp_path / "mesh.vtkhdf").read_bytes(), "mesh.vtkhdf")
     assert not vtkhdf.is_case_file(tmp_path / "mesh.vtkhdf")
 
 

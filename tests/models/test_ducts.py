@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pennpde.case import Case, batch, unbatch
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import Flow, flow_network
 from pennpde.penn import PENN
 from pennpde.penn.solver import BarzilaiBorwein

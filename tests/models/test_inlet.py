@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from meshes import box
 from pennlab.datasets.flow.cases import extruded
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.inlet import facet_velocity, flow_units, inlet_profile, inlet_units, prescribed_inflow
 from problems import rectangle, tensors_of
 

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from pennlab.datasets.split_quads import triangulated
 from pennpde.case import Case
 from pennpde.case.companion import back
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh.remesh import CompanionError
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
 from pennpde.penn import PENN
 from pennpde.prediction import predict

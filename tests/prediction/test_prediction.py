@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from motions import random_orthogonal
 from pennpde.case import Case, batch
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.models.advection_diffusion import advection_diffusion_network, complete_transport
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import complete_flow, flow_network
 from pennpde.models.inlet import flow_units
 from pennpde.penn import PENN, SCALAR, Equation

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case, batch, unbatch
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.operators import Operators
 from pennpde.released import weights as released
 from pennpde.released.layers import gradient_of_divergence

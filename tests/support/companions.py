@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh
 from problems import rectangle
 
 SPACING = 0.1

@@ -50,5 +50,5 @@ def make_sound(folder: Path) -> Path:
     write_conditions(case, "p", "uniform 0", {'".*"': "type zeroGradient;"} | outlet)
     plates = [replace(heated_plate(cells=(3, 3), targets=True, inlet=value), name=f"t{value}") for value in (0.2, 0.4)]
     splits = {"train": ["t0.2"], "validation": ["t0.4"], "test": ["t0.4"]}
-    storage.write(folder / "data", plates, splits, "advection-diffusion", packed=False)
+    storage.write(folder / "data", plates, splits, "advection-diffusion")
     return folder

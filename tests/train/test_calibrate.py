@@ -9,7 +9,7 @@ from calibrated import drawn
 from pennlab.datasets.advection_diffusion import TIMES
 from pennpde.case import Case
 from pennpde.data import storage
-from pennpde.data.manifest import write_manifest
+from pennpde.data.storage import write_manifest
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.flow_physics import flow_clues
 from pennpde.operators import Operators

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
 from pennpde.train.batches import CaseStack
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
 from pennpde.models.flow_physics import Flux, boundary_flux, flow_clues
 from pennpde.operators import Operators

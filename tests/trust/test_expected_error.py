@@ -13,7 +13,7 @@ from commands import store
 from pennpde import checkpoints
 from pennpde.case import Remark
 from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.penn import STEADY
 from pennpde.penn.physics import Clue

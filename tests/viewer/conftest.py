@@ -20,7 +20,7 @@ import torch
 from pennpde import checkpoints, registry
 from pennpde.case import Case
 from pennpde.data import storage
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.penn import PENN
 from pennpde.trust.ranges import spanned
 from problems import FLOW

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import edges_of
+from pennpde.models.designs import coarse_mesh
 from pennpde.viewer.uploads import segments, with_roles
 from pennpde.viewer.views import MOST_SEGMENTS
 from problems import brick, rectangle

@@ -7,7 +7,7 @@ import pytest
 
 from foam_cases import write_plane_channel
 from pennlab.datasets.flow.cases import extruded
-from pennpde.designs.duct_flow import coarse_mesh
+from pennpde.models.designs import coarse_mesh
 from pennpde.models.ducts import Flow
 from pennpde.viewer.uploads import read_case, read_mesh
 from pennpde.viewer.workers import CrashError, Worker, WorkError

@@ -13,8 +13,8 @@ import torch
 from pennlab.datasets import advection_diffusion as transport
 from pennpde import checkpoints, registry
 from pennpde.data import storage
-from pennpde.designs.duct_flow import coarse_mesh, flow_through
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, flow_through
 from pennpde.prediction import predict
 from pennpde.trust.expected_error import Expected, ExpectedError
 from pennpde.viewer import workbench

@@ -42,7 +42,7 @@ def main() -> None:
     folder, source = Path(given.out), storage.read_manifest(given.data)
     if not (folder / storage.MANIFEST).is_file():
         about = {"cells": "split once more than by the network", "most_points": _MOST_POINTS}
-        storage.write(folder, [], dict.fromkeys(_NUMBERS, ()), source.dataset, settings=about, packed=False)
+        storage.write(folder, [], dict.fromkeys(_NUMBERS, ()), source.dataset, settings=about)
     for split, number in _NUMBERS.items():
         manifest = storage.read_manifest(folder)
         chosen = [name for name, _ in zip(_affordable(given.data, source, split), range(number), strict=False)]

@@ -13,7 +13,7 @@ from pennlab.datasets import recipes
 from pennpde.cli import application
 from pennpde.cli.conventions import Output
 from pennpde.data import storage
-from pennpde.data.generate import Status
+from pennpde.data.workers import Status
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
 

@@ -12,9 +12,10 @@ import pytest
 
 from forks import wait_until
 from generating import make, names
-from paths import SUPPORT
-from pennpde.data import generate
-from pennpde.data.generate import GenerationError
+from pennlab.datasets import generate
+from pennlab.datasets.generate import GenerationError
+
+LAB_SUPPORT = Path(__file__).parents[1] / "support"
 
 
 @pytest.mark.slow
@@ -44,14 +45,14 @@ def test_workers_of_a_start_that_is_killed_end_by_themselves(recipe, folder):
     slow = replace(recipe, train=tuple(f"good_{number}" for number in range(40)), test=(), pause=1.0)
     statements = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from fake_recipe import FakeRecipe; from pennpde.data.generate import generate\n"
+        "from fake_recipe import FakeRecipe; from pennlab.datasets.generate import generate\n"
         "if __name__ == '__main__':\n"
         "    train = tuple(f'good_{n}' for n in range(40))\n"
         "    generate(FakeRecipe(sys.argv[2], train, (), pause=1.0), sys.argv[3], workers=2)\n"
     )
     script = folder.parent / "start.py"
     script.write_text(statements)
-    process = subprocess.Popen([sys.executable, script, SUPPORT, recipe.marks, folder])
+    process = subprocess.Popen([sys.executable, script, LAB_SUPPORT, recipe.marks, folder])
     wait_until(lambda: len(list(folder.glob("*.vtkhdf"))) >= 3, 120)
     process.kill()
     process.wait()

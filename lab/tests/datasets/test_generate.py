@@ -13,11 +13,12 @@ import pytest
 from fake_recipe import FakeRecipe
 from forks import forked, wait_until
 from generating import make, names
-from pennlab.datasets import recipes
+from pennlab.datasets import generate, recipes
+from pennlab.datasets.generate import GenerationError
 from pennlab.running import InstallationError
-from pennpde.data import generate, storage
-from pennpde.data.generate import GenerationError, Status
+from pennpde.data import storage
 from pennpde.data.storage import DatasetError
+from pennpde.data.workers import Status
 
 # Without faults
 

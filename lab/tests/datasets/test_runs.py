@@ -9,10 +9,10 @@ import pytest
 
 from forks import forked, wait_until
 from generating import make, names
-from pennlab.datasets import advection_diffusion, recipes
+from pennlab.datasets import advection_diffusion, generate, recipes
 from pennlab.datasets.flow import cases as flow
-from pennpde.data import generate, storage
-from pennpde.data.generate import GenerationError
+from pennlab.datasets.generate import GenerationError
+from pennpde.data import storage
 
 # Runs of the solver that are used again
 

@@ -22,7 +22,7 @@ def finer_cells():
 @pytest.fixture
 def dataset(tmp_path):
     cases = [_over_time(replace(duct(1), name=name)) for name in ("duct_0001.a", "duct_0001.b")]
-    storage.write(tmp_path, cases, dataset="plane-flow", times=TIMES, packed=False)
+    storage.write(tmp_path, cases, dataset="plane-flow", times=TIMES)
     return tmp_path
 
 

@@ -15,7 +15,7 @@ from pennpde import train as experiments
 from pennpde.case import Case
 from pennpde.cli import application
 from pennpde.data import storage
-from pennpde.designs.duct_flow import flow_case
+from pennpde.models.designs import flow_case
 from problems import rectangle
 
 pytestmark = pytest.mark.slow  # baselines are trained by CI

@@ -12,7 +12,7 @@ from pennlab.paper.baselines.graphs import GraphStore, radius_graph
 from pennlab.paper.baselines.mesh_graph_net import MeshGraphNet
 from pennlab.paper.baselines.mp_pde import FRAMES, MPPDE, pushforward
 from pennpde.case import Case, batch, unbatch
-from pennpde.designs.duct_flow import flow_case
+from pennpde.models.designs import flow_case
 from pennpde.testing import assert_dirichlet, assert_equivariant
 from problems import rectangle
 

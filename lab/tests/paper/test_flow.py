@@ -5,7 +5,7 @@ import torch
 
 from pennlab.paper.flow_as_written import flow_as_written, smoothing_of
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
+from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
 from pennpde.train.batches import CaseStack, disagreement

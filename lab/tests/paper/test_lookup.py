@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from pennlab.datasets.flow.ducts import carried
 from pennlab.paper.lookup import LookUp, Scaled, _shares, by_name, floors, in_the_template, same_places, start
 from pennpde.case import Case
-from pennpde.designs.duct_flow import coarse_mesh, flow_case
-from pennpde.designs.ducts import duct
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh, duct, flow_case
 
 
 def square(velocity: float, temperature: float, field) -> Case:
@@ -72,16 +72,16 @@ def test_the_start_holds_the_prescribed_values():
 def test_places_in_a_template_go_there_and_back_and_corners_meet_corners(name, other):
     here, there = duct(name), duct(other)
     points = coarse_mesh(name, cells_per_length=6).points.numpy()
-    carried = here.carried(points, there)
-    assert there.carried(carried, here) == pytest.approx(points, abs=1e-9)
+    moved = carried(points, here, there)
+    assert carried(moved, there, here) == pytest.approx(points, abs=1e-9)
     corners = np.array([corner for region in here.regions for corner in region.corners], float)
     wanted = np.array([corner for region in there.regions for corner in region.corners], float)
-    assert here.carried(corners, there) == pytest.approx(wanted, abs=1e-9)
+    assert carried(corners, here, there) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_points_outside_of_the_duct_are_refused():
     with pytest.raises(ValueError, match=r"outside of the duct a_0\.30"):
-        duct("a_0.30").carried(np.array([[0.5, 0.5]]), duct("a_0.40"))
+        carried(np.array([[0.5, 0.5]]), duct("a_0.30"), duct("a_0.40"))
 
 
 def test_a_duct_is_looked_up_among_its_own_template():

@@ -69,7 +69,7 @@ def run(
         int | None,
         Option(
             min=0,
-            help="Number of processes on this machine; 0: this process, without Dask.",
+            help="Number of processes on this machine; 0: this process.",
             show_default="one per processor for many runs",
         ),
     ] = None,

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer import Option
 
+from pennpde import plugins
 from pennpde.files import plain
 
 if TYPE_CHECKING:
-    from pennpde.data.generate import Status
+    from pennpde.data.workers import Status
     from pennpde.mesh import Mesh
     from pennpde.penn import Predictor
 
@@ -295,7 +296,8 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 
 def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == "pennpde"
+    added = {command.partition(".")[0] for command in plugins.commands().values()}
+    return module.partition(".")[0] in {"pennpde", *added}
 
 
 def _is_usage_error(error: Exception) -> bool:

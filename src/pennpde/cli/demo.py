@@ -23,7 +23,7 @@ def run(
     balance and boundary conditions.
     """
     from pennpde.cli.predict import Targets, tell, use_threads_for, write_files
-    from pennpde.designs.duct_flow import coarse_mesh, flow_case
+    from pennpde.models.designs import coarse_mesh, flow_case
     from pennpde.prediction import predict
 
     network = predictor("flow", None, "the demo needs one")

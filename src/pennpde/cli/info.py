@@ -101,8 +101,8 @@ def _installation() -> dict[str, Any]:
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
     from pennpde.case.moments import moments
+    from pennpde.data.content import summary
     from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
-    from pennpde.data.summary import summary
 
     manifest = read_manifest(folder)
     names = manifest.names()

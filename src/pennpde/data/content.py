@@ -1,17 +1,18 @@
-"""What a dataset holds, as far as the choice of a network needs it: equation, unknowns, kind of targets."""
+"""What a dataset holds, from its manifest alone: equation, unknowns, targets; facts of its cases; related cases."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import quantiles
 from typing import Any, Literal, get_args
 
-from pennpde.data.manifest import DatasetError, Manifest
+from pennpde.data.storage import DatasetError, Manifest
 
 Targets = Literal["one time", "several times", "steady", "several times and steady", "field"]
 """Of the unknowns, see `moments`; "field": of something else, such as the gradient of a given field."""
-
-_KEY = "content"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Content:
 
     def to_settings(self) -> dict[str, Any]:
         """For `Manifest.settings`."""
-        return {_KEY: {**asdict(self), "parameters": list(self.parameters)}}
+        return {"content": {**asdict(self), "parameters": list(self.parameters)}}
 
 
 _FLOW = {"u": 1, "p": 0}
@@ -46,14 +47,9 @@ _GENERATED = {
 }
 
 
-def states_content(manifest: Manifest) -> bool:
-    """Whether the manifest itself says what the dataset holds: that of collected runs does."""
-    return _KEY in manifest.settings
-
-
 def content_of(manifest: Manifest) -> Content:
     """What a dataset holds: as its manifest states it, or as is known of the generated datasets."""
-    stated = manifest.settings.get(_KEY)
+    stated = manifest.settings.get("content")
     if stated is None:
         if manifest.dataset not in _GENERATED:
             raise DatasetError(
@@ -68,3 +64,88 @@ def content_of(manifest: Manifest) -> Content:
     if content.targets not in get_args(Targets):
         raise DatasetError(f"The manifest says that targets are {content.targets!r}; known are {get_args(Targets)}.")
     return content
+
+
+# Facts of the cases
+
+
+_TOLD_ELSEWHERE = {"points", "cells", "parameters", "fingerprints", "source", "state", "flux", "ranges"}
+"""What is measured on the cases themselves, and what differs from case to case by its nature."""
+_MOST_WORDS = 30
+
+
+def summary(manifest: Manifest, split: str | None = None) -> dict[str, Any]:
+    """The facts of all cases of a split, or of all: numbers by their quarters, words counted.
+
+    Facts within facts get names such as `mesh.kind`. Words that differ from case to case are only counted.
+    """
+    gathered: dict[str, list[Any]] = {}
+    for name in manifest.names(split):
+        for key, value in _flat(manifest.cases[name].facts):
+            gathered.setdefault(key, []).extend(value if isinstance(value, list | tuple) else [value])
+    return {key: _told(values) for key, values in gathered.items() if values}
+
+
+def failures(manifest: Manifest) -> dict[str, int]:
+    """By reason, how many cases could not be made; paths and numbers are left out, so that equal reasons meet."""
+    reasons = Counter(
+        re.sub(r"(\S*/\S+|\d[\d.e+-]*)", "…", str(each.get("error"))) for each in manifest.failed.values()
+    )
+    return dict(reasons.most_common())
+
+
+def _flat(facts: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in facts.items():
+        if not above and key in _TOLD_ELSEWHERE:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", value
+
+
+def _told(values: Sequence[Any]) -> dict[str, Any]:
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        lower, middle, upper = quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * list(values)
+        return {
+            "lowest": min(values),
+            "a quarter below": lower,
+            "median": middle,
+            "a quarter above": upper,
+            "highest": max(values),
+        }
+    words = Counter(("yes" if value else "no") if isinstance(value, bool) else str(value) for value in values)
+    if len(words) > _MOST_WORDS:
+        return {"different": len(words), "of": len(values)}
+    return dict(words.most_common())
+
+
+# Related cases
+#
+# Some cases are one problem in another guise, so that a network trained on one has seen the other. In type C of the
+# flow dataset `c_0.20_0.70` is the mirror image of `c_0.70_0.20`, and the networks are equivariant under reflections.
+# In advection-diffusion the field is proportional to the prescribed temperature, so cases with the same velocity and
+# diffusivity are multiples of one another: all test cases of the lattice are multiples of a training case.
+
+
+def problem(dataset: str, name: str) -> str:
+    """What a case has in common with its relatives and with no other case."""
+    parts = name.split("_")
+    if dataset == "flow" and parts[0] == "c":
+        return "_".join(["c", *sorted(parts[1:])])
+    if dataset == "advection-diffusion":
+        return "_".join(parts[:2])  # without the temperature
+    return name
+
+
+def unrelated_names(manifest: Manifest, split: str, seen: Sequence[str] = ("train", "validation")) -> list[str]:
+    """The cases of a split that have no relative in the splits that a training sees."""
+    known = {problem(manifest.dataset, name) for other in seen for name in manifest.splits.get(other, ())}
+    return [name for name in manifest.names(split) if problem(manifest.dataset, name) not in known]
+
+
+def second_test_set(manifest: Manifest, *, unrelated: bool = False) -> str:
+    """What a record calls cases other than those of the paper's test set; empty for these."""
+    if manifest.settings.get("off_lattice"):
+        return "parameters off the lattice"
+    return "without relatives in training" if unrelated else ""

@@ -1,7 +1,6 @@
-"""A dataset on disk: a folder with `manifest.json` and its cases, in a few shards or in one `.vtkhdf` file per case.
+"""A dataset on disk: a folder with `manifest.json` and its cases, in one `.vtkhdf` file each or many in a shard.
 
-While a dataset is being made, each case is a file of its own; `pack` then puts the cases of a split together into
-shards. Readers need not know which of the two they find.
+Readers need not know which of the two they find: generated datasets are packed into shards, others are not.
 
 Each file appears under its name only when it is complete and on the disk, and the manifest lists it only after that. So
 whatever happens to a process that writes, a reader finds whole cases or an error that names the file.
@@ -11,43 +10,293 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
+from pennpde import __version__
 from pennpde.case import Case
-from pennpde.data import vtkhdf
-from pennpde.data.case_reader import CaseReader
-from pennpde.data.content import states_content
-from pennpde.data.manifest import MANIFEST, DatasetError, Entry, Manifest, file_name, read_manifest, write_manifest
-from pennpde.data.packing import SHARD_BYTES, pack
-from pennpde.data.times import at_moment, steady_state
-from pennpde.data.times import moments as moments_of
-from pennpde.files import write_atomically
+from pennpde.case.moments import steady_state
+from pennpde.data import shards, vtkhdf
+from pennpde.data.vtkhdf import CaseFile
+from pennpde.files import read_regular, write_atomically
+from pennpde.mesh import Mesh
 
-__all__ = [
-    "MANIFEST",
-    "SHARD_BYTES",
-    "DatasetError",
-    "Entry",
-    "Manifest",
-    "append",
-    "bytes_on_disk",
-    "checked_content",
-    "facts_of",
-    "file_name",
-    "intact",
-    "pack",
-    "read",
-    "read_file",
-    "read_files",
-    "read_manifest",
-    "store",
-    "write",
-    "write_manifest",
-]
+MANIFEST = "manifest.json"
+FORMAT = "pennpde dataset"
+FORMAT_VERSION = 2
+"""2 has cases in shards. A manifest without them is written as 1, which older versions of pennpde read as well."""
+_MOST_OPEN = 8
+"""Shards at a time: each remembers the arrays that its cases share."""
+
+
+class DatasetError(ValueError):
+    """A folder is not a dataset, or the dataset is damaged or incomplete."""
+
+
+# The manifest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Entry of a case in the manifest.
+
+    Attributes:
+        file: the name in the folder of the file that holds it: its own file, or a shard.
+        sha256: of its own file as it was written first. It stays the same when the case is packed into a shard, and
+            so does the hash of the dataset.
+        bytes: the size of its own file.
+        facts: whatever belongs to it: parameters, numbers of points and cells, the solver and its settings, seconds.
+        block: its name in the shard; None for a case in its own file.
+        content_sha256: of its content in the shard, see `shards`.
+    """
+
+    file: str
+    sha256: str
+    bytes: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    block: str | None = None
+    content_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a dataset consists of and how it was made.
+
+    Attributes:
+        dataset: its kind, such as "flow".
+        settings: all that decides on its content: seeds, meshes, solver, precision.
+        splits: by name, the cases that belong to it, whether they are there yet or not.
+        cases: those that are there.
+        failed: by case that could not be made, the number of attempts, the error and the tail of the log.
+        about: who wrote it, and when.
+    """
+
+    dataset: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    cases: Mapping[str, Entry] = field(default_factory=dict)
+    failed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether targets are a whole time series from the start on, rather than what networks predict."""
+        return bool(self.settings.get("frames"))
+
+    def names(self, split: str | None = None) -> list[str]:
+        """The cases of a split that are there, or all of them."""
+        if split is None:
+            return list(self.cases)
+        if split not in self.splits:
+            raise KeyError(f"The dataset has no split {split!r}; it has {', '.join(self.splits) or 'none'}.")
+        return [name for name in self.splits[split] if name in self.cases]
+
+    @property
+    def files(self) -> set[str]:
+        """The files that hold the cases."""
+        return {entry.file for entry in self.cases.values()}
+
+    def with_case(self, name: str, entry: Entry) -> Manifest:
+        failed = {other: facts for other, facts in self.failed.items() if other != name}
+        return replace(self, cases={**self.cases, name: entry}, failed=failed)
+
+    def without(self, names: Iterable[str]) -> Manifest:
+        """The manifest where these cases are neither there nor failed."""
+        gone = set(names)
+        kept = {name: entry for name, entry in self.cases.items() if name not in gone}
+        return replace(self, cases=kept, failed={name: why for name, why in self.failed.items() if name not in gone})
+
+
+def read_manifest(folder: Path | str) -> Manifest:
+    """The manifest of a dataset."""
+    path = Path(folder) / MANIFEST
+    try:
+        content = json.loads(read_regular(path).decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatasetError(
+            f"{folder} is not a dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or "
+            "give the folder that has it."
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(
+            f"{path} cannot be read: {error}. Restore a good copy, or generate the dataset again."
+        ) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DatasetError(f"{path} is not the manifest of a dataset: its format is not {FORMAT!r}.")
+    version = content.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise DatasetError(
+            f"{path} has version {version!r}, but this pennpde reads up to {FORMAT_VERSION}; install a newer pennpde."
+        )
+    tables = ("settings", "splits", "failed", "about")
+    try:
+        cases = {name: Entry(**entry) for name, entry in content["cases"].items()}
+        manifest = Manifest(content["dataset"], cases=cases, **{part: content[part] for part in tables})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path} is not a manifest of version {version}: {error}.") from error
+    for part in tables:
+        if not isinstance(content[part], dict):
+            raise DatasetError(f"{path} is not a manifest of version {version}: {part} is not a table.")
+    for split, names in manifest.splits.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DatasetError(f"{path}: split {split!r} is not a list of names of cases.")
+    for name, entry in cases.items():
+        if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
+            raise DatasetError(f"{path}: case {name!r} has no file and sha256.")
+        if {type(entry.block), type(entry.content_sha256)} not in ({str}, {type(None)}):
+            raise DatasetError(f"{path}: case {name!r} needs both a block and a content_sha256, or none of them.")
+        # A manifest may come from anywhere: it must not reach into other folders.
+        if entry.file != Path(entry.file).name or entry.file in ("", ".", ".."):
+            raise DatasetError(f"{path}: the file of case {name!r} is {entry.file!r}; it must be in the same folder.")
+    return manifest
+
+
+def write_manifest(folder: Path | str, manifest: Manifest) -> None:
+    """Replace the manifest of a dataset, all at once."""
+    in_shards = any(entry.block is not None for entry in manifest.cases.values())
+    content = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION if in_shards else 1,
+        "dataset": manifest.dataset,
+        "about": manifest.about,
+        "settings": manifest.settings,
+        "splits": {split: list(names) for split, names in manifest.splits.items()},
+        "cases": {
+            name: {key: value for key, value in asdict(manifest.cases[name]).items() if value is not None}
+            for name in sorted(manifest.cases)
+        },
+        "failed": {name: manifest.failed[name] for name in sorted(manifest.failed)},
+    }
+    # One line for each case, split and setting: people read a manifest and git compares it.
+    blocks = []
+    for name, value in content.items():
+        text = json.dumps(value, allow_nan=False)
+        if isinstance(value, Mapping) and value:
+            rows = [f"    {json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in value.items()]
+            text = "{\n" + ",\n".join(rows) + "\n  }"
+        blocks.append(f"  {json.dumps(name)}: {text}")
+    write_atomically(Path(folder) / MANIFEST, "{\n" + ",\n".join(blocks) + "\n}\n")
+
+
+def dataset_hash(folder: Path | str) -> str:
+    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    manifest = read_manifest(folder)
+    content = {
+        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
+        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def bytes_on_disk(folder: Path | str, manifest: Manifest) -> int:
+    """What the cases of a dataset take on the disk."""
+    return sum((Path(folder) / file).stat().st_size for file in manifest.files)
+
+
+# Reading
+
+
+class CaseReader:
+    """Cases of one dataset, each checked against its hash: some shards stay open, and cases share equal meshes."""
+
+    def __init__(self, folder: Path | str, manifest: Manifest | None = None) -> None:
+        self.folder = Path(folder)
+        self.manifest = read_manifest(folder) if manifest is None else manifest
+        self.opened: OrderedDict[str, shards.Shard] = OrderedDict()
+        # Weak: whoever looks at one case after the other must not end up with the meshes of all.
+        self.meshes: WeakValueDictionary[bytes, Mesh] = WeakValueDictionary()
+
+    def read(self, name: str) -> CaseFile:
+        """One case, which agrees with its hash in the manifest; no other case is read."""
+        entry = self._entry(name)
+        if entry.block is None:
+            return vtkhdf.unpack(self._own_file(entry), str(self.folder / name), self.meshes)
+        path = self.folder / entry.file
+        if not path.is_file():
+            raise DatasetError(f"{path} is missing, but {MANIFEST} lists it for case {name!r}. {_remedy(entry)}")
+        try:
+            return self._shard(path).read(entry.block, entry.content_sha256, self.meshes)
+        except vtkhdf.CaseFileError as error:
+            raise DatasetError(f"{path} is damaged: {error} {_remedy(entry)}") from error
+
+    def content(self, name: str) -> bytes:
+        """A case as a file of its own.
+
+        For a case in a shard the file is made again. It has the content of the first one, and the same bytes where HDF5
+        and zlib are of the same version.
+        """
+        if (entry := self._entry(name)).block is None:
+            return self._own_file(entry)
+        found = self.read(name)
+        return vtkhdf.pack(found.case, found.times, notes=found.notes)
+
+    def is_intact(self, name: str) -> bool:
+        """Whether a case is there and agrees with its hash."""
+        try:
+            if (entry := self._entry(name)).block is None:
+                self._own_file(entry)
+            else:
+                self.read(name)
+        except (ValueError, KeyError, OSError):
+            return False
+        return True
+
+    def _entry(self, name: str) -> Entry:
+        if name not in self.manifest.cases:
+            some = list(self.manifest.cases)[:5]
+            known = f"{', '.join(some) or 'none'}{' ...' * bool(some)}"
+            raise DatasetError(f"{self.folder} has no case {name!r}; it has {known}.")
+        return self.manifest.cases[name]
+
+    def _own_file(self, entry: Entry) -> bytes:
+        path = self.folder / entry.file
+        try:
+            content = read_regular(path)
+        except FileNotFoundError:
+            raise DatasetError(
+                f"{path} is missing, but {MANIFEST} lists it (sha256 {entry.sha256}). {_remedy(entry)}"
+            ) from None
+        found = hashlib.sha256(content).hexdigest()
+        if found != entry.sha256:
+            sizes = f"it has {len(content)} bytes instead of {entry.bytes}"
+            raise DatasetError(
+                f"{path} is damaged: {sizes if len(content) != entry.bytes else 'it changed'}; its sha256 is {found}, "
+                f"but {MANIFEST} expects {entry.sha256}. {_remedy(entry)}"
+            )
+        return content
+
+    def _shard(self, path: Path) -> shards.Shard:
+        if path.name in self.opened:
+            self.opened.move_to_end(path.name)
+        else:
+            self.opened[path.name] = shards.Shard(path)
+            if len(self.opened) > _MOST_OPEN:
+                self.opened.popitem(last=False)[1].close()
+        return self.opened[path.name]
+
+    def __enter__(self) -> CaseReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for shard in self.opened.values():
+            shard.close()
+
+
+def _remedy(entry: Entry) -> str:
+    return (
+        f"Run `penn generate` again with the same options, which makes the case again, or take a good copy of "
+        f"{entry.file}."
+    )
 
 
 def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -> list[Case]:
@@ -62,41 +311,38 @@ def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -
     """
     files = read_files(folder, split)
     if frames:
-        return [case_file.case for case_file in files]
+        return [file.case for file in files]
     manifest = read_manifest(folder)
-    return [_as_predicted(case_file, manifest) for case_file in files]
+    return [_as_predicted(file, manifest) for file in files]
 
 
-def _as_predicted(file: vtkhdf.CaseFile, manifest: Manifest) -> Case:
-    moments = moments_of(file)
-    if not moments:
-        return steady_state(file) or file.case
+def _as_predicted(file: CaseFile, manifest: Manifest) -> Case:
+    if not file.moments:
+        return steady_state(file.case) or file.case
     if not manifest.has_frames:
         return file.case
-    last = at_moment(file, len(moments) - 1)
+    last = file.at_moment(len(file.moments) - 1)
     # All generated flows end at the same time, which their networks know: no parameter.
-    parameters = last.parameters if states_content(manifest) else file.case.parameters
+    parameters = last.parameters if "content" in manifest.settings else file.case.parameters
     targets = {name: values.clone() for name, values in last.targets.items()}
     return replace(last, targets=targets, parameters=parameters)
 
 
-def read_files(folder: Path | str, split: str | None = None) -> Iterator[vtkhdf.CaseFile]:
+def read_files(folder: Path | str, split: str | None = None) -> Iterator[CaseFile]:
     """The same one by one, with their times and notes: for sets that do not fit into memory."""
-    folder = Path(folder)
     manifest = read_manifest(folder)
     names = manifest.names(split)
     if split is not None:
         _check_complete(folder, manifest, split)
-    return _one_by_one(folder, manifest, names)
+    return _one_by_one(CaseReader(folder, manifest), names)
 
 
-def _one_by_one(folder: Path, manifest: Manifest, names: Iterable[str]) -> Iterator[vtkhdf.CaseFile]:
-    with CaseReader(folder, manifest) as cases:
-        for name in names:
-            yield cases.read(name)
+def _one_by_one(reader: CaseReader, names: Iterable[str]) -> Iterator[CaseFile]:
+    with reader:
+        yield from map(reader.read, names)
 
 
-def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -> vtkhdf.CaseFile:
+def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -> CaseFile:
     """One case of a dataset, with its times and notes; no other case is read.
 
     Args:
@@ -104,12 +350,23 @@ def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -
         name: of the case.
         manifest: of the dataset, where it was read before.
     """
-    manifest = read_manifest(folder) if manifest is None else manifest
-    with CaseReader(Path(folder), manifest) as cases:
-        return cases.read(_known(name, folder, manifest))
+    with CaseReader(folder, manifest) as cases:
+        return cases.read(name)
 
 
-def _check_complete(folder: Path, manifest: Manifest, split: str) -> None:
+def checked_content(folder: Path | str, name: str, manifest: Manifest | None = None) -> bytes:
+    """A case as a file of its own, as `CaseReader.content` gives it."""
+    with CaseReader(folder, manifest) as cases:
+        return cases.content(name)
+
+
+def intact(folder: Path | str, names: Iterable[str], manifest: Manifest) -> list[str]:
+    """Those of the cases that are there and agree with their hashes."""
+    with CaseReader(folder, manifest) as cases:
+        return [name for name in names if cases.is_intact(name)]
+
+
+def _check_complete(folder: Path | str, manifest: Manifest, split: str) -> None:
     missing = [name for name in manifest.splits[split] if name not in manifest.cases]
     failed = [name for name in missing if name in manifest.failed]
     waiting = [name for name in missing if name not in manifest.failed]
@@ -127,48 +384,6 @@ def _check_complete(folder: Path, manifest: Manifest, split: str) -> None:
         )
 
 
-def dataset_hash(folder: Path | str) -> str:
-    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
-    manifest = read_manifest(folder)
-    content = {
-        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
-        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def checked_content(folder: Path | str, name: str, manifest: Manifest | None = None) -> bytes:
-    """A case as a file of its own, as `CaseReader.content` gives it."""
-    manifest = read_manifest(folder) if manifest is None else manifest
-    with CaseReader(Path(folder), manifest) as cases:
-        return cases.content(_known(name, folder, manifest))
-
-
-def intact(folder: Path | str, names: Iterable[str], manifest: Manifest) -> list[str]:
-    """Those of the cases that are there and agree with their hashes."""
-    found = []
-    with CaseReader(Path(folder), manifest) as cases:
-        for name in names:
-            try:
-                cases.check(name)
-            except (ValueError, KeyError, OSError):
-                continue
-            found.append(name)
-    return found
-
-
-def _known(name: str, folder: Path | str, manifest: Manifest) -> str:
-    if name not in manifest.cases:
-        some = list(manifest.cases)[:5]
-        raise DatasetError(f"{folder} has no case {name!r}; it has {', '.join(some) or 'none'}{' ...' * bool(some)}.")
-    return name
-
-
-def bytes_on_disk(folder: Path | str, manifest: Manifest) -> int:
-    """What the cases of a dataset take on the disk."""
-    return sum((Path(folder) / file).stat().st_size for file in manifest.files)
-
-
 # Writing
 
 
@@ -181,9 +396,8 @@ def write(
     settings: Mapping[str, Any] | None = None,
     *,
     significant_bits: int = vtkhdf.SINGLE,
-    packed: bool = True,
 ) -> None:
-    """Write a dataset of cases that are there already, such as your own.
+    """Write a dataset of cases that are there already, such as your own, one file each.
 
     Args:
         folder: is made; an older dataset in it is replaced.
@@ -193,18 +407,20 @@ def write(
         times: of the targets, as for `vtkhdf.pack`.
         settings: how it was made, for the manifest.
         significant_bits: of the fields, as for `vtkhdf.pack`.
-        packed: whether cases are packed into shards; otherwise each keeps its own file.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    older: set[str] = set()
+    with suppress(DatasetError):  # there is none, or it is damaged
+        older = read_manifest(folder).files
     manifest = _stored(folder, cases, Manifest(dataset, settings or {}), times, significant_bits)
     given = {"train": list(manifest.cases)} if splits is None else splits
     for split, names in given.items():
         if unknown := [name for name in names if name not in manifest.cases]:
             raise ValueError(f"Split {split!r} names {unknown[:5]}, which are none of the cases.")
     write_manifest(folder, replace(manifest, splits=given))
-    if packed:
-        pack(folder)
+    for file in older - manifest.files:
+        (folder / file).unlink(missing_ok=True)
 
 
 def append(
@@ -215,21 +431,19 @@ def append(
     *,
     significant_bits: int = vtkhdf.SINGLE,
 ) -> None:
-    """Add cases to a split of a dataset, as a further shard; the shards that are there stay as they are.
+    """Add cases to a split of a dataset; the files that are there stay as they are.
 
     The dataset must exist: `write(folder, [], ...)` makes one without cases.
     """
-    folder = Path(folder)
     before = read_manifest(folder)
     manifest = _stored(folder, cases, before, times, significant_bits)
     added = [name for name in manifest.cases if name not in before.cases]
     others = [name for name in before.splits.get(split, ()) if name not in added]
     write_manifest(folder, replace(manifest, splits={**before.splits, split: others + added}))
-    pack(folder)
 
 
 def _stored(
-    folder: Path, cases: Iterable[Case], manifest: Manifest, times: Sequence[float] | None, significant_bits: int
+    folder: Path | str, cases: Iterable[Case], manifest: Manifest, times: Sequence[float] | None, significant_bits: int
 ) -> Manifest:
     """The manifest with further cases, whose files were written."""
     for case in cases:
@@ -247,6 +461,17 @@ def store(folder: Path | str, name: str, content: bytes, facts: Mapping[str, Any
     return Entry(file, hashlib.sha256(content).hexdigest(), len(content), facts)
 
 
+def file_name(name: str) -> str:
+    """A case's own file."""
+    if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
+        raise ValueError(
+            f"A case cannot be called {name!r}: its name is that of a file. Use letters, digits and _ . + -."
+        )
+    if name in shards.RESERVED:
+        raise ValueError(f"A case cannot be called {name!r}: VTKHDF has a group of that name.")
+    return name + vtkhdf.SUFFIX
+
+
 def facts_of(case: Case) -> dict[str, Any]:
     """The manifest's entry for every case."""
     return {
@@ -254,3 +479,43 @@ def facts_of(case: Case) -> dict[str, Any]:
         "cells": case.mesh.number_of_cells,
         "parameters": {name: value.tolist() for name, value in case.parameters.items()},
     }
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of the folder of a dataset; it is released when the process ends, in whatever way."""
+    import fcntl
+
+    with (folder / ".lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise DatasetError(
+                f"Another process writes into {folder} (number {lock.read().strip() or 'unknown'}); wait for "
+                "it or choose another folder."
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+class Ledger:
+    """The manifest of a dataset that is being made. It is written often, so that a crash loses little work."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.saved = 0.0
+
+    def add(self, name: str, content: bytes, facts: Mapping[str, Any]) -> None:
+        """Write a case's file and list it; the list is on the disk a second later at most, if more cases follow."""
+        self.manifest = self.manifest.with_case(name, store(self.folder, name, content, facts))
+        if time.monotonic() - self.saved > 1.0:
+            self.save()
+
+    def save(self) -> None:
+        about = {**self.manifest.about, "pennpde": __version__}
+        about["written"] = datetime.now(UTC).isoformat(timespec="seconds")
+        write_manifest(self.folder, replace(self.manifest, about=about))
+        self.saved = time.monotonic()

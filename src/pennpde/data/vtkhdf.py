@@ -11,21 +11,21 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import h5py
 import numpy as np
 import torch
 from torch import Tensor
 
-from pennpde.case import Case, Condition, Dirichlet, Neumann, Slip
+from pennpde.case import Case, Condition
 from pennpde.case.case import counted_points
 from pennpde.case.conditions import KINDS
-from pennpde.files import read_regular
+from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
 from pennpde.mesh.files import check_stored
@@ -38,14 +38,17 @@ SINGLE = 24
 """Significant bits of single precision."""
 
 _PATCH = "patch:"  # as Mesh.read knows it
-_CONDITIONS, _DIRICHLET, _DERIVATIVE = "conditions:", "dirichlet:", "normal derivative:"
-_NEUMANN_NORMAL, _SLIP_NORMAL = "neumann normal:", "slip normal:"
-_HAS_DIRICHLET, _HAS_NEUMANN, _HAS_SLIP = 1, 2, 4
+_CONDITIONS = "conditions:"
+_BITS = {"dirichlet": 1, "neumann": 2, "slip": 4}
+"""The kinds of conditions of the first version. Their masks are one array; what other arrays leave out is zero."""
+_PREFIXES = {
+    ("dirichlet", "values"): "dirichlet:",
+    ("neumann", "normal_derivative"): "normal derivative:",
+    ("neumann", "normals"): "neumann normal:",
+    ("slip", "normals"): "slip normal:",
+}
+"""Of the arrays of these kinds. Other kinds are stored as they are, part by part."""
 _ONE_CHUNK = 1 << 18
-
-
-_FIRST_KINDS = ("dirichlet", "neumann", "slip")
-"""What files of the first version hold; other kinds are stored tensor by tensor."""
 
 
 class CaseFileError(ValueError):
@@ -129,6 +132,16 @@ class CaseFile:
     times: tuple[float, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def moments(self) -> tuple[float, ...]:
+        """The times at which the unknowns have targets; none where only the steady state is known."""
+        return self.times if any(name in self.case.initial for name in self.case.targets) else ()
+
+    def at_moment(self, number: int) -> Case:
+        """The case at one of its times: the unknowns' targets then, and the parameter `time`."""
+        parameters = {**self.case.parameters, TIME: as_parameter(self.times[number])}
+        return replace(at_moment(self.case, number), parameters=parameters)
+
 
 def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """The case in the content of a case file. It is only data: no code in it is ever run.
@@ -144,25 +157,20 @@ def unpack(content: bytes, source: str, meshes: MutableMapping[bytes, Mesh] | No
                 f"{source} is an HDF5 file, but no case of pennpde: it has the groups {', '.join(file) or 'none'}. "
                 "Mesh.read reads files that contain only a mesh."
             )
-        return assemble(file["pennpde"].attrs["case"], _Arrays(file), source, meshes)
+
+        def stored(path: str) -> np.ndarray | None:
+            return whole_array(h5py.h5d.open(file.id, path.encode())) if path in file else None
+
+        return assemble(file["pennpde"].attrs["case"], stored, source, meshes)
 
 
-class Arrays(Protocol):
-    """The arrays of a case by their paths in a case file, such as "VTKHDF/Points" and "pennpde/facets/inlet"."""
-
-    def __getitem__(self, path: str, /) -> np.ndarray: ...
-
-    def __contains__(self, path: str, /) -> bool: ...
+Stored = Callable[[str], np.ndarray | None]
+"""The array of a case by its path in a case file, such as "VTKHDF/Points" and "pennpde/facets/inlet", if it has it."""
 
 
-def assemble(record: Any, arrays: Arrays, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
+def assemble(record: Any, stored: Stored, source: str, meshes: MutableMapping[bytes, Mesh] | None = None) -> CaseFile:
     """Put a case together from its arrays and the attribute `case` of its file; `unpack` explains the rest."""
-    return _Reader(arrays, _checked_record(record, source), source).case_file({} if meshes is None else meshes)
-
-
-def read_case(path: Path | str) -> Case:
-    """The case of one file, wherever it lies."""
-    return unpack(read_regular(path), str(path)).case
+    return _Reader(stored, _checked_record(record, source), source).case_file({} if meshes is None else meshes)
 
 
 def is_case_file(path: Path | str) -> bool:
@@ -316,28 +324,19 @@ class _Writer:
             self.steps(series, offsets)
 
     def conditions(self, name: str, case: Case) -> None:
-        dirichlet, neumann, slip = case.dirichlet[name], case.neumann[name], case.slip.get(name)
-        kinds = _HAS_DIRICHLET * dirichlet.mask.cpu().numpy() + _HAS_NEUMANN * neumann.mask.cpu().numpy()
-        arrays = {
-            _DIRICHLET: dirichlet.values,
-            _DERIVATIVE: neumann.normal_derivative,
-            _NEUMANN_NORMAL: neumann.normals,
-        }
-        if slip is not None:
-            kinds = kinds + _HAS_SLIP * slip.mask.cpu().numpy()
-            arrays[_SLIP_NORMAL] = slip.normals
-        self.point_field(_CONDITIONS + name, kinds.astype(np.uint8))
-        for prefix, values in arrays.items():
-            if values.any():  # what is left out is zero
+        known = {kind: by_unknown[name] for kind, by_unknown in case.conditions.items() if name in by_unknown}
+        parts = {(kind, part): getattr(each, part).cpu() for kind, each in known.items() for part in each.roles()}
+        kinds = np.zeros(self.points, np.uint8)
+        for kind, bit in _BITS.items():
+            if kind in known:
+                kinds += bit * parts.pop((kind, "mask")).numpy().astype(np.uint8)
+        self.point_field(_CONDITIONS + name, kinds)
+        for key, prefix in _PREFIXES.items():
+            if key in parts and (values := parts.pop(key)).any():
                 self.point_field(prefix + name, _finite(values, prefix + name))
-        for kind, by_unknown in _further(case).items():
-            if name in by_unknown:
-                for part in by_unknown[name].roles():
-                    values: Tensor = getattr(by_unknown[name], part)
-                    whole = (
-                        values.cpu().numpy() if values.dtype != torch.bool else values.cpu().numpy().astype(np.uint8)
-                    )
-                    self.point_field(f"{kind} {part}:{name}", whole)
+        for (kind, part), values in parts.items():
+            whole = values.numpy()
+            self.point_field(f"{kind} {part}:{name}", whole.astype(np.uint8) if whole.dtype == bool else whole)
 
     def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
         """The time steps, all on the same mesh."""
@@ -383,8 +382,8 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, arrays: Arrays, record: Mapping[str, Any], source: str) -> None:
-        self.arrays, self.record, self.source = arrays, record, source
+    def __init__(self, stored: Stored, record: Mapping[str, Any], source: str) -> None:
+        self.stored, self.record, self.source = stored, record, source
         self.space = int(record["space"])
         if self.space not in (2, 3):
             raise CaseFileError(f"{source}: space has {self.space} dimensions; 2 and 3 are possible.")
@@ -393,7 +392,7 @@ class _Reader:
         mesh = self.mesh(meshes)
         record, self.points = self.record, mesh.number_of_points
         times = tuple(map(float, record["times"]))
-        initial, dirichlet, neumann, slip, targets = {}, {}, {}, {}, {}
+        initial, targets = {}, {}
         shapes = {name: tuple(axes) for name, axes in record["targets"].items()}
         for name, axes in record["unknowns"].items():
             blocks = self.field(name, tuple(axes))
@@ -401,33 +400,19 @@ class _Reader:
             if name in shapes:
                 later = list(blocks[1:])
                 targets[name] = torch.stack(later, dim=-1) if len(shapes[name]) > len(axes) else later[0]
-            kinds = torch.from_numpy(self.array(f"PointData/{_CONDITIONS}{name}"))
-            dirichlet[name] = Dirichlet((kinds & _HAS_DIRICHLET) != 0, self.field_or_zero(_DIRICHLET + name, axes))
-            neumann[name] = Neumann(
-                (kinds & _HAS_NEUMANN) != 0,
-                self.field_or_zero(_NEUMANN_NORMAL + name, [self.space]),
-                self.field_or_zero(_DERIVATIVE + name, axes),
-            )
-            if name in record["slip"]:
-                slip[name] = Slip((kinds & _HAS_SLIP) != 0, self.field_or_zero(_SLIP_NORMAL + name, [self.space]))
-            if len(kinds) != self.points:
-                raise CaseFileError(f"{self.source}: the conditions of {name!r} are not over {self.points} points.")
         for name, axes in shapes.items():
             if name not in initial:
                 targets[name] = self.field(name, axes)[0]
             if targets[name].shape[1:] != axes:
                 raise CaseFileError(f"{self.source}: target {name!r} is {list(targets[name].shape[1:])}, not {axes}.")
-        conditions = self.further_conditions(record["unknowns"])
+        conditions = self.conditions(record["unknowns"])
         case = Case(
             mesh,
             initial,
-            dirichlet,
-            neumann,
-            slip,
-            {name: torch.tensor(value, dtype=torch.float64) for name, value in record["parameters"].items()},
-            {name: self.field(name, tuple(axes))[0] for name, axes in record["features"].items()},
-            {name: targets[name] for name in shapes},
-            str(record["name"]),
+            parameters={name: torch.tensor(value, dtype=torch.float64) for name, value in record["parameters"].items()},
+            features={name: self.field(name, tuple(axes))[0] for name, axes in record["features"].items()},
+            targets={name: targets[name] for name in shapes},
+            name=str(record["name"]),
             sizes=(self.points,),
             present=counted_points(conditions, initial),
             conditions=conditions,
@@ -438,11 +423,8 @@ class _Reader:
         points, connectivity = self.array("Points"), self.array("Connectivity")
         offsets, types = self.array("Offsets"), self.array("Types")
         masks = {name: self.array(f"PointData/{_PATCH}{name}") != 0 for name in self.record["patches"]}
-        chosen = {
-            name: self.arrays[f"pennpde/facets/{name}"].astype(np.int64)
-            for name in masks
-            if f"pennpde/facets/{name}" in self.arrays
-        }
+        facets = {name: self.stored(f"pennpde/facets/{name}") for name in masks}
+        chosen = {name: values.astype(np.int64) for name, values in facets.items() if values is not None}
         parts = [points, connectivity, offsets, types, *masks.values(), *chosen.values()]
         digest = hashlib.sha256(repr((self.space, list(masks), list(chosen))).encode())
         for part in parts:
@@ -491,7 +473,10 @@ class _Reader:
 
     def field(self, name: str, axes: Sequence[int]) -> Tensor:
         """The blocks of a field, [blocks, points, *axes]."""
-        values = self.array(f"PointData/{name}").astype(np.float64)
+        return self.blocks(self.array(f"PointData/{name}"), name, axes)
+
+    def blocks(self, array: np.ndarray, name: str, axes: Sequence[int]) -> Tensor:
+        values = array.astype(np.float64)
         stored = tuple(axes)
         if _is_plane_tensor(stored, self.space):
             stored = (3,) * len(stored)
@@ -500,34 +485,53 @@ class _Reader:
             raise CaseFileError(f"{self.source}: field {name!r} holds values that are not finite; generate it again.")
         return torch.from_numpy(np.ascontiguousarray(values))
 
-    def further_conditions(self, unknowns: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Condition]]:
-        """Conditions of kinds that version 1 does not have; none of any kind where the file has none."""
-        kinds = {kind.kind: kind for kind in KINDS if kind.kind not in _FIRST_KINDS}
-        made: dict[str, dict[str, Condition]] = {kind: {} for kind in kinds}
-        for kind, by_unknown in self.record.get("conditions", {}).items():
-            if kind not in kinds:
-                raise CaseFileError(f"{self.source} has conditions of the kind {kind!r}; known are {sorted(kinds)}.")
-            for name, flags in by_unknown.items():
-                shapes = {None: tuple(unknowns[name]), 0: (), 1: (self.space,)}
-                tensors: dict[str, Any] = {}
-                for part, role in kinds[kind].roles().items():
-                    values = self.field(f"{kind} {part}:{name}", shapes[role.rank])[0]
-                    stored = self.array(f"PointData/{kind} {part}:{name}").dtype
-                    tensors[part] = values.bool() if stored == np.uint8 else values.long() if role.is_point else values
-                made[kind][name] = kinds[kind](**tensors, **flags)
+    def conditions(self, unknowns: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Condition]]:
+        known = {kind.kind: kind for kind in KINDS}
+        further = self.record.get("conditions", {})
+        if unknown := sorted(further.keys() - (known.keys() - _BITS.keys())):
+            raise CaseFileError(f"{self.source} has conditions of the kind {unknown[0]!r}; known are {sorted(known)}.")
+        made: dict[str, dict[str, Condition]] = {kind: {} for kind in known}
+        for name, axes in unknowns.items():
+            bits = torch.from_numpy(self.array(f"PointData/{_CONDITIONS}{name}"))
+            if len(bits) != self.points:
+                raise CaseFileError(f"{self.source}: the conditions of {name!r} are not over {self.points} points.")
+            ranks = {None: tuple(axes), 0: (), 1: (self.space,)}
+            for kind, bit in _BITS.items():
+                if kind == "slip" and name not in self.record["slip"]:
+                    continue
+                roles = known[kind].roles()
+                tensors: dict[str, Any] = {"mask": (bits & bit) != 0}
+                for (of, part), prefix in _PREFIXES.items():
+                    if of == kind:
+                        tensors[part] = self.field_or_zero(prefix + name, ranks[roles[part].rank])
+                made[kind][name] = known[kind](**tensors)
+            for kind, by_unknown in further.items():
+                if name not in by_unknown:
+                    continue
+                tensors = {}
+                for part, role in known[kind].roles().items():
+                    label = f"{kind} {part}:{name}"
+                    values = self.field(label, ranks[role.rank])[0]
+                    is_mask = self.array(f"PointData/{label}").dtype == np.uint8
+                    tensors[part] = values.bool() if is_mask else values.long() if role.is_point else values
+                made[kind][name] = known[kind](**tensors, **by_unknown[name])
         return made
 
     def field_or_zero(self, name: str, axes: Sequence[int]) -> Tensor:
-        if f"VTKHDF/PointData/{name}" in self.arrays:
-            return self.field(name, axes)[0]
-        return torch.zeros(self.points, *axes, dtype=torch.float64)
+        values = self.stored(f"VTKHDF/PointData/{name}")
+        if values is None:
+            return torch.zeros(self.points, *axes, dtype=torch.float64)
+        return self.blocks(values, name, axes)[0]
 
     def array(self, name: str) -> np.ndarray:
-        return self.arrays[f"VTKHDF/{name}"]
+        found = self.stored(f"VTKHDF/{name}")
+        if found is None:
+            raise LookupError(f"it has no array {name!r}")
+        return found
 
 
 def _further(case: Case) -> dict[str, Mapping[str, Condition]]:
-    return {kind: each for kind, each in case.conditions.items() if kind not in _FIRST_KINDS and each}
+    return {kind: each for kind, each in case.conditions.items() if kind not in _BITS and each}
 
 
 def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
@@ -544,19 +548,6 @@ def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
 def _is_plane_tensor(axes: Sequence[int], space: int) -> bool:
     """Whether a field is to get a third component: viewers draw arrows only for vectors of three components."""
     return space == 2 and len(axes) > 0 and set(axes) == {2}
-
-
-class _Arrays:
-    """Those of a file that holds one case, read when they are asked for."""
-
-    def __init__(self, file: h5py.File) -> None:
-        self.file = file
-
-    def __getitem__(self, path: str) -> np.ndarray:
-        return whole_array(h5py.h5d.open(self.file.id, path.encode()))
-
-    def __contains__(self, path: str) -> bool:
-        return path in self.file
 
 
 def whole_array(dataset: h5py.h5d.DatasetID) -> np.ndarray:

@@ -7,4 +7,5 @@ flow_physics         what every network for flows knows: unknowns, names, checks
 boundary_profile     what the facets of a boundary prescribe, and the flux through them
 potential_flow       the flow that a prediction starts from
 inlet                width and speed of an inlet, as units
+designs              ready problems with a few parameters: ducts, and a plate that is heated
 """

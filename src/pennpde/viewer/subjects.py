@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pennpde.case import Case
-from pennpde.designs import heated_plate as transport
-from pennpde.designs.duct_flow import CELLS_PER_LENGTH, coarse_mesh, flow_through
-from pennpde.designs.ducts import case_name, duct
 from pennpde.mesh import Mesh
+from pennpde.models import designs
+from pennpde.models.designs import CELLS_PER_LENGTH, case_name, coarse_mesh, duct, flow_through
 from pennpde.viewer.views import number_of
 
 VISCOSITY = 1e-3
@@ -143,7 +142,7 @@ class TransportSubject(Subject):
                 Slider("velocity", "Velocity", 0.0, 1.0, 0.05, 0.5),
                 Slider("diffusivity", "Diffusivity", 0.0, 1.0, 0.05, 0.1),
                 Slider("temperature", "Inlet temperature", 0.05, 1.0, 0.05, 1.0),
-                Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(transport.POINTS - 1), 0),
+                Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(designs.PLATE_POINTS - 1), 0),
             ),
             "0.00,0.00 2.00,0.00 2.00,2.00 0.00,2.00",
         ),
@@ -159,15 +158,15 @@ class TransportSubject(Subject):
         read = _read(template.sliders, values)
         if not (read["velocity"] or read["diffusivity"]):
             raise ValueError("Without velocity and diffusivity nothing happens: choose one of them above zero.")
-        mesh = transport.coarse_mesh("plate", int(read["resolution"]) + 1)
-        return transport.advection_diffusion_case(mesh, read["velocity"], read["diffusivity"], read["temperature"])
+        mesh = designs.plate_mesh("plate", int(read["resolution"]) + 1)
+        return designs.advection_diffusion_case(mesh, read["velocity"], read["diffusivity"], read["temperature"])
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
         read = _read(self.numbers, values)
         if read["diffusivity"] < 0:
             raise ValueError(f"The diffusivity is {read['diffusivity']:g}; it must not be negative.")
         velocity = (read["velocity"], read["across"])
-        return transport.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
+        return designs.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
 
 
 def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) -> Subject:

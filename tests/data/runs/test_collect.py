@@ -20,7 +20,6 @@ from pennpde.data.runs import collect as collecting
 from pennpde.data.runs import report
 from pennpde.data.runs.collect import Collection, NothingCollectedError, collect_runs
 from pennpde.data.runs.splitting import Shares
-from pennpde.data.times import moments
 from pennpde.models.ducts import Flow
 
 
@@ -104,7 +103,7 @@ def test_the_dataset_states_what_it_holds(runs, out):
 def test_several_times_are_moments_from_the_start_on(runs, out):
     collect(runs, out, time="0:1:0.5")
     file = storage.read_file(out, "run_0")
-    assert moments(file) == (0.5, 1.0)
+    assert file.moments == (0.5, 1.0)
     assert file.case.targets["u"].shape == (*file.case.mesh.points.shape, 2)
     assert content_of(storage.read_manifest(out)).targets == "several times"
     last = next(case for case in storage.read(out, frames=False) if case.name == "run_0")
@@ -325,7 +324,7 @@ def test_what_the_equation_does_not_know_is_noted(runs, out):
 
 
 @pytest.mark.slow
-def test_workers_of_dask_collect_the_same(runs, out, tmp_path):
+def test_several_processes_collect_the_same(runs, out, tmp_path):
     collect(runs, out)
     assert len(collect(runs, tmp_path / "other", workers=2).collected) == 3
     one, other = (storage.read_manifest(folder) for folder in (out, tmp_path / "other"))
@@ -377,7 +376,7 @@ def test_a_path_that_is_no_run_alone_says_why(tmp_path, out):
 def test_the_same_command_again_reads_nothing_and_changes_nothing(runs, out, monkeypatch):
     collect(runs, out)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.name not in (".lock",)}
-    monkeypatch.setattr(collecting, "generate", lambda *_, **__: pytest.fail("nothing is left to do"))
+    monkeypatch.setattr(collecting, "_collected", lambda *_, **__: pytest.fail("nothing is left to do"))
     again = collect(runs, out)
     assert (again.collected, len(again.kept)) == ((), 3)
     after = {path.name: path.read_bytes() for path in out.iterdir() if path.name not in (".lock",)}
@@ -427,9 +426,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("after", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_what_was_complete_when_the_process_was_killed_is_not_lost(runs, out, monkeypatch, after):
-    from pennpde.data import generate
-
-    stored, kept = [], generate.store
+    stored, kept = [], storage.store
 
     def store(folder, name, content, facts):
         if len(stored) == after:
@@ -438,7 +435,7 @@ def test_what_was_complete_when_the_process_was_killed_is_not_lost(runs, out, mo
         return kept(folder, name, content, facts)
 
     with monkeypatch.context() as context:
-        context.setattr(generate, "store", store)
+        context.setattr(storage, "store", store)
         with pytest.raises(Killed):
             collect(runs, out)
     made = collect(runs, out)

@@ -14,7 +14,6 @@ from mesh_writers import DEADLY
 from pennpde.data import storage
 from pennpde.data.content import content_of
 from pennpde.data.runs.collect import NothingCollectedError, collect_runs
-from pennpde.data.times import moments
 from pennpde.mesh import Mesh
 
 TIMES = (0.0, 0.5, 1.0)
@@ -95,7 +94,7 @@ def test_a_series_of_any_format_gives_the_fields_of_the_run(tmp_path, write, in_
     write(folder, square(8, triangles), in_cells)
     made = collect_runs([folder], tmp_path / "set", time="0.5:1:0.5")
     file = storage.read_file(tmp_path / "set", made.collected[0])
-    assert moments(file) == (0.5, 1.0)
+    assert file.moments == (0.5, 1.0)
     check(file.case, in_cells)
     assert float(file.case.parameters["viscosity"]) == 0.01
     assert content_of(storage.read_manifest(tmp_path / "set")).network == "flow"

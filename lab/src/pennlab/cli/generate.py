@@ -10,8 +10,8 @@ import typer
 from pennpde.cli.conventions import Output, duration
 
 if TYPE_CHECKING:
-    from pennpde.data.generate import Summary
-    from pennpde.data.recipe import Recipe
+    from pennlab.datasets.generate import Summary
+    from pennlab.datasets.recipe import Recipe
 
 ABOUT = """Generate a dataset; resumes an interrupted run.
 
@@ -208,7 +208,7 @@ class Job:
 
     def run(self, output: Output, recipe: "Recipe") -> dict[str, Any]:
         """Generate the dataset with a progress bar and report the result."""
-        from pennpde.data.generate import generate
+        from pennlab.datasets.generate import generate
 
         with output.progress_bar(recipe.dataset) as show:
             summary = generate(

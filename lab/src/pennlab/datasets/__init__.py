@@ -1,5 +1,8 @@
 """How the datasets are made.
 
+generate             makes a dataset, in one process or on a cluster
+recipe               what a generation asks of a recipe
+packing              from files of single cases to shards
 recipes              what each dataset consists of
 polynomial           gradients of polynomials
 advection_diffusion  heat on a square plate

@@ -26,8 +26,10 @@ from pennlab.datasets.profile import Profile
 from pennlab.running import Block, Side
 from pennpde import openfoam
 from pennpde.case import Case
-from pennpde.designs.heated_plate import POINTS, advection_diffusion_case, coarse_mesh, heated_at_inlet  # noqa: F401
 from pennpde.files import write_atomically
+from pennpde.models.designs import PLATE_POINTS as POINTS
+from pennpde.models.designs import advection_diffusion_case, heated_at_inlet  # noqa: F401
+from pennpde.models.designs import plate_mesh as coarse_mesh
 from pennpde.openfoam import Uniform
 
 TIMES = (0.25, 0.5, 0.75, 1.0)

@@ -17,8 +17,8 @@ from pennlab.datasets import advection_diffusion, polynomial
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow import varied as varied_meshes
+from pennlab.datasets.recipe import OtherRunsError, Product, Recipe, Report
 from pennpde.case import Case
-from pennpde.data.recipe import OtherRunsError, Product, Recipe, Report
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import SINGLE, pack
 

@@ -128,14 +128,15 @@ def same_places(wanted: Case, known: Case) -> np.ndarray:  # noqa: ARG001
 
 def in_the_template(wanted: Case, known: Case) -> np.ndarray:
     """Points of a duct in another duct of its template."""
-    from pennpde.designs.ducts import duct
+    from pennlab.datasets.flow.ducts import carried
+    from pennpde.models.designs import duct
 
-    return duct(wanted.name).carried(wanted.mesh.points.double().numpy(), duct(known.name))
+    return carried(wanted.mesh.points.double().numpy(), duct(wanted.name), duct(known.name))
 
 
 def by_name(case: Case) -> tuple[str, tuple[float, ...]]:
     """Template and design parameters of a duct."""
-    from pennpde.designs.ducts import parse_name
+    from pennpde.models.designs import parse_name
 
     return parse_name(case.name)
 
@@ -203,7 +204,7 @@ def measure(
     """
     from pennlab.datasets.plane_flow.sensitivity import determined
     from pennpde.data import storage
-    from pennpde.data.relatives import second_test_set, unrelated_names
+    from pennpde.data.content import second_test_set, unrelated_names
     from pennpde.train import evaluate
 
     data = train_data if data is None else data

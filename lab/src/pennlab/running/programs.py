@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pennpde.data.recipe import MissingProgramError
+from pennlab.datasets.recipe import MissingProgramError
 
 
 class OpenFOAMError(RuntimeError):

@@ -13,10 +13,11 @@ from pennlab.datasets import recipes
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import truth as flow_truth
-from pennlab.datasets.flow.truth import Profile, Run, blocks_of
+from pennlab.datasets.flow.ducts import blocks_of
+from pennlab.datasets.flow.truth import Profile, Run
 from pennpde.data import storage
-from pennpde.designs import duct_flow, ducts
 from pennpde.mesh import Mesh
+from pennpde.models import designs as ducts
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
 
@@ -118,7 +119,7 @@ def test_jitter_moves_inner_points_by_at_most_its_share_and_no_others(name):
     shift = (mesh.points - lattice.points).norm(dim=1).numpy()
     assert not shift[mesh.boundary_points].any()
     inside = np.setdiff1d(np.arange(len(shift)), mesh.boundary_points)
-    sizes = duct_flow._shortest_edge(lattice.points.numpy(), lattice.connectivity.reshape(-1, 4))
+    sizes = ducts._shortest_edge(lattice.points.numpy(), lattice.connectivity.reshape(-1, 4))
     share = (shift / sizes)[inside]
     assert 0.14 < share.max() <= 0.15 + 1e-12
     assert share.min() > 0

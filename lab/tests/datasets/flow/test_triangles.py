@@ -9,8 +9,8 @@ from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import triangles as triangle_meshes
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow.triangles import smallest_angles, triangle_mesh
-from pennpde.designs import ducts
 from pennpde.mesh import Mesh
+from pennpde.models import designs as ducts
 
 pytestmark = pytest.mark.slow  # CI runs them
 

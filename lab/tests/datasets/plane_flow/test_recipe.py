@@ -11,7 +11,7 @@ from pennlab.datasets.plane_flow import cost, finished, flows, recipe, truth
 from pennlab.datasets.plane_flow.dual import dual_of
 from pennlab.datasets.plane_flow.foam import Resolution, write_case
 from pennlab.datasets.plane_flow.recipe import PlaneFlowRecipe, kept_moments
-from pennpde.data.recipe import HopelessError
+from pennlab.datasets.recipe import HopelessError
 
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 

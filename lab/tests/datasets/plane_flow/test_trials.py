@@ -8,7 +8,7 @@ import pytest
 from pennlab.datasets.plane_flow import cases, meshes, trials
 from pennlab.datasets.plane_flow.shapes.soundness import unsound
 from pennpde.data import storage
-from pennpde.designs.ducts import duct
+from pennpde.models.designs import duct
 
 FOLDER = Path(__file__).parents[4] / "data" / "trials"
 

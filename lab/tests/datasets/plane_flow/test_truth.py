@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from pennlab.datasets.generate import generate
 from pennlab.datasets.plane_flow import cases, flows, meshes, quality, truth
 from pennlab.datasets.plane_flow.conditions import Inlet, Outlet, Wall
 from pennlab.datasets.plane_flow.domain import Domain, Piece
@@ -17,9 +18,8 @@ from pennlab.datasets.plane_flow.recipe import PlaneFlowRecipe
 from pennlab.datasets.plane_flow.shapes import FAMILIES
 from pennlab.datasets.plane_flow.shapes.drawing import chain
 from pennlab.datasets.plane_flow.truth import Truth, may_be_steady, truth_triangles
+from pennpde.case.moments import steady_state
 from pennpde.data import storage
-from pennpde.data import times as moments
-from pennpde.data.generate import generate
 
 REYNOLDS = 20.0
 
@@ -89,17 +89,14 @@ def test_a_case_has_the_truth_at_its_points_and_obeys_its_conditions(poiseuille)
     assert torch.equal(case.targets["u"][u.mask][..., 0], u.values[u.mask])
 
 
-def test_a_case_at_a_moment_between_two_and_in_its_steady_state(poiseuille):
+def test_a_case_at_a_moment_and_in_its_steady_state(poiseuille):
     mesh = meshes.network_mesh(poiseuille, MeshPlan("triangles", 12.0, 0.5, 1))
     case = cases.case_with_truth(poiseuille, mesh, known_truth(poiseuille), "channel_0000.a")
     file = storage.vtkhdf.CaseFile(case, (3.0, 4.0), {})
-    later = moments.at_moment(file, 1)
+    later = file.at_moment(1)
     assert float(later.parameters["time"]) == 4.0
     assert later.targets["u"].shape == mesh.points.shape
-    step = moments.between_moments(file, 0, 1)
-    assert float(step.parameters["time"]) == 1.0
-    assert torch.equal(step.initial["u"], case.targets["u"][..., 0])
-    steady = moments.steady_state(file)
+    steady = steady_state(file.case)
     assert steady is not None
     assert torch.equal(steady.targets["p"], case.targets[cases.STEADY_PRESSURE])
 

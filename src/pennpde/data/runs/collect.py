@@ -1,32 +1,45 @@
-"""Finished simulations become a dataset: from paths to splits, files and report."""
+"""Finished simulations become a dataset: from paths to splits, files and report.
+
+All runs are surveyed first; those that belong together are then read in full.
+"""
 
 from __future__ import annotations
 
-import re
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pennpde.data.content import content_of
-from pennpde.data.generate import Failure, Status, generate, outcomes
-from pennpde.data.runs import report
-from pennpde.data.runs.coarsening import Spacing
-from pennpde.data.runs.finding import Run, find_runs
-from pennpde.data.runs.likeness import Signature
-from pennpde.data.runs.quantities import Quantities, of_unknowns, parse
-from pennpde.data.runs.recipe import DATASET, CollectRecipe, SurveyRecipe, survey_of
-from pennpde.data.runs.splitting import Division, Shares, divide
-from pennpde.data.runs.survey import Family, Survey
-from pennpde.data.runs.targets import Plan
-from pennpde.data.runs.times import Times
-from pennpde.data.storage import MANIFEST, DatasetError, Manifest, read_files, read_manifest, write_manifest
+from torch import Tensor
 
+from pennpde.case import Case
+from pennpde.case.moments import TIME, unknown_of
+from pennpde.data.content import content_of
+from pennpde.data.runs import report
+from pennpde.data.runs.source import Times, of_unknowns, parse
+from pennpde.data.runs.splitting import Division, Shares, Signature, divide
+from pennpde.data.runs.survey import Family, Run, Survey, find_runs, survey
+from pennpde.data.runs.targets import Plan, Spacing, collect
+from pennpde.data.storage import (
+    MANIFEST,
+    CaseReader,
+    DatasetError,
+    Ledger,
+    Manifest,
+    alone_in,
+    facts_of,
+    read_manifest,
+)
+from pennpde.data.vtkhdf import pack
+from pennpde.data.workers import Failure, Status, each
+from pennpde.files import remove_leftovers
+
+DATASET = "collected"
 FEW_RUNS = 16
 """Up to so many are read by this process: workers take longer to start."""
-_ERROR_NAME = re.compile(r"^\w*(?:Error|Exception): ")
 
 
 class NothingCollectedError(ValueError):
@@ -42,7 +55,6 @@ class Collection:
         kept: those that were there before and whose runs have not changed.
         failed: by name of a run, why it is not in the dataset.
         skipped: by path, why it is no run.
-        division: the splits of the whole dataset.
         report: as in `report.json`.
     """
 
@@ -98,116 +110,148 @@ def collect_runs(
     shares = shares or Shares()
     coarser = None if spacing is None else Spacing.parse(spacing)
     plan = Plan(Times.parse(time), coarser, unfinished, parse(fields, parameters), repair)
-    found = find_runs(paths, problem)
+    found, skipped = find_runs(paths, problem)
     before = _before(folder, {"time": plan.times.text, "spacing": coarser and coarser.text})
-    runs = _renamed(found.runs, before)
+    runs = _renamed(found, before)
     if any(Path(run.path) == folder.resolve() for run in runs.values()):
         raise ValueError(f"{folder} is one of the runs; choose another folder for the dataset.")
-    few = workers is None and scheduler is None and len(runs) <= FEW_RUNS
-    hands = _Hands(0 if few else workers, scheduler, on_progress)
-    opened = _opened(runs, before, plan, mixed, hands)
-    made: tuple[str, ...] = ()
-    failed = dict(opened.failed)
-    if opened.surveys:
-        made, late = _collected(folder, runs, before, plan, shares, opened, hands)
-        failed |= late
-    manifest = before if not opened.surveys else read_manifest(folder)
+    if workers is None and scheduler is None and len(runs) <= FEW_RUNS:
+        workers = 0
+
+    def results(what: str, work: Callable[..., Any], arguments: Mapping[str, tuple[Any, ...]]) -> _Results:
+        hear = None if on_progress is None else partial(on_progress, what)
+        return each(work, arguments, workers=workers, scheduler=scheduler, on_progress=hear)
+
+    surveys, kept, failed = _surveyed(runs, before, plan, results)
+    family = _family(before) or (Family.of(list(surveys.values()), mixed) if surveys else None)
+    if family is not None:
+        failed |= {name: reason for name, seen in surveys.items() if (reason := family.refusal(seen))}
+        surveys = {name: seen for name, seen in surveys.items() if name not in failed}
+    made, manifest = (), before
+    if surveys and family is not None:
+        settings = {
+            **family.to_settings(),
+            "time": plan.times.text,
+            "spacing": plan.spacing and plan.spacing.text,
+            # Networks of flows predict one moment; of scalars, which go from moment to moment, all of them.
+            "frames": plan.times.kind == "several" and family.content.network == "flow",
+            # Of the first time: later runs are divided in the same way.
+            "splitting": before.settings.get("splitting")
+            or {"seed": shares.seed, "validation": shares.validation, "test": shares.test},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone_in(folder):
+            remove_leftovers(folder)
+            # Without the cases of runs that have changed since.
+            ledger = Ledger(folder, replace(before, settings=settings).without(surveys))
+            made = _collected(ledger, runs, plan, shares, surveys, failed, results)
+        manifest = read_manifest(folder)
     if not manifest.cases:
         _clear(folder)
-    if not made and not opened.kept:
-        raise NothingCollectedError(_nothing(found.skipped, {name: failed[name] for name in runs if name in failed}))
+    if not made and not kept:
+        raise NothingCollectedError(_nothing(skipped, {name: failed[name] for name in runs if name in failed}))
     by_path = {runs[name].given: reason for name, reason in failed.items()}
     draw = bool(made) or not (folder / report.PICTURE_FILE).exists()
-    written = report.write(folder, manifest, found.skipped, by_path, draw=draw)
-    return Collection(folder, made, opened.kept, failed, found.skipped, written, clock.monotonic() - started)
+    written = report.write(folder, manifest, skipped, by_path, draw=draw)
+    return Collection(folder, made, kept, failed, skipped, written, clock.monotonic() - started)
 
 
-@dataclass(frozen=True)
-class _Hands:
-    """Who does the work, and who hears of it."""
-
-    workers: int | None
-    scheduler: str | None
-    on_progress: Callable[[str, Status], None] | None
-
-    def options(self, what: str) -> dict[str, Any]:
-        hear = self.on_progress
-        told = None if hear is None else lambda status: hear(what, status)
-        return {"workers": self.workers, "scheduler": self.scheduler, "on_progress": told}
+_Results = Iterator[tuple[str, Any]]
+"""By name, what came of a run, or a Failure."""
+_Work = Callable[[str, Callable[..., Any], Mapping[str, tuple[Any, ...]]], _Results]
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """Runs that are to be collected, those that are there already, and those that cannot be; what they have in common.
-
-    The family is None only where there is nothing to collect.
-    """
-
-    surveys: Mapping[str, Survey]
-    kept: tuple[str, ...]
-    failed: Mapping[str, str]
-    family: Family | None
-
-
-def _opened(runs: Mapping[str, Run], before: Manifest, plan: Plan, mixed: bool, hands: _Hands) -> _Opened:
-    if not runs:
-        return _Opened({}, (), {}, None)
-    states = {name: str(entry.facts.get("state")) for name, entry in before.cases.items() if name in runs}
+def _surveyed(
+    runs: Mapping[str, Run], before: Manifest, plan: Plan, results: _Work
+) -> tuple[dict[str, Survey], tuple[str, ...], dict[str, str]]:
+    """What is known of the runs; the names of those that were collected before; by name why others cannot be read."""
+    states = {name: str(entry.facts.get("state")) for name, entry in before.cases.items()}
     surveys: dict[str, Survey] = {}
     kept, failed = [], {}
-    for (name,), outcome in outcomes(SurveyRecipe(runs, plan, states), **hands.options("opening")):
-        if isinstance(outcome, Failure):
-            failed[name] = _ERROR_NAME.sub("", outcome.error).strip()
-        elif (seen := survey_of(outcome)) is None:
+    for name, seen in results("opening", survey, {name: (run, plan, states.get(name)) for name, run in runs.items()}):
+        if isinstance(seen, Failure):
+            failed[name] = seen.error.strip()
+        elif seen is None:
             kept.append(name)
         else:
             surveys[name] = seen
-    surveys = {name: surveys[name] for name in runs if name in surveys}
-    if not surveys:
-        return _Opened({}, tuple(kept), failed, None)
-    family = _family(before) or Family.of(list(surveys.values()), mixed)
-    for name, seen in list(surveys.items()):
-        if reason := family.refusal(seen):
-            failed[name] = reason
-            del surveys[name]
-    return _Opened(surveys, tuple(kept), failed, family)
+    return {name: surveys[name] for name in runs if name in surveys}, tuple(kept), failed
 
 
 def _collected(
-    folder: Path,
+    ledger: Ledger,
     runs: Mapping[str, Run],
-    before: Manifest,
     plan: Plan,
     shares: Shares,
-    opened: _Opened,
-    hands: _Hands,
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Write the cases; the names of those that were, and by name why others were not."""
-    assert opened.family is not None
-    signatures = _signatures(folder, before, opened.surveys)
+    surveys: Mapping[str, Survey],
+    failed: dict[str, str],
+    results: _Work,
+) -> tuple[str, ...]:
+    """Write the cases; the names of those that were. The others get their reasons in `failed`."""
+    before, made = ledger.manifest, set()
+    signatures = _signatures(ledger.folder, before) | {name: seen.signature for name, seen in surveys.items()}
     division = _divided(before, signatures, shares)
-    settings = {
-        **opened.family.to_settings(),
-        "time": plan.times.text,
-        "spacing": plan.spacing and plan.spacing.text,
-        # Networks of flows predict one moment; of scalars, which go from moment to moment, all of them.
-        "frames": plan.times.kind == "several" and opened.family.content.network == "flow",
-        # Of the first time: later runs are divided in the same way.
-        "splitting": before.settings.get("splitting")
-        or {"seed": shares.seed, "validation": shares.validation, "test": shares.test},
-    }
-    chosen = {name: runs[name] for name in opened.surveys}
-    if before.cases:
-        _forget(folder, before, list(chosen))
-    else:  # nothing came of an earlier start, whose settings may have been others
-        (folder / MANIFEST).unlink(missing_ok=True)
-    recipe = CollectRecipe(chosen, plan, settings, division.splits)
-    summary = generate(recipe, folder, only=list(chosen), **hands.options("collecting"))
-    failed = {name: _ERROR_NAME.sub("", reason).strip() for name, reason in summary.failed.items()}
-    if failed:  # they may have been all of a split
-        division = _divided(before, {name: each for name, each in signatures.items() if name not in failed}, shares)
-    _settle(folder, before, runs, {**opened.failed, **failed}, division)
-    return summary.made, failed
+    ledger.manifest = replace(before, splits=division.splits)
+    ledger.save()
+    try:
+        for name, case in results("collecting", _case, {name: (runs[name], plan) for name in surveys}):
+            if isinstance(case, Failure):
+                failed[name] = case.error.strip()
+            else:
+                ledger.add(name, *case)
+                made.add(name)
+    finally:
+        # What stopped us is more interesting than that the manifest could not be written either.
+        with suppress(OSError):
+            ledger.save()
+    if len(made) < len(surveys):  # those that failed may have been all of a split
+        there = {name: each for name, each in signatures.items() if name in ledger.manifest.cases}
+        division = _divided(before, there, shares)
+    older = {name: facts for name, facts in ledger.manifest.failed.items() if name not in runs}
+    reasons = {name: {"source": runs[name].given, "error": reason} for name, reason in failed.items()}
+    nearest = {"nearest": division.nearest, "closest": list(division.closest), "groups": division.groups}
+    about = {**ledger.manifest.about, "splitting": nearest}
+    ledger.manifest = replace(ledger.manifest, splits=division.splits, failed={**older, **reasons}, about=about)
+    ledger.save()
+    return tuple(name for name in surveys if name in made)
+
+
+def _divided(before: Manifest, signatures: Mapping[str, Signature], shares: Shares) -> Division:
+    known = {name: split for split, names in before.splits.items() for name in names if name in signatures}
+    return divide(signatures, shares, known)
+
+
+def _signatures(folder: Path, manifest: Manifest) -> dict[str, Signature]:
+    """Of the runs that are in the dataset."""
+    if not manifest.cases:
+        return {}
+    content = content_of(manifest)
+    quantities = of_unknowns(list(content.unknowns), list(content.parameters))
+    signatures = {}
+    with CaseReader(folder, manifest) as cases:
+        for name in manifest.cases:
+            case = cases.read(name).case
+            parameters = {key: value for key, value in case.parameters.items() if key != TIME}
+            signatures[name] = Signature.of(replace(case, parameters=parameters), quantities)
+    return signatures
+
+
+def _case(run: Run, plan: Plan) -> tuple[bytes, dict[str, Any]]:
+    """The file of a run's case, and its facts for the manifest."""
+    made = collect(run.open(plan.quantities, plan.repair), plan, run.name)
+    facts = {**facts_of(made.case), "source": run.given, **made.facts, "ranges": _ranges(made.case)}
+    return pack(made.case, made.moments or None, notes={"source": run.given}), facts
+
+
+def _ranges(case: Case) -> dict[str, list[float]]:
+    """The lowest and highest value of each target, of a vector its length."""
+    found = {}
+    for name, values in case.targets.items():
+        unknown = unknown_of(name, case.initial)
+        rank = (values if unknown is None else case.initial[unknown]).ndim - 1
+        size: Tensor = values.norm(dim=1) if rank == 1 else values
+        found[name] = [float(size.min()), float(size.max())]
+    return found
 
 
 # What is there already
@@ -260,53 +304,7 @@ def _is_same(run: Run, facts: Mapping[str, Any] | None) -> bool:
     return run.given == source or Path(source).resolve() == Path(run.path) or not Path(source).exists()
 
 
-def _forget(folder: Path, before: Manifest, names: Sequence[str]) -> None:
-    """Remove cases whose runs have changed since."""
-    changed = set(names) & before.cases.keys()
-    if changed:
-        cases = {name: entry for name, entry in before.cases.items() if name not in changed}
-        write_manifest(folder, replace(before, cases=cases))
-
-
-# Splits
-
-
-def _signatures(folder: Path, before: Manifest, surveys: Mapping[str, Survey]) -> dict[str, Signature]:
-    """Of all runs, those in the dataset included."""
-    signatures: dict[str, Signature] = {}
-    if before.cases:
-        content = content_of(before)
-        quantities = of_unknowns(list(content.unknowns), list(content.parameters))
-        for file in read_files(folder):
-            if file.case.name not in surveys:
-                signatures[file.case.name] = _without_time(file.case, quantities)
-    return signatures | {name: seen.signature for name, seen in surveys.items()}
-
-
-def _divided(before: Manifest, signatures: Mapping[str, Signature], shares: Shares) -> Division:
-    known = {name: split for split, names in before.splits.items() for name in names if name in signatures}
-    return divide(signatures, shares, known)
-
-
-def _without_time(case: Any, quantities: Quantities) -> Signature:
-    parameters = {name: value for name, value in case.parameters.items() if name != "time"}
-    return Signature.of(replace(case, parameters=parameters), quantities)
-
-
 # The end
-
-
-def _settle(
-    folder: Path, before: Manifest, runs: Mapping[str, Run], failed: Mapping[str, str], division: Division
-) -> None:
-    """The manifest with all runs that failed, and splits of those that are there."""
-    manifest = read_manifest(folder)
-    splits = {split: [name for name in names if name in manifest.cases] for split, names in division.splits.items()}
-    older = {name: facts for name, facts in before.failed.items() if name not in runs and name not in manifest.cases}
-    reasons = {name: {"source": runs[name].given, "error": reason} for name, reason in failed.items()}
-    nearest = {"nearest": division.nearest, "closest": list(division.closest), "groups": division.groups}
-    about = {**manifest.about, "splitting": nearest}
-    write_manifest(folder, replace(manifest, splits=splits, failed={**older, **reasons}, about=about))
 
 
 def _clear(folder: Path) -> None:

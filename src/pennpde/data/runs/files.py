@@ -6,7 +6,6 @@ fields, at points or in cells.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import tomllib
@@ -23,9 +22,7 @@ from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
 from pennpde.case.problem_files import read_problem
-from pennpde.data.runs.quantities import OTHER_NAMES, Quantities, of_unknowns
-from pennpde.data.runs.source import End, Source, with_patches
-from pennpde.data.runs.times import RunError
+from pennpde.data.runs.source import OTHER_NAMES, Quantities, RunError, Source, of_unknowns, with_patches
 from pennpde.mesh import Mesh, reader_process
 from pennpde.mesh.boundary import facet_means
 from pennpde.mesh.contents import Contents
@@ -46,9 +43,9 @@ def is_mesh_file(path: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The files of one time; None where none of them says which time it is."""
+    """The files of one time, which is infinite where none of them says which time it is."""
 
-    time: float | None
+    time: float
     files: tuple[Path, ...]
     step: int | None = None
 
@@ -57,11 +54,11 @@ class FileSource(Source):
     """Files of one run."""
 
     def __init__(self, path: Path, problem: Path, wanted: Quantities | None, repair: bool = True) -> None:
-        self.path, self.problem_file, self.wanted, self.repair = path, problem, wanted, repair
-        self.notes = []
+        super().__init__(wanted)
+        self.path, self.problem_file, self.repair = path, problem, repair
 
     @property
-    def format(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def format(self) -> str:
         kind = "".join(self.path.suffixes[-2:]) if self.path.suffix == ".series" else self.path.suffix
         return f"{kind} ({len(self._frames)} times)" if len(self._frames) > 1 else kind
 
@@ -76,25 +73,22 @@ class FileSource(Source):
         elif self.path.suffix in (".vtkhdf", ".hdf") and (values := _steps(self.path)):
             frames = [Frame(time, (self.path,), step) for step, time in enumerate(values)]
         else:
-            frames = [Frame(self._only.time, (self.path,))]
+            frames = [Frame(math.inf if self._only.time is None else self._only.time, (self.path,))]
         for frame in frames:
             for file in frame.files:
                 if not file.is_file():
                     raise RunError(f"{self.path.name} lists {file.name}, which does not exist")
-        return sorted(frames, key=lambda frame: math.inf if frame.time is None else frame.time)
+        return sorted(frames, key=lambda frame: frame.time)
 
     def times(self) -> tuple[float, Sequence[float]]:
-        return 0.0, [math.inf if frame.time is None else frame.time for frame in self._frames]
-
-    def end(self) -> End:
-        return End(True)  # files do not say how far the run should have come
+        return 0.0, [frame.time for frame in self._frames]
 
     # The mesh and its fields
 
     @cached_property
     def _only(self) -> Contents:
         """What a file of one time says."""
-        return _contents(Frame(None, (self.path,)))
+        return _contents(Frame(math.inf, (self.path,)))
 
     @cached_property
     def _given(self) -> _Given:
@@ -106,10 +100,10 @@ class FileSource(Source):
         return _Given.of(Mesh.from_contents(contents, self.repair), contents.cell_fields)
 
     def _at(self, time: float) -> _Given:
-        place = min(range(len(self._frames)), key=lambda place: _away(self._frames[place].time, time))
-        if place == 0:
+        frame = min(self._frames, key=lambda frame: abs(frame.time - time))
+        if frame is self._frames[0]:
             return self._given
-        given, first = self._of(_contents(self._frames[place])), self._given.mesh
+        given, first = self._of(_contents(frame)), self._given.mesh
         size = float(np.ptp(first.points.numpy(), axis=0).max())
         if given.mesh.points.shape != first.points.shape or not torch.allclose(
             given.mesh.points, first.points, rtol=0, atol=1e-6 * size
@@ -146,12 +140,12 @@ class FileSource(Source):
     def problem(self) -> Case:
         case = with_patches(self._problem)
         stated = tomllib.loads(self.problem_file.read_text(encoding="utf-8")).get("initial", {})
-        first = self._frames[0].time
-        if first is not None and abs(first) <= _CLOSE * max(1.0, abs(self._frames[-1].time or 0.0)):
+        first, last = self._frames[0].time, self._frames[-1].time
+        if abs(first) <= _CLOSE * max(1.0, abs(last) if math.isfinite(last) else 0.0):
             start = {
                 name: self._given.field(name, self._names(name), case)
                 for name in case.initial
-                if name not in stated and self._given.has(self._names(name))
+                if name not in stated and self._given.find(self._names(name)) is not None
             }
             case = replace(case, initial=case.fulfilled({**case.initial, **start}))
         return case
@@ -160,15 +154,8 @@ class FileSource(Source):
         given = self._at(time)
         return {name: given.field(name, self._names(name), self._problem) for name in self._problem.initial}
 
-    def units(self) -> Mapping[str, tuple[int, ...]]:
-        return {}
-
-    def state(self, times: Sequence[float]) -> str:  # noqa: ARG002
-        digest = hashlib.sha256()
-        for path in [self.path, self.problem_file, *(file for frame in self._frames for file in frame.files)]:
-            state = path.stat()
-            digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
-        return digest.hexdigest()[:16]
+    def files(self, times: Sequence[float]) -> list[Path]:  # noqa: ARG002
+        return [self.path, self.problem_file, *(file for frame in self._frames for file in frame.files)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,11 +172,11 @@ class _Given:
                 mesh = Mesh.plane_of(mesh)
         return _Given(mesh, cells)
 
-    def has(self, names: Sequence[str]) -> bool:
-        return any(name in self.mesh.fields or name in self.cells for name in names)
+    def find(self, names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in self.mesh.fields or name in self.cells), None)
 
     def name_of(self, unknown: str, names: Sequence[str]) -> str:
-        found = next((name for name in names if name in self.mesh.fields or name in self.cells), None)
+        found = self.find(names)
         if found is None:
             known = sorted({*self.mesh.fields, *self.cells})
             raise RunError(
@@ -224,10 +211,6 @@ class _Given:
         inside = of_cells[self.mesh.facets.cells]
         shape = (-1, *of_cells.shape[1:])
         return np.where(held.reshape(-1, *[1] * (of_cells.ndim - 1)), means.reshape(shape), inside)
-
-
-def _away(known: float | None, time: float) -> float:
-    return 0.0 if known is None else abs(known - time)
 
 
 def _contents(frame: Frame) -> Contents:

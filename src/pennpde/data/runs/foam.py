@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +13,7 @@ import torch
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.data.runs.quantities import FLOW, SCALAR, Quantities
-from pennpde.data.runs.source import NOT_KNOWN, End, Source, with_patches
-from pennpde.data.runs.times import RunError
+from pennpde.data.runs.source import FLOW, NOT_KNOWN, SCALAR, Quantities, RunError, Source, with_patches
 from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, pieces_of, plane_of
 from pennpde.openfoam.cases import read_case
@@ -45,15 +42,15 @@ class FoamSource(Source):
     """One OpenFOAM case."""
 
     def __init__(self, folder: Path, wanted: Quantities | None) -> None:
-        self.folder, self.wanted = folder, wanted
-        self.notes = []
+        super().__init__(wanted)
+        self.folder = folder
         if wanted is not None:
             missing = [each.name for each in wanted.fields.values() if not self._ever(each.name)]
             if missing:
                 raise RunError(f"it has no field {' and no '.join(missing)} at any time")
 
     @property
-    def format(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def format(self) -> str:
         return "OpenFOAM, decomposed" if self.in_pieces else "OpenFOAM"
 
     # Fields and times
@@ -99,9 +96,9 @@ class FoamSource(Source):
         collated = [each for each in self.folder.iterdir() if re.fullmatch(r"processors\d+.*", each.name)]
         if max(map(self._last_of, collated), default=-1.0) > max(self._folders, default=-1.0):
             raise RunError("its results are collated files (processors...); put them together with reconstructPar")
-        names = [each.name for each in self.quantities().fields.values()]
-        complete = [time for time, folder in self._folders.items() if all(is_field(folder / name) for name in names)]
+        complete = [time for time, folder in self._folders.items() if not self._missing(folder)]
         if not complete:
+            names = (each.name for each in self.quantities().fields.values())
             raise RunError(f"it has no time with all of its fields, {', '.join(names)}")
         return min(complete), sorted(self._folders)
 
@@ -109,10 +106,12 @@ class FoamSource(Source):
         for time in times:
             for place in self._places:
                 folder = place / self._folders[time].name
-                missing = [each.name for each in self.quantities().fields.values() if not is_field(folder / each.name)]
-                if missing:
+                if missing := self._missing(folder):
                     where = f" of {place.name}" if self.in_pieces else ""
                     raise RunError(f"time {folder.name}{where} has no field {' and no '.join(missing)}")
+
+    def _missing(self, folder: Path) -> list[str]:
+        return [each.name for each in self.quantities().fields.values() if not is_field(folder / each.name)]
 
     def counts_iterations(self) -> bool:
         return is_steady(self.folder)
@@ -131,24 +130,21 @@ class FoamSource(Source):
             text = content_of(path).decode(errors="replace")
             return {match[1]: match[2] for match in re.finditer(r"^\s*(\w+)\s+([^\s;{}]+)\s*;", text, re.MULTILINE)}
 
-    def end(self) -> End:
+    def unfinished(self) -> str | None:
         if str(self._control.get("stopAt", "endTime")) != "endTime":
-            return End(True)
+            return None
         wanted = number_of(self._control.get("endTime"))
         if wanted is None:
             try:
                 wanted = float(str(self._control.get("endTime")))
             except ValueError:
-                return End(True)  # nobody can tell
-        last = max(self._folders, default=0.0)
-        if last >= wanted - self._allowed(wanted) or self._log_says_end():
-            return End(True)
-        return End(False, f"its last time is {last:g}, but its endTime is {wanted:g}")
-
-    def _allowed(self, end: float) -> float:
-        """A run stops within a step of its end, and writes no later than that."""
+                return None  # nobody can tell
+        # A run stops within a step of its end, and writes no later than that.
         step = number_of(self._control.get("deltaT")) or 0.0
-        return max(_CLOSE * abs(end), step)
+        last = max(self._folders, default=0.0)
+        if last >= wanted - max(_CLOSE * abs(wanted), step) or self._log_says_end():
+            return None
+        return f"its last time is {last:g}, but its endTime is {wanted:g}"
 
     def _log_says_end(self) -> bool:
         """A steady solver that has converged stops before its endTime, and says so."""
@@ -253,17 +249,12 @@ class FoamSource(Source):
             found[name] = powers
         return found
 
-    def state(self, times: Sequence[float]) -> str:
-        digest = hashlib.sha256()
+    def files(self, times: Sequence[float]) -> list[Path]:
         start = self.times()[0]
         files = [self._places[0] / "constant" / "polyMesh" / "points", self.folder / "constant" / "transportProperties"]
         for place in self._places:
             for time in sorted({start, *times}):
                 folder = place / self._folders[time].name
                 files += [folder / each.name for each in self.quantities().fields.values()]
-        for path in files:
-            known = next((each for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()), None)
-            if known is not None:
-                state = known.stat()
-                digest.update(f"{known.parent.name}/{known.name} {state.st_size} {state.st_mtime_ns}\n".encode())
-        return digest.hexdigest()[:16]
+        either = ((path, path.with_name(f"{path.name}.gz")) for path in files)
+        return [found for pair in either if (found := next(filter(Path.is_file, pair), None)) is not None]

@@ -6,17 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from pennpde import pictures
 from pennpde.case import Case
+from pennpde.case.moments import STEADY_PREFIX
 from pennpde.data.content import Content, content_of
-from pennpde.data.runs.quantities import FLOW, SCALAR
+from pennpde.data.runs.source import FLOW, SCALAR
 from pennpde.data.runs.splitting import SPLITS
 from pennpde.data.storage import Manifest, read_file
-from pennpde.data.times import STEADY
 from pennpde.files import plain, replacing, write_atomically, write_json
-from pennpde.mesh import Mesh
 from pennpde.penn.physics import Look
 
 JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
@@ -164,26 +161,22 @@ def _shown(manifest: Manifest) -> list[str]:
 
 def _draw(path: Path, cases: Sequence[Case], content: Content) -> None:
     looks = {"flow": FLOW.looks, "advection-diffusion": SCALAR.looks}.get(content.network or "", {})
-    rows: list[list[tuple[str, Mesh, Tensor, bool]]] = []
+    rows = []
     for case in cases:
         row = []
         for name, start in case.initial.items():
-            values = case.targets.get(name, case.targets.get(STEADY + name, start))
+            values = case.targets.get(name, case.targets.get(STEADY_PREFIX + name, start))
             last = values[..., -1] if values.ndim > start.ndim else values
             look = looks.get(name, Look(f"|{name}|" if start.ndim > 1 else name))
             size = last.flatten(1).norm(dim=1) if last.ndim > 1 else last
-            row.append((f"{case.name}: {look.title}", case.mesh, size, look.signed))
+            colours = pictures.DIVERGING if look.signed else pictures.SEQUENTIAL
+            row.append(pictures.Panel(f"{case.name}: {look.title}", case.mesh, size, colours))
         rows.append(row)
     if content.space == 3:
-        pictures.draw_solids(path, [[each[:3] for each in row] for row in rows])
+        pictures.draw_solids(
+            path, [[(each.title, each.mesh, each.values) for each in row if each.values is not None] for row in rows]
+        )
         return
-    panels = [
-        [
-            pictures.Panel(title, mesh, values, pictures.DIVERGING if signed else pictures.SEQUENTIAL)
-            for title, mesh, values, signed in row
-        ]
-        for row in rows
-    ]
     # Two cases side by side.
-    sheet = [[panel for row in panels[place : place + 2] for panel in row] for place in range(0, len(panels), 2)]
+    sheet = [[panel for row in rows[place : place + 2] for panel in row] for place in range(0, len(rows), 2)]
     pictures.draw(path, sheet, panel_width=3.2)

@@ -13,20 +13,23 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from pennlab.datasets.flow.ducts import all_names, with_potential_flow
 from pennlab.datasets.flow.truth import END_TIME, PROFILES, TIMES, Run, is_complete, read_run, solve
 from pennlab.datasets.profile import Profile
 from pennpde.case import Case
-from pennpde.designs.duct_flow import (
+from pennpde.mesh import Mesh
+from pennpde.models.designs import (
     CELLS_PER_LENGTH,
     INLET_VELOCITY,
     JITTER,
+    Duct,
+    case_name,
     coarse_mesh,
+    duct,
     flow_case,
     flow_through,
-    with_potential_flow,
+    parse_name,
 )
-from pennpde.designs.ducts import Duct, all_names, case_name, duct, parse_name
-from pennpde.mesh import Mesh
 
 __all__ = [
     "CELLS_PER_LENGTH",

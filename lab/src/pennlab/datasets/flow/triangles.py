@@ -11,9 +11,9 @@ import zlib
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde.designs.ducts import duct
 from pennpde.mesh import Mesh, triangulation
 from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smoothed
+from pennpde.models.designs import duct
 
 _NEAREST_TO_BOUNDARY = 0.6
 """Of the spacing."""

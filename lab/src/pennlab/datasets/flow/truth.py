@@ -18,11 +18,11 @@ from jaxtyping import Float
 
 from pennlab import running
 from pennlab.datasets.fine_mesh import FineMesh
+from pennlab.datasets.flow.ducts import blocks_of
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
-from pennpde.designs.duct_flow import INLET_VELOCITY, VISCOSITY
-from pennpde.designs.ducts import Duct, duct
 from pennpde.files import write_atomically
+from pennpde.models.designs import INLET_VELOCITY, VISCOSITY, Duct, duct
 from pennpde.openfoam import NonUniform, Uniform
 
 END_TIME = 4.0
@@ -134,11 +134,6 @@ def write_case(
             "p": running.NewField(openfoam.PRESSURE, 0.0, PRESSURE_CONDITIONS),
         },
     )
-
-
-def blocks_of(shape: Duct, cells_per_length: float) -> list[running.Block]:
-    """The blocks of a `blockMesh` at this resolution."""
-    return [running.Block(region.corners, region.cells(cells_per_length)) for region in shape.regions]
 
 
 def initialise(folder: Path, installation: running.Installation) -> openfoam.PolyMesh:

@@ -12,8 +12,8 @@ import numpy as np
 
 from pennlab.datasets.flow.triangles import triangle_mesh
 from pennlab.datasets.split_quads import triangulated
-from pennpde.designs.duct_flow import coarse_mesh
 from pennpde.mesh import Mesh
+from pennpde.models.designs import coarse_mesh
 
 _SPLIT = {"half split": 0.5, "split": 1.0}
 KINDS = ("quads", *_SPLIT, "unstructured")

@@ -22,9 +22,8 @@ from typing import Any
 
 from pennlab.datasets.plane_flow import sensitivity
 from pennlab.datasets.plane_flow.flow import Flow
-from pennpde.data.manifest import Manifest
-from pennpde.data.recipe import Product
-from pennpde.data.storage import intact, read_file, read_manifest
+from pennlab.datasets.recipe import Product
+from pennpde.data.storage import Manifest, intact, read_file, read_manifest
 from pennpde.data.vtkhdf import CaseFile, pack, unpack
 from pennpde.files import write_atomically
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pennlab import running
 from pennlab.datasets.plane_flow import cases, cost, finished, flows, foam, meshes, truth
 from pennlab.datasets.plane_flow.flow import Flow
-from pennpde.data.recipe import HopelessError, Product, Recipe, Report
+from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 

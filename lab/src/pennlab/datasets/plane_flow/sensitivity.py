@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pennpde.case.moments import FOREVER
-from pennpde.data.manifest import MANIFEST, read_manifest
+from pennpde.data.storage import MANIFEST, read_manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.metrics import relative_l2
 

@@ -21,7 +21,7 @@ from pennlab.datasets.plane_flow.conditions import Condition, Inlet, Outlet, Sli
 from pennlab.datasets.plane_flow.domain import Domain, Piece
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.shapes.drawing import Duct, Point, chain, closed
-from pennpde.data.recipe import Product, Recipe, Report
+from pennlab.datasets.recipe import Product, Recipe, Report
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 

@@ -17,7 +17,7 @@ from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow.truth import END_TIME
 from pennlab.datasets.profile import Profile
 from pennpde import openfoam
-from pennpde.designs.ducts import Duct
+from pennpde.models.designs import Duct
 
 LINEAR_UPWIND = "Gauss linearUpwind grad(U)"
 

@@ -32,9 +32,9 @@ from pennlab.paper.tables import paper_numbers
 from pennpde import __version__, openfoam
 from pennpde.case import Case
 from pennpde.data import storage
-from pennpde.designs.ducts import duct
 from pennpde.files import write_atomically, write_json
 from pennpde.metrics import Estimate, domain_errors
+from pennpde.models.designs import duct
 
 KIND, RUN_KIND = "openfoam sweep", "openfoam run"
 RECORD, TABLE = "openfoam_sweep.json", "openfoam_sweep.md"

@@ -38,7 +38,7 @@ from pennlab.paper.tables import WHOLE_STEPS, Timed, paper_numbers
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.designs.duct_flow import flow_case
+from pennpde.models.designs import flow_case
 from pennpde.testing import moved
 
 KIND = "speed-accuracy trade-off"

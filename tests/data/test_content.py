@@ -1,7 +1,7 @@
 """What a manifest tells about its cases, counted."""
 
-from pennpde.data.manifest import Entry, Manifest
-from pennpde.data.summary import failures, summary
+from pennpde.data.content import failures, summary
+from pennpde.data.storage import Entry, Manifest
 
 
 def manifest(*facts, failed=None):

@@ -1,6 +1,7 @@
 """Datasets generated in this process, and what is in them."""
 
-from pennpde.data import generate, storage
+from pennlab.datasets import generate
+from pennpde.data import storage
 
 
 def make(recipe, folder, **options):

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from meshes import box
+from pennlab.datasets import packing
 from pennpde.case import Case
-from pennpde.data import packing, shards, storage, vtkhdf
+from pennpde.data import shards, storage, vtkhdf
 from pennpde.data.storage import DatasetError
 from pennpde.mesh import Mesh
 from pennpde.train import dataset_hash
@@ -31,15 +32,25 @@ def cases(times=2):
 @pytest.fixture
 def single(tmp_path):
     """A dataset with one file per case, as all were once."""
-    storage.write(tmp_path / "single", cases(), SPLITS, packed=False)
+    storage.write(tmp_path / "single", cases(), SPLITS)
     return tmp_path / "single"
 
 
 @pytest.fixture
 def packed(tmp_path):
     """The same in shards."""
-    storage.write(tmp_path / "packed", cases(), SPLITS)
+    write_packed(tmp_path / "packed", cases(), SPLITS)
     return tmp_path / "packed"
+
+
+def write_packed(folder, *arguments, **options):
+    storage.write(folder, *arguments, **options)
+    packing.pack(folder)
+
+
+def append_packed(folder, *arguments, **options):
+    storage.append(folder, *arguments, **options)
+    packing.pack(folder)
 
 
 def files(folder):
@@ -59,7 +70,7 @@ def test_packing_changes_neither_cases_nor_their_order_nor_hashes(single):
     before = {split: storage.read(single, split) for split in (None, "train", "test")}
     hashes = {name: entry.sha256 for name, entry in storage.read_manifest(single).cases.items()}
     whole = dataset_hash(single)
-    storage.pack(single)
+    packing.pack(single)
     assert set(files(single)) == {SHARD, "test_shard_000.vtkhdf"}
     for split, expected in before.items():
         found = storage.read(single, split)
@@ -86,7 +97,7 @@ def test_a_case_leaves_a_shard_as_the_file_that_entered_it(single, packed):
 def test_times_notes_and_any_mesh_survive(kind, tmp_path):
     case = some_case(kind)
     content = vtkhdf.pack(case, [0.5, 2.0], notes={"author": "me"})
-    (tmp_path / "shard.vtkhdf").write_bytes(shards.write([("some", content)])[0])
+    (tmp_path / "shard.vtkhdf").write_bytes(packing.write_shard([("some", content)])[0])
     with shards.Shard(tmp_path / "shard.vtkhdf") as shard:
         found = shard.read("some")
     assert_same_case(found.case, case)
@@ -95,13 +106,13 @@ def test_times_notes_and_any_mesh_survive(kind, tmp_path):
 
 def test_packing_twice_does_nothing_more(packed):
     before = files(packed)
-    storage.pack(packed)
+    packing.pack(packed)
     assert files(packed) == before
 
 
 def test_the_same_cases_give_the_same_bytes():
     contents = [(case.name, vtkhdf.pack(case)) for case in cases()]
-    assert shards.write(contents) == shards.write(contents)
+    assert packing.write_shard(contents) == packing.write_shard(contents)
 
 
 def test_a_dataset_in_single_files_has_the_manifest_of_before(single, packed):
@@ -122,7 +133,7 @@ def test_arrays_in_common_are_stored_once_and_read_once(tmp_path):
         replace(case, name=f"case_{number}", initial={**case.initial, "p": case.initial["p"] + number})
         for number in range(20)
     ]
-    storage.write(tmp_path, others)
+    write_packed(tmp_path, others)
     with h5py.File(tmp_path / SHARD) as file:
         address = {
             array: {h5py.h5o.get_info(file[f"VTKHDF/case_{n}/{array}"].id).addr for n in range(20)}
@@ -154,8 +165,8 @@ def test_one_case_is_read_without_the_others(packed, monkeypatch):
 def test_cases_read_one_by_one_leave_no_meshes_behind(tmp_path):
     # Twenty meshes in twenty shards.
     twenty = [Case(box("quad", 2 + number), initial={"T": 0.5}, name=f"case_{number}") for number in range(20)]
-    storage.write(tmp_path, twenty, packed=False)
-    storage.pack(tmp_path, shard_bytes=1)
+    storage.write(tmp_path, twenty)
+    packing.pack(tmp_path, shard_bytes=1)
     alive, opened = [], Path("/proc/self/fd")
     for file in storage.read_files(tmp_path):
         alive.append(weakref.ref(file.case.mesh))
@@ -168,13 +179,13 @@ def test_cases_read_one_by_one_leave_no_meshes_behind(tmp_path):
 @pytest.mark.slow
 def test_a_dataset_grows_by_shards_and_leaves_those_that_are_there(packed):
     before = files(packed)
-    storage.append(packed, [some_case(name="four", seed=4), some_case(name="five", seed=5)], "train")
+    append_packed(packed, [some_case(name="four", seed=4), some_case(name="five", seed=5)], "train")
     after = files(packed)
     assert after.keys() - before.keys() == {"train_shard_001.vtkhdf"}
     assert {name: after[name] for name in before} == before
     assert [case.name for case in storage.read(packed, "train")] == ["one", "two", "four", "five"]
     with pytest.raises(ValueError, match="Two cases are called 'one'"):
-        storage.append(packed, [some_case(name="one")])
+        append_packed(packed, [some_case(name="one")])
 
 
 def test_a_dataset_begins_without_cases_and_gets_new_splits(tmp_path):
@@ -188,10 +199,10 @@ def test_a_dataset_begins_without_cases_and_gets_new_splits(tmp_path):
 
 @pytest.mark.slow
 def test_shards_stay_small_and_can_be_joined(single):
-    storage.pack(single, shard_bytes=1)
+    packing.pack(single, shard_bytes=1)
     assert set(files(single)) == {SHARD, "train_shard_001.vtkhdf", "test_shard_000.vtkhdf"}
     whole = dataset_hash(single)
-    storage.pack(single, again=True)
+    packing.pack(single, again=True)
     assert len(files(single)) == 2
     assert dataset_hash(single) == whole
     for found, expected in zip(storage.read(single, "train"), cases()[:2], strict=True):
@@ -199,17 +210,17 @@ def test_shards_stay_small_and_can_be_joined(single):
 
 
 def test_cases_with_other_times_go_to_another_shard(tmp_path):
-    storage.write(tmp_path, [some_case(name="two"), some_case(name="three", times=3), some_case(name="again", seed=3)])
+    write_packed(tmp_path, [some_case(name="two"), some_case(name="three", times=3), some_case(name="again", seed=3)])
     manifest = storage.read_manifest(tmp_path)
     assert manifest.cases["two"].file == manifest.cases["again"].file != manifest.cases["three"].file
     contents = [(case.name, vtkhdf.pack(case)) for case in (some_case(), some_case(name="three", times=3))]
     with pytest.raises(ValueError, match=r"'three' has the time steps \(0.0, 1.0, 2.0, 3.0\), others"):
-        shards.write(contents)
+        packing.write_shard(contents)
 
 
 def test_names_of_cases_and_of_shards_do_not_clash(tmp_path):
     named_like_shards = ["train_shard_000", "train_shard_002", "train_000"]
-    storage.write(tmp_path, [some_case(name=name, seed=seed) for seed, name in enumerate(named_like_shards)])
+    write_packed(tmp_path, [some_case(name=name, seed=seed) for seed, name in enumerate(named_like_shards)])
     assert set(files(tmp_path)) == {"train_shard_001.vtkhdf"}
     assert [case.name for case in storage.read(tmp_path, "train")] == named_like_shards
     for name in ("Assembly", "Steps"):
@@ -218,7 +229,7 @@ def test_names_of_cases_and_of_shards_do_not_clash(tmp_path):
 
 
 def test_a_case_of_two_splits_and_one_of_none_are_packed_once(tmp_path):
-    storage.write(tmp_path, cases(), {"train": ["one"], "a/b": ["two", "one"]})
+    write_packed(tmp_path, cases(), {"train": ["one"], "a/b": ["two", "one"]})
     assert set(files(tmp_path)) == {SHARD, "a_b_shard_000.vtkhdf", "other_shard_000.vtkhdf"}
     assert [case.name for case in storage.read(tmp_path, "a/b")] == ["two", "one"]
     assert len(storage.read(tmp_path)) == 3
@@ -243,7 +254,7 @@ def test_vtk_shows_every_case_at_every_time_as_in_its_own_file(single, packed):
 
 def test_vtk_shows_cases_without_time(tmp_path):
     plain = [replace(case, targets={}) for case in cases()]
-    storage.write(tmp_path, plain)
+    write_packed(tmp_path, plain)
     ((time, blocks),) = frames_of(tmp_path / SHARD)
     assert time is None
     assert blocks.keys() == ["one", "two", "three"]
@@ -339,19 +350,19 @@ def test_packing_that_stops_anywhere_leaves_a_whole_dataset(tmp_path, monkeypatc
     stopped, survived = True, -1
     while stopped:
         survived += 1
-        storage.write(tmp_path, small, splits, packed=False)
+        storage.write(tmp_path, small, splits)
         left = [survived]
         with monkeypatch.context() as patched:
             for owner, name in ((packing, "write_atomically"), (packing, "write_manifest"), (Path, "unlink")):
                 patched.setattr(owner, name, _failing_after(left, getattr(owner, name)))
             try:
-                storage.pack(tmp_path)
+                packing.pack(tmp_path)
                 stopped = False
             except InterruptedError:
                 pass
         assert [case.initial["T"][0].item() for case in storage.read(tmp_path, "train")] == [2.0, 0.0]
         assert [case.initial["T"][0].item() for case in storage.read(tmp_path, "test")] == [1.0]
-        storage.pack(tmp_path)
+        packing.pack(tmp_path)
         assert set(files(tmp_path)) == {SHARD, "test_shard_000.vtkhdf"}
     assert survived >= 7  # two shards, two manifests, three files removed
 
@@ -370,7 +381,7 @@ def test_what_an_interrupted_packing_has_left_is_removed(packed):
     (packed / "one.vtkhdf").write_bytes(storage.checked_content(packed, "one"))
     (packed / "train_shard_007.vtkhdf").write_bytes((packed / SHARD).read_bytes())
     (packed / "notes_shard_001.vtkhdf").write_bytes(b"not ours")
-    storage.pack(packed)
+    packing.pack(packed)
     assert set(files(packed)) == {SHARD, "test_shard_000.vtkhdf", "notes_shard_001.vtkhdf"}
 
 
@@ -382,7 +393,7 @@ def test_a_shard_is_written_all_at_once(packed, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .* make room"):
-        storage.append(packed, [some_case(name="four")])
+        append_packed(packed, [some_case(name="four")])
     monkeypatch.undo()
     assert files(packed) == before
     assert len(storage.read(packed)) == 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pennpde.data.runs.times import RunError, Times
+from pennpde.data.runs.source import RunError, Times
 
 WRITTEN = [0.0, 0.5, 1.0, 1.5, 2.0]
 

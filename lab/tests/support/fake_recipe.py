@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report
 from pennlab.running import InstallationError, OpenFOAMError
 from pennpde.case import Case
-from pennpde.data.recipe import HopelessError, Product, Recipe, Report
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 from pennpde.mesh import Mesh

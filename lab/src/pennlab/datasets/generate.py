@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import time
 import traceback
@@ -19,13 +18,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pennpde import __version__
-from pennpde.data.recipe import HopelessError, MissingProgramError, OtherRunsError, Product, Recipe, Report
-from pennpde.data.storage import MANIFEST, DatasetError, Manifest, intact, pack, read_manifest, store, write_manifest
+from pennlab.datasets.packing import pack
+from pennlab.datasets.recipe import HopelessError, MissingProgramError, OtherRunsError, Product, Recipe, Report
+from pennpde.data.storage import MANIFEST, DatasetError, Ledger, Manifest, alone_in, intact, read_manifest
+from pennpde.data.workers import SchedulerError, Status, connected, processors
 from pennpde.files import remove_leftovers
 
 _LOG_LINES = 40
@@ -33,23 +32,6 @@ _LOG_LINES = 40
 
 class GenerationError(RuntimeError):
     """Generation is impossible: no solver, no scheduler, or existing results of other settings."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """Progress of the generation.
-
-    Attributes:
-        total: number of cases asked for.
-        done: of these, the complete ones.
-        failed: those given up.
-        under_way: how much is done of the others, in cases.
-    """
-
-    total: int
-    done: int = 0
-    failed: int = 0
-    under_way: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -99,16 +81,17 @@ def generate(
     folder, started = Path(folder), time.monotonic()
     wanted = _wanted(recipe, only, splits, limit)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone_in(folder):
+    with alone_in(folder):
         remove_leftovers(folder)
-        ledger = _Ledger.open(folder, recipe, wanted)
+        ledger = Ledger(folder, _opened(folder, recipe, wanted))
         kept = tuple(intact(folder, wanted, ledger.manifest))
         hopeless = recipe.known_failures()
         missing = [name for name in wanted if name not in set(kept) and name not in hopeless]
         if missing and scheduler is None:
             recipe.check_solver(missing)
-        ledger.begin(missing)
-        ledger.leave_out({name: hopeless[name] for name in wanted if name in hopeless})
+        # Without the entries of cases that are about to be made, such as one with a damaged file.
+        ledger.manifest = ledger.manifest.without(missing)
+        _give_up(ledger, {name: hopeless[name] for name in wanted if name in hopeless})
         watch = _Watch(Status(len(kept) + len(missing), len(kept)), on_progress)
         if missing:
             tasks = recipe.tasks(missing)
@@ -152,8 +135,9 @@ def _in_turn(splits: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted(places, key=lambda name: places[name])
 
 
-def _run(recipe: Recipe, tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: _Ledger, watch: _Watch) -> None:
+def _run(recipe: Recipe, tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: Ledger, watch: _Watch) -> None:
     attempts: Counter[tuple[str, ...]] = Counter()
+    last = 0.0
     for task in tasks:
         pool.submit(task)
     for task, outcome in pool.outcomes():
@@ -164,125 +148,48 @@ def _run(recipe: Recipe, tasks: Sequence[tuple[str, ...]], pool: _Pool, ledger: 
             if attempts[task] < recipe.most_attempts and not outcome.hopeless:
                 pool.submit(task)
                 continue
-            ledger.give_up(task, outcome, attempts[task])
+            facts = {"attempts": attempts[task], "error": outcome.error, "log": outcome.log}
+            _give_up(ledger, dict.fromkeys(task, facts))
             watch.over(task, failed=True)
         else:
             for product in outcome:
-                ledger.add(product)
-            ledger.task_over()
+                ledger.add(product.name, product.content, product.facts)
+            # All cases of a task that took long are saved: the next one may take as long, and be killed.
+            if time.monotonic() - last > 1.0:
+                ledger.save()
+            last = time.monotonic()
             watch.over(task)
-
-
-def outcomes(
-    recipe: Recipe,
-    *,
-    workers: int | None = None,
-    scheduler: str | None = None,
-    on_progress: Callable[[Status], None] | None = None,
-) -> Iterator[tuple[tuple[str, ...], Outcome]]:
-    """What comes of all tasks of a recipe, each tried once, as they are done; nothing is written."""
-    names = [name for split in recipe.splits().values() for name in split]
-    tasks = recipe.tasks(names)
-    watch = _Watch(Status(len(names)), on_progress)
-    with _pool(recipe, workers, scheduler, len(tasks), watch) as pool:
-        for task in tasks:
-            pool.submit(task)
-        for task, outcome in pool.outcomes():
-            watch.over(task, isinstance(outcome, Failure))
-            yield task, outcome
 
 
 # The folder
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder; it is released when the process ends, in whatever way."""
-    import fcntl
+def _opened(folder: Path, recipe: Recipe, wanted: Sequence[str]) -> Manifest:
+    """The manifest of the folder, with the splits of these cases; that of other settings is refused."""
+    settings = json.loads(json.dumps(recipe.settings()))
+    known = Manifest(recipe.dataset, settings)
+    if (folder / MANIFEST).exists():
+        known = read_manifest(folder)
+        if known.dataset != recipe.dataset:
+            raise DatasetError(f"{folder} holds the dataset {known.dataset!r}; choose another folder.")
+        changed = [key for key in settings if known.settings.get(key) != settings[key]]
+        if changed:
+            words = ", ".join(
+                f"other settings of the {key}"
+                if isinstance(settings[key], Mapping)
+                else f"{key} {known.settings.get(key)!r} instead of {settings[key]!r}"
+                for key in changed
+            )
+            raise DatasetError(f"{folder} was made with {words}; give the same options or choose another folder.")
+    requested = {*wanted, *(name for names in known.splits.values() for name in names)}
+    splits = {split: [name for name in names if name in requested] for split, names in recipe.splits().items()}
+    return replace(known, splits=splits)
 
-    with (folder / ".lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            raise DatasetError(
-                f"Another process writes into {folder} (number {lock.read().strip() or 'unknown'}); wait for "
-                "it or choose another folder."
-            ) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield
 
-
-class _Ledger:
-    """The manifest during generation. It is written often, so that a crash loses little work."""
-
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.folder, self.manifest = folder, manifest
-        self.saved = self.last_task = 0.0
-        self.unsaved = False
-
-    @staticmethod
-    def open(folder: Path, recipe: Recipe, wanted: Sequence[str]) -> _Ledger:
-        settings = json.loads(json.dumps(recipe.settings()))
-        known = Manifest(recipe.dataset, settings)
-        if (folder / MANIFEST).exists():
-            known = read_manifest(folder)
-            if known.dataset != recipe.dataset:
-                raise DatasetError(f"{folder} holds the dataset {known.dataset!r}; choose another folder.")
-            changed = [key for key in settings if known.settings.get(key) != settings[key]]
-            if changed:
-                words = ", ".join(
-                    f"other settings of the {key}"
-                    if isinstance(settings[key], Mapping)
-                    else f"{key} {known.settings.get(key)!r} instead of {settings[key]!r}"
-                    for key in changed
-                )
-                raise DatasetError(f"{folder} was made with {words}; give the same options or choose another folder.")
-        requested = {*wanted, *(name for names in known.splits.values() for name in names)}
-        splits = {split: [name for name in names if name in requested] for split, names in recipe.splits().items()}
-        return _Ledger(folder, replace(known, splits=splits))
-
-    def begin(self, missing: Sequence[str]) -> None:
-        """Remove the entry of a case that is about to be generated, such as one with a damaged file."""
-        gone = set(missing)
-        self.manifest = replace(
-            self.manifest,
-            cases={name: entry for name, entry in self.manifest.cases.items() if name not in gone},
-            failed={name: facts for name, facts in self.manifest.failed.items() if name not in gone},
-        )
-        self.save()
-
-    def leave_out(self, hopeless: Mapping[str, Mapping[str, Any]]) -> None:
-        """Record cases that are not tried."""
-        if hopeless:
-            self.manifest = replace(self.manifest, failed={**self.manifest.failed, **hopeless})
-            self.save()
-
-    def add(self, product: Product) -> None:
-        entry = store(self.folder, product.name, product.content, product.facts)
-        self.manifest = self.manifest.with_case(product.name, entry)
-        self.unsaved = True
-        if time.monotonic() - self.saved > 1.0:
-            self.save()
-
-    def task_over(self) -> None:
-        """Save all cases of a task that took long: the next one may take as long, and be killed."""
-        now = time.monotonic()
-        if self.unsaved and now - self.last_task > 1.0:
-            self.save()
-        self.last_task = now
-
-    def give_up(self, task: Sequence[str], failure: Failure, attempts: int) -> None:
-        facts = {"attempts": attempts, "error": failure.error, "log": failure.log}
-        self.manifest = replace(self.manifest, failed={**self.manifest.failed, **dict.fromkeys(task, facts)})
-        self.save()
-
-    def save(self) -> None:
-        about = {"pennpde": __version__, "written": datetime.now(UTC).isoformat(timespec="seconds")}
-        write_manifest(self.folder, replace(self.manifest, about=about))
-        self.saved, self.unsaved = time.monotonic(), False
+def _give_up(ledger: Ledger, failed: Mapping[str, Mapping[str, Any]]) -> None:
+    """Record cases that could not be made, or are not tried."""
+    ledger.manifest = replace(ledger.manifest, failed={**ledger.manifest.failed, **failed})
+    ledger.save()
 
 
 # The work
@@ -446,17 +353,13 @@ def _pool(
         ) from error
     if scheduler is not None:
         try:
-            client = Client(scheduler, timeout=20)
-        except (OSError, ValueError) as error:
-            raise GenerationError(
-                f"There is no Dask scheduler at {scheduler!r} ({error}). Start one with `dask scheduler`, or leave the "
-                "address out to work on this machine."
-            ) from error
+            client = connected(scheduler)
+        except SchedulerError as error:
+            raise GenerationError(str(error)) from error
         with client:
             yield _Dask(client, recipe, watch)
         return
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    number = min(workers or processors, tasks)
+    number = min(workers or processors(), tasks)
     # A worker that dies takes all of its tasks with it, and Dask suspects every one of them. So it gets one at a time,
     # and we count the deaths, as we count other failures.
     settings = {"distributed.scheduler.worker-saturation": 1.0, "distributed.scheduler.allowed-failures": 0}
