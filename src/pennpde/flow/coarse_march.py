@@ -2,7 +2,7 @@
 
     fast       cells as they are, Courant number 4
     standard   cells split once, Courant number 2; also a march on the cells as they are, so that the network sees what
-               splitting has changed
+               splitting has changed; only the pressure is corrected
     fine       cells split at least twice where that is affordable, Courant number 1.4; nothing is learned here
 
 Each level takes about six times as long as the one before.
@@ -127,15 +127,16 @@ class CoarseMarch(Start):
         return Started(tuple(cases), learned, found.solutions, uncorrected)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
-        """With mass conserved in every cell of the mesh."""
+        """With mass conserved in every cell of the mesh; on split cells only the pressure is corrected.
+
+        There the velocity of the march is off by no more than the reference solutions that training has seen: by a
+        fine-grid reference its correction makes things worse, in cavities by a factor of three.
+        """
+        if self.splits(case):
+            return {**fields, "u": started.initial["u"]}
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
-        velocity = fields["u"]
-        if self.splits(case):
-            # Here the march is off by as much as the reference solutions that training has seen: the mean of two
-            # solutions with errors of one size and different origin is nearer than either.
-            velocity = 0.5 * (velocity + started.initial["u"].to(velocity))
-        found = conserving(problem, velocity).velocity[:, problem.places].T
+        found = conserving(problem, fields["u"]).velocity[:, problem.places].T
         return {**fields, "u": found.to(fields["u"])}
 
     def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
