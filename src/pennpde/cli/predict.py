@@ -212,8 +212,9 @@ def run(
         for place, name in folders.items():
             written.append(str(writer.write(name, outcome.at(place).fields, foam_fields)))
     seconds = outcome.seconds["network"]
+    level = f", {outcome.level}," if outcome.level else ""
     output.say(
-        f"{model} on {outcome.case.number_of_points} points: {seconds:.2f} s for the network, "
+        f"{model}{level} on {outcome.case.number_of_points} points: {seconds:.2f} s for the network, "
         f"{sum(outcome.seconds.values()) - seconds:.2f} s for operators and certificate; {_state(outcome)}",
         *outcome.expected.lines(),
         *outcome.certificate.lines(warnings=False),
@@ -535,10 +536,10 @@ def _as_json(times: Sequence[float]) -> list[float | str]:
 
 
 def _record(outcome: "Outcome") -> dict[str, Any]:
-
     mesh = None if outcome.companion is None else outcome.companion.mesh
     return {
         "points": outcome.case.number_of_points,
+        "level": outcome.level or None,
         "companion": None if mesh is None else {"points": mesh.number_of_points, "triangles": mesh.number_of_cells},
         "seconds": outcome.seconds,
         "times": _as_json(outcome.times),

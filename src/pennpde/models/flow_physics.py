@@ -156,7 +156,7 @@ def _plane_flux(velocity: Float[Tensor, "points 2"], case: Case) -> Flux:
     kept = near.all(axis=1)[ends].all(axis=1)
     means = np.where(boundary.held[:, None], np.where(kept[:, None], boundary.means, by_patch), along)
     through = (means * boundary.outward).sum(axis=1)
-    inward, outward = -float(through[through < 0].sum()), float(through[through > 0].sum())
+    inward, outward = float(-through[through < 0].sum() + 0.0), float(through[through > 0].sum())
     back = float(np.abs(through[(through < 0) & boundary.opened]).sum())
     unseen = 0.0
     if (boundary.opened & boundary.lost).any():

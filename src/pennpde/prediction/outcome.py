@@ -44,6 +44,8 @@ class Outcome:
     """How wrong the fields probably are: expected error and grade by unknown, at the worst of the times."""
     expected_by_time: tuple[Expected, ...] = ()
     """The same at each of the times."""
+    level: str = ""
+    """Of accuracy, on which the network predicted; empty where it has no levels."""
 
     @property
     def time(self) -> float:

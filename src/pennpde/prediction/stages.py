@@ -338,6 +338,7 @@ def judge(compared: Compared) -> Outcome:
         evidence=evidence,
         expected=expected,
         expected_by_time=tuple(by_time),
+        level=asked.model.level,
     )
 
 
