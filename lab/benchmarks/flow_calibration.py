@@ -74,11 +74,10 @@ def table() -> str:
         cells = [f"`{level}`", str(found["all"]["cases"])]
         for name in ("u", "p"):
             cells.append(f"{found['all'][name]:.0%}".replace("%", " %"))
-            there = [f"{100 * found[family][name]:.0f}" for family in UNSEEN if family in found]
+            there = [f"{family} {100 * found[family][name]:.0f}" for family in UNSEEN if family in found]
             cells.append(", ".join(there) or "not measured")
         rows.append([*cells, str(found["all"].get("good_but_wrong", ""))])
-    unseen = ", ".join(UNSEEN)
-    head = ("level", "predictions", "u", f"u of {unseen}", "p", f"p of {unseen}", "good, but above 20 %")
+    head = ("level", "predictions", "u", "u of unseen families", "p", "p of unseen families", "good, but above 20 %")
     return markdown_table(head, rows)
 
 
