@@ -18,6 +18,7 @@ from commands import penn
 from documents import PAGES
 from foam_cases import write_plane_channel
 from paths import ROOT
+from pennlab.datasets import packing
 from pennlab.datasets.flow.cases import TIMES
 from pennpde import registry
 from pennpde import train as experiments
@@ -66,6 +67,7 @@ def flows(path: Path, frames: int = 1) -> None:
         targets = {field: values[..., None].repeat_interleave(frames, -1) for field, values in case.initial.items()}
         cases.append(flow_case(case.mesh, name, targets))
     storage.write(path, cases, splits, "flow", TIMES[-frames:])
+    packing.pack(path)  # as `penn generate` leaves it
 
 
 MAKERS: dict[str, Callable[[Path], Any]] = {
