@@ -147,9 +147,10 @@ def test_cosine_falls_over_the_budget_and_warm_up_rises_into_it():
 
 @pytest.mark.slow
 def test_a_budget_in_minutes_is_kept():
-    result = fit(network(), TRAIN, VALIDATION, batch_size=2, minutes=0.01, check_every=1, schedule="cosine")
+    # Three seconds: on a busy machine a single step may take a tenth of one.
+    result = fit(network(), TRAIN, VALIDATION, batch_size=2, minutes=0.05, check_every=1, schedule="cosine")
     assert result.ended == "budget"
-    assert 0.6 <= result.seconds < 5.0  # one stretch of steps may pass the end
+    assert 3.0 <= result.seconds < 8.0  # one stretch of steps may pass the end
     assert result.history[-1]["learning_rate"] < 0.1 * 5e-4
 
 
