@@ -40,6 +40,7 @@ from pennlab.paper.plane_flow_errors import errors, stacked
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
+from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.flow.network import stepping_flow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def levels() -> dict[str, nn.Module]:
         "plain scheme, own cells, Courant 4": stepping_flow(corrected=False, splits=0, courant=4.0),
         "plain scheme, cells split once, Courant 2": stepping_flow(corrected=False, splits=1, courant=2.0),
     }
-    for level in ("fast", "standard", "fine"):
+    for level in CoarseMarch.levels:
         network = pennpde.load_pretrained("flow")
         network.set_level(level)
         found[f"`flow`, {level}"] = network

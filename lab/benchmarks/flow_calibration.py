@@ -21,13 +21,14 @@ from pennlab import coverage
 from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.checkpoints import SHIPPED, expected_error_file, load_pretrained
+from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.penn import Predictor
 from pennpde.train import calibrate
 
 ROOT = Path(__file__).resolve().parents[2]
 FINISHED = ROOT / "data" / "plane_flow" / "finished"
 PAGE = ROOT / "docs" / "flow.md"
-LEVELS = ("fast", "standard", "fine")
+LEVELS = CoarseMarch.levels
 SPLITS = ("validation", "test", "test-unseen-families", "test-unseen-reynolds")
 UNSEEN = ("aerofoil", "moving-tee", "u-bend")
 
