@@ -64,7 +64,7 @@ def main(path=None, folder="."):
     speed = outcome.last["u"].norm(dim=1)
     print(f"after {outcome.time:.2g} s: largest speed {speed.max():.3f} m/s")
     print(*outcome.certificate.lines(), sep="\n")
-    outcome.mesh().save(Path(folder) / "duct.vtu")
+    outcome.save(Path(folder) / "duct.vtu")
     print(f"Written: {Path(folder) / 'duct.vtu'}")
     return outcome
 

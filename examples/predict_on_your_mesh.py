@@ -33,7 +33,7 @@ def main(folder=".", network="advection-diffusion"):
     for time, temperature in zip(outcome.times, outcome.fields["T"].T, strict=True):
         print(f"t = {time:g}: mean temperature {temperature.mean():.3f}")
     print(*outcome.certificate.lines(), sep="\n")
-    outcome.mesh().save(Path(folder) / "heat.vtu")
+    outcome.save(Path(folder) / "heat.vtu")
     print(f"Written: {Path(folder) / 'heat.vtu'}")
     return outcome
 

@@ -23,11 +23,12 @@ from commands import store
 from foam_cases import read_flow, write_brick, write_conditions
 from pennlab.datasets.packing import write_shard
 from pennpde import openfoam
-from pennpde.case.problem_files import parse_selection, problem_from, read_problem
+from pennpde.case.problem_files import problem_from, read_problem
 from pennpde.checkpoints import CheckpointError, load
 from pennpde.data import shards, storage, vtkhdf
 from pennpde.data.storage import DatasetError
 from pennpde.data.vtkhdf import CaseFileError
+from pennpde.mesh.selections import parse_selection
 from pennpde.openfoam import FoamFormatError
 from problems import heated_plate, rectangle
 

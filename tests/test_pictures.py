@@ -131,7 +131,7 @@ def test_notes_are_lines_below_the_corner_that_fit_into_the_picture(tmp_path):
     draw(tmp_path / "notes.png", panels, corner="good", notes=notes)
     with Image.open(tmp_path / "plain.png") as plain, Image.open(tmp_path / "notes.png") as more:
         assert more.width == plain.width
-        assert more.height == plain.height + 5 * 24  # four notes, and that there are two more
+        assert more.height == plain.height + 5 * 40  # four notes, and that there are two more
         assert str(more.info["Description"]).splitlines() == ["good", *notes]
         small_print = np.asarray(more.convert("L"))[plain.height :]
     assert small_print.min() < 150

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pennpde.case import Across, Case, Condition, Dirichlet, Neumann, Periodic, Remark, Robin, Slip, Table, batch
     from pennpde.checkpoints import Config, load_pretrained, save
-    from pennpde.mesh import Mesh
+    from pennpde.mesh import Mesh, read
     from pennpde.operators import Operators
     from pennpde.penn import PENN, SCALAR, STEADY, TENSOR, VECTOR, Equation, Predictor
     from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot
     from pennpde.penn.solver import BarzilaiBorwein
-    from pennpde.prediction import predict
+    from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
     from pennpde.train import fit
 
@@ -36,6 +36,7 @@ __all__ = [
     "Mesh",
     "Neumann",
     "Operators",
+    "Outcome",
     "Periodic",
     "Predictor",
     "Remark",
@@ -48,6 +49,7 @@ __all__ = [
     "load_pretrained",
     "pack",
     "predict",
+    "read",
     "save",
 ]
 
@@ -56,12 +58,12 @@ __all__ = [
 _NAMES_OF = {
     "case": "Across Case Condition Dirichlet Neumann Periodic Remark Robin Slip Table batch",
     "checkpoints": "Config load_pretrained save",
-    "mesh": "Mesh",
+    "mesh": "Mesh read",
     "operators": "Operators",
     "penn": "PENN SCALAR STEADY TENSOR VECTOR Equation Predictor",
     "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",
-    "prediction": "predict",
+    "prediction": "Outcome predict",
     "sharing": "pack",
     "train": "fit",
 }

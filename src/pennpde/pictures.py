@@ -31,6 +31,7 @@ _DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 _LINE, _LETTER = 0.2, 0.07
 """Inches that small print takes."""
 _MOST_NOTES = 4
+_DOTS_PER_INCH = 200
 _MILLISECONDS = 250
 """For which a frame is shown, the last one four times as long."""
 _BULK = (2.0, 98.0)
@@ -67,8 +68,31 @@ class Panel:
     border: bool = False
 
 
-def draw(
-    path: Path | str,
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure of Matplotlib that shows itself in a notebook.
+
+    Attributes:
+        figure: Matplotlib's.
+        description: Of what it shows, kept in the metadata of its file.
+    """
+
+    figure: Figure
+    description: str = ""
+
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        return f"Picture({width:.1f} x {height:.1f} inches; picture.save(path) writes it)"
+
+    def save(self, path: Path | str) -> None:
+        """Write it as .png, .pdf or .svg; its file is whole or not there."""
+        save_figure(self.figure, path, dots_per_inch=_DOTS_PER_INCH, description=self.description)
+
+    def _repr_png_(self) -> bytes:
+        return _content(self.figure, ".png", _DOTS_PER_INCH / 2, "").getvalue()
+
+
+def picture(
     rows: Sequence[Sequence[Panel]],
     *,
     title: str = "",
@@ -76,11 +100,10 @@ def draw(
     notes: Sequence[str] = (),
     panel_width: float = 4.6,
     bars: Literal["panels", "rows"] = "panels",
-) -> None:
-    """Draw panels in rows and columns to a PNG, PDF or SVG file.
+) -> Picture:
+    """Panels in rows and columns.
 
     Args:
-        path: Of the file; its suffix decides.
         rows: The panels.
         title: Above all.
         corner: In small print at the lower right, such as how far the fields can be trusted; also kept in the file as
@@ -91,7 +114,21 @@ def draw(
         bars: Whether each panel has its colour bar, or each row one, where colours mean the same along it.
     """
     figure = _figure(rows, title, corner, notes, panel_width, bars)
-    save_figure(figure, path, dots_per_inch=120, description="\n".join([corner, *notes] if corner else notes))
+    return Picture(figure, "\n".join([corner, *notes] if corner else notes))
+
+
+def draw(path: Path | str, rows: Sequence[Sequence[Panel]], **how: Any) -> None:
+    """Write a picture of panels to a PNG, PDF or SVG file; for the other arguments see `picture`."""
+    picture(rows, **how).save(path)
+
+
+def picture_of_mesh(mesh: Mesh, path: Path | str | None = None) -> Picture:
+    """The cells of a plane mesh, and each of its patches in its own colour."""
+    triangles(mesh)  # refuses a mesh in space, and says what draws it
+    made = picture([[Panel("", mesh, None)]])
+    if path is not None:
+        made.save(path)
+    return made
 
 
 def animate(
@@ -123,7 +160,8 @@ def animate(
     images[0].save(
         content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
     )
-    _write(path, content)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content.getvalue())
 
 
 def _figure(
@@ -212,17 +250,18 @@ def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tenso
 
 def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:
     """Write a figure, with a description in its metadata; its file is whole or not there."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, _content(figure, Path(path).suffix or ".png", dots_per_inch, description).getvalue())
+
+
+def _content(figure: Figure, suffix: str, dots_per_inch: float, description: str) -> io.BytesIO:
     # In memory: on a full disk some of Matplotlib's formats fail with an error that says something else.
     content = io.BytesIO()
-    suffix = Path(path).suffix or ".png"
+    if suffix not in _DESCRIPTION:
+        raise ValueError(f"A picture cannot be written as {suffix}; its name ends in {', '.join(_DESCRIPTION)}.")
     metadata = {_DESCRIPTION[suffix]: description} if description else None
     figure.savefig(content, dpi=dots_per_inch, format=suffix.removeprefix("."), metadata=metadata)
-    _write(path, content)
-
-
-def _write(path: Path | str, content: io.BytesIO) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content.getvalue())
+    return content
 
 
 def field_panels(

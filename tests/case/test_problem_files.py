@@ -156,7 +156,7 @@ def test_problems_in_space_have_three_coordinates(tmp_path):
         ('[patches]\na = "x = 0"\n[initial]\nT=0', r"\[patches\] a of .*duct.toml: Cannot read"),
         ('[patches]\na = "x == 7"\n[initial]\nT=0', "empty"),
         ('[patches]\na = "z == 0"\n[initial]\nT=0', "plane"),
-        ('[patches]\na = "rest"\nb = "rest"\n[initial]\nT=0', "rest twice"),
+        ('[patches]\na = "rest"\nb = "rest"\n[initial]\nT=0', "cover the whole boundary"),
         ('[patches]\na = "x > -1"\nb = "rest"\n[initial]\nT=0', "cover the whole boundary"),
         ("[patches]\na = {}\n[initial]\nT=0", "exactly one of"),
         ("[patches]\na = { box = [[0, 0], [1, 1]], array = 'b' }\n[initial]\nT=0", "exactly one of"),

@@ -39,10 +39,10 @@ class Levelled(AnyTime):
 @pytest.mark.parametrize(
     ("accuracy", "used"),
     [
-        (0.3, ["low"]),
-        (0.05, ["low", "middle"]),
-        (0.01, ["low", "middle", "high"]),
-        (1e-4, ["low", "middle", "high"]),  # the best there is, although it is not good enough
+        (30, ["low"]),
+        (5, ["low", "middle"]),
+        (1, ["low", "middle", "high"]),
+        (0.01, ["low", "middle", "high"]),  # the best there is, although it is not good enough
     ],
 )
 def test_levels_are_tried_until_one_is_accurate_enough(accuracy, used):
@@ -55,10 +55,10 @@ def test_levels_are_tried_until_one_is_accurate_enough(accuracy, used):
 
 def test_a_level_that_diverges_is_passed_over():
     network = Levelled(diverges=True)
-    predict(network, flow(square("quad", 6)), times=[4.0], resolution="own", accuracy=0.5)
+    predict(network, flow(square("quad", 6)), times=[4.0], resolution="own", accuracy=50)
     assert network.used == ["low", "middle"]
 
 
-def test_an_accuracy_that_is_no_share_is_refused():
-    with pytest.raises(ValueError, match=r"accuracy is 2; it is a share, between 0 and 1: 0\.02 means 2 %"):
-        predict(Levelled(), flow(square("quad", 6)), times=[4.0], accuracy=2)
+def test_an_accuracy_that_is_no_share_of_hundred_is_refused():
+    with pytest.raises(ValueError, match=r"accuracy is 0; it is in per cent"):
+        predict(Levelled(), flow(square("quad", 6)), times=[4.0], accuracy=0)

@@ -72,7 +72,7 @@ def test_the_map_of_a_pressure_without_level_has_the_size_of_its_differences():
     volumes, found = case.mesh.point_volumes, outcome.fields["p"].reshape(-1)
     local, about, whole = (
         float((volumes * each.square()).sum()) ** 0.5
-        for each in (outcome.mesh().fields["expected_error_p"], metrics.without_level(found, volumes), found)
+        for each in (outcome.mesh.fields["expected_error_p"], metrics.without_level(found, volumes), found)
     )
     assert whole > 1.5 * about
     assert local == pytest.approx(outcome.expected.errors["p"].expected * about, rel=1e-3)

@@ -151,7 +151,7 @@ def test_fields_travel_with_the_mesh(duct, network, tmp_path):
     from pennpde.mesh import Mesh
 
     outcome = predict(network, bare(duct))
-    outcome.mesh().save(tmp_path / "flow.vtu")
+    outcome.mesh.save(tmp_path / "flow.vtu")
     fields = Mesh.read(tmp_path / "flow.vtu").fields
     assert torch.equal(fields["u"], outcome.fields["u"])
     assert torch.equal(fields["p"], outcome.fields["p"])
@@ -195,7 +195,7 @@ def test_a_plate_may_be_given_in_any_lengths_and_times(heat):
 
 def test_a_series_is_saved_time_by_time(heat, tmp_path):
     outcome = predict(heat, plate())
-    fields = outcome.mesh().fields
+    fields = outcome.mesh.fields
     assert sorted(fields) == ["T", "T_1", "T_2", "T_3", "T_4"]
     assert torch.equal(fields["T"], outcome.fields["T"][:, 3])
     assert torch.equal(fields["T_2"], outcome.fields["T"][:, 1])

@@ -90,7 +90,7 @@ def test_a_network_without_calibration_says_that_its_error_is_unknown(case, tmp_
     assert outcome.expected.grade == "unknown"
     assert "penn calibrate" in outcome.expected.lines()[0]
     assert outcome.expected.as_dict()["errors"] == {}
-    assert not any(name.startswith("expected_error") for name in outcome.mesh().fields)
+    assert not any(name.startswith("expected_error") for name in outcome.mesh.fields)
 
 
 def test_the_units_of_the_user_do_not_matter(case, tmp_path):
@@ -112,7 +112,7 @@ def test_the_local_error_has_the_mean_square_of_the_expected_one(case, tmp_path)
     for name, fields in outcome.fields.items():
         squares = fields.reshape(len(fields), -1).square().sum(dim=1)
         size = float((volumes * squares).sum() / volumes.sum()) ** 0.5
-        local = outcome.mesh().fields[f"expected_error_{name}"]
+        local = outcome.mesh.fields[f"expected_error_{name}"]
         assert bool((local >= 0).all())
         found = float((volumes * local.square()).sum() / volumes.sum()) ** 0.5
         assert found == pytest.approx(outcome.expected.errors[name].expected * size, rel=1e-3)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -151,6 +153,29 @@ class Case:
             settled |= _resolved(settled, kinds)
         for field_name, value in settled.items():
             object.__setattr__(self, field_name, value)
+
+    @staticmethod
+    def from_openfoam(folder: str | Path, equation: Any = None, time: float | None = None) -> Case:
+        """The case in an OpenFOAM folder.
+
+        Args:
+            folder: Of the case.
+            equation: Whose unknowns and parameters are read (`Physics`, such as `network.equation`); by default those
+                of laminar flow: U, p and nu.
+            time: Whose folder holds conditions and initial fields; by default that at which the case starts.
+        """
+        # By name: the readers of OpenFOAM's files and the equations are layers above.
+        known = equation or import_module("pennpde.models.flow_physics").FlowPhysics()
+        return import_module("pennpde.openfoam").read_problem(folder, known, time)
+
+    def __repr__(self) -> str:
+        told = []
+        for name in self.initial:
+            counts = {each.kind: int(each.mask.sum()) for each in self.conditions_of(name)}
+            told.append(f"{name} ({', '.join(f'{kind} at {n}' for kind, n in counts.items() if n) or 'free'})")
+        title = f"{self.name!r}, " if self.name else ""
+        known = f"parameters: {', '.join(self.parameters) or 'none'}"
+        return f"Case({title}{self.number_of_points} points in {self.space}D; {', '.join(told)}; {known})"
 
     @property
     def dirichlet(self) -> Mapping[str, Dirichlet]:

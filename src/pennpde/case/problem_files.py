@@ -1,7 +1,7 @@
 """A boundary value problem as a TOML file that accompanies a mesh file.
 
 [patches]                                    # in order; several may share points
-inlet = "x == 0"                             # comparisons, see parse_selection
+inlet = "x == 0"                             # comparisons, see `pennpde.mesh.selections`
 outlet = { box = [[4.99, -1], [5.01, 3]] }   # two corners
 top = { half_space = { point = [0, 2], normal = [0, 1] } }   # on and behind the plane, seen along the normal
 hot = { array = "marker", equals = 3 }       # an array of the mesh file
@@ -38,15 +38,11 @@ inlet = { across = "outlet", jump = -1.0 }
 
 from __future__ import annotations
 
-import operator
-import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as shown  # short, however large the value is
 from typing import Any
-
-import numpy as np
 
 from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
@@ -55,7 +51,6 @@ from pennpde.mesh import Mesh
 
 _CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))
 _SECTIONS = ("patches", *_CONDITIONS, "initial", "parameters")
-_KINDS = ("box", "half_space", "array")
 _MOST_BYTES = 1_000_000
 _LARGEST, _SMALLEST = 1e100, 1e-100
 """Sizes of numbers: squares of larger ones overflow, of smaller ones vanish, and TOML integers are unbounded."""
@@ -112,95 +107,19 @@ def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem
 
 
 def _with_patches(mesh: Mesh, patches: Mapping[str, Any], where: str) -> Mesh:
-    rest = []
-    for name, given in patches.items():
+    """The mesh with the patches that the file describes: those of the rest come last, whatever the order."""
+    for name, given in sorted(patches.items(), key=lambda each: each[1] == "rest"):
         label = f"[patches] {name} of {where}"
-        if given == "rest":
-            rest.append(name)
-        elif isinstance(given, str):
-            try:
-                mesh = mesh.with_patches({name: parse_selection(given)})
-            except ValueError as error:
-                raise ValueError(f"{label}: {error}") from None
-        elif isinstance(given, Mapping):
-            mesh = _with_patch_of_kind(mesh, name, given, label)
-        else:
+        if not isinstance(given, str | Mapping):
             raise ValueError(
-                f'{label} is {shown(given)}; write a comparison such as "x == 0", a table with one of '
-                f'{list(_KINDS)}, or "rest".'
+                f'{label} is {shown(given)}; write a comparison such as "x == 0", a box, a half_space, an array, or '
+                '"rest".'
             )
-    if len(rest) > 1:
-        raise ValueError(f"[patches] of {where} has the rest twice, as {rest}; only one patch can be what is left.")
-    for name in rest:
-        taken = np.zeros(len(mesh.facets), dtype=bool)
-        for other, patch in mesh.patches.items():
-            # The file may have a patch of this name, such as one that was written by a prediction; it is replaced.
-            if other != name:
-                taken[patch.facets] = True
-        if taken.all():
-            raise ValueError(f"[patches] {name} of {where} is empty: the other patches cover the whole boundary.")
-        mesh = mesh.with_patch_facets({name: mesh.facets.take(np.flatnonzero(~taken))})
+        try:
+            mesh = mesh.with_patches({name: given})
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{label}: {error.args[0]}") from None
     return mesh
-
-
-def _with_patch_of_kind(mesh: Mesh, name: str, given: Mapping[str, Any], label: str) -> Mesh:
-    kinds = [kind for kind in _KINDS if kind in given]
-    known = {"array": {"array", "equals"}}.get(kinds[0], set(kinds)) if len(kinds) == 1 else set()
-    if len(kinds) != 1 or given.keys() - known:
-        raise ValueError(
-            f"{label} has the keys {sorted(given)}; it needs exactly one of {list(_KINDS)} "
-            "(and `equals` together with `array`)."
-        )
-    if kinds[0] == "array":
-        array = given["array"]
-        if not isinstance(array, str) or array not in mesh.fields:
-            raise ValueError(f"{label} asks for the array {shown(array)}; the mesh file has {sorted(mesh.fields)}.")
-        values = mesh.fields[array].reshape(mesh.number_of_points, -1)[:, 0].numpy()
-        wanted = given.get("equals")
-        if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | float)):
-            raise ValueError(f"{label} equals {shown(wanted)}; give a number.")
-        chosen = values != 0 if wanted is None else np.isclose(values, wanted)
-        return _named(mesh, name, chosen, label)
-    if kinds[0] == "box":
-        low, high = _corners(given["box"], mesh.space, label)
-        return _named(mesh, name, lambda x: ((x >= low - _near(x)) & (x <= high + _near(x))).all(axis=1), label)
-    half_space = given["half_space"]
-    if not isinstance(half_space, Mapping) or half_space.keys() != {"point", "normal"}:
-        raise ValueError(f"{label} has half_space {shown(half_space)}; it needs `point` and `normal`.")
-    point = _vector(half_space["point"], mesh.space, f"{label}, point")
-    normal = _vector(half_space["normal"], mesh.space, f"{label}, normal")
-    steepest = np.abs(normal).max()
-    if steepest == 0:
-        raise ValueError(f"{label} has a normal of length zero.")
-    normal = normal / steepest  # so that its length neither overflows nor vanishes
-    normal /= np.linalg.norm(normal)
-    return _named(mesh, name, lambda x: (x - point) @ normal >= -_near(x), label)
-
-
-def _near(x: np.ndarray) -> float:
-    """Tolerance for a point on a plane: a millionth of the mesh size, as in selections."""
-    return 1e-6 * float(np.ptp(x, axis=0).max())
-
-
-def _named(mesh: Mesh, name: str, chosen: Any, label: str) -> Mesh:
-    try:
-        return mesh.with_patches({name: chosen})
-    except ValueError as error:
-        raise ValueError(f"{label}: {error}") from None
-
-
-def _corners(given: Any, space: int, label: str) -> tuple[np.ndarray, np.ndarray]:
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-        raise ValueError(f"{label} has box {shown(given)}; give two corners, as [[0, 0], [1, 1]].")
-    first, second = (_vector(corner, space, f"{label}, corner") for corner in given)
-    return np.minimum(first, second), np.maximum(first, second)
-
-
-def _vector(given: Any, space: int, label: str) -> np.ndarray:
-    value = _number_or_vector(given, label)
-    if not isinstance(value, list) or len(value) != space:
-        raise ValueError(f"{label} is {shown(given)}; the mesh has {space} dimensions, so give {space} numbers.")
-    return np.array(value)
 
 
 def _number_or_vector(given: Any, label: str) -> float | list[float]:
@@ -314,161 +233,3 @@ def _rows(value: Any) -> list[Any]:
 
 def _is_matrix(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(row, list) for row in value)
-
-
-# Selections of points
-
-Positions = np.ndarray
-Selection = Callable[[Positions], np.ndarray]
-"""Maps positions [points, space] to one bool per point."""
-
-_TOKEN = re.compile(r"\s*(?:(<=|>=|==|!=|<|>|\(|\))|([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))")
-_NEARNESS = 1e-6
-_LONGEST_SELECTION = 10_000
-_DEEPEST_SELECTION = 50
-_COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
-def parse_selection(text: str) -> Selection:
-    """Parse comparisons on coordinates, never evaluated as Python; a ValueError shows where it cannot be understood.
-
-    ::
-
-        x < 0.001                     one comparison
-        0.2 <= y <= 0.8               a chain
-        x == 0 and not (y > 1)        combined; == holds within a millionth of the mesh's size
-        r > 0.5                       r is the distance from the origin
-    """
-    if len(text) > _LONGEST_SELECTION:
-        raise ValueError(f"A selection of {len(text)} characters is too long; {_LONGEST_SELECTION} are allowed.")
-    return _Parser(text).parse()
-
-
-class _Parser:
-    """Recursive descent: or < and < not < comparison."""
-
-    def __init__(self, text: str):
-        self.text = text
-        self.tokens = self._tokens()
-        self.position = 0
-        self.depth = 0
-
-    def parse(self) -> Selection:
-        selection = self._any()
-        if self.position < len(self.tokens):
-            raise self._error(f"unexpected {self.tokens[self.position][0]!r}")
-        return selection
-
-    def _tokens(self) -> list[tuple[str, int]]:
-        found, position = [], 0
-        text = self.text.rstrip()
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                position += len(text[position:]) - len(text[position:].lstrip())
-                raise ValueError(
-                    f"Cannot read {text[position : position + 12]!r} at character {position + 1} of the selection "
-                    f"{self.text!r}. Write comparisons such as 'x < 0.5', joined by and, or, not."
-                )
-            found.append((match.group().strip(), match.end()))
-            position = match.end()
-        return found
-
-    def _error(self, problem: str) -> ValueError:
-        place = self.tokens[self.position][1] if self.position < len(self.tokens) else len(self.text)
-        return ValueError(
-            f"The selection {self.text!r} has {problem} at character {place}. Write comparisons such as 'x < 0.5' or "
-            "'0 <= y <= 1', joined by and, or, not, with parentheses."
-        )
-
-    def _next(self) -> str | None:
-        return self.tokens[self.position][0] if self.position < len(self.tokens) else None
-
-    def _take(self) -> str:
-        token = self._next()
-        if token is None:
-            raise self._error("an unfinished comparison")
-        self.position += 1
-        return token
-
-    def _any(self) -> Selection:
-        return self._joined("or", self._all, np.logical_or)
-
-    def _all(self) -> Selection:
-        return self._joined("and", self._one, np.logical_and)
-
-    def _joined(self, word: str, part: Callable[[], Selection], join: np.ufunc) -> Selection:
-        parts = [part()]
-        while self._next() == word:
-            self._take()
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else lambda x: join.reduce([each(x) for each in parts])
-
-    def _one(self) -> Selection:
-        self.depth += 1
-        if self.depth > _DEEPEST_SELECTION:
-            raise ValueError(f"A selection nests at most {_DEEPEST_SELECTION} levels deep: {self.text[:60]!r}...")
-        try:
-            if self._next() == "not":
-                self._take()
-                inside = self._one()
-                return lambda x: ~inside(x)
-            if self._next() == "(":
-                self._take()
-                inside = self._any()
-                if self._next() != ")":
-                    raise self._error("a missing ')'")
-                self._take()
-                return inside
-            return self._comparison()
-        finally:
-            self.depth -= 1
-
-    def _comparison(self) -> Selection:
-        terms, comparisons = [self._term()], []
-        while self._next() in (*_COMPARISONS, "==", "!="):
-            comparisons.append(self._take())
-            terms.append(self._term())
-        if not comparisons:
-            raise self._error("no comparison")
-
-        def holds(x: Positions) -> np.ndarray:
-            nearness = _NEARNESS * float(np.ptp(x, axis=0).max()) if len(x) else 0.0
-            result = np.ones(len(x), dtype=bool)
-            for left, sign, right in zip(terms[:-1], comparisons, terms[1:], strict=True):
-                a, b = left(x), right(x)
-                near = np.abs(a - b) <= nearness
-                result &= near if sign == "==" else ~near if sign == "!=" else _COMPARISONS[sign](a, b)
-            return result
-
-        return holds
-
-    def _term(self) -> Callable[[Positions], np.ndarray]:
-        token = self._take()
-        if token in ("x", "y", "z"):
-            axis = "xyz".index(token)
-
-            def coordinate(x: Positions) -> np.ndarray:
-                if axis >= x.shape[1]:
-                    raise ValueError(
-                        f"The selection {self.text!r} asks for z, but the mesh is a plane one: use x and y."
-                    )
-                return x[:, axis]
-
-            return coordinate
-        if token == "r":
-            return lambda x: np.linalg.norm(x, axis=1)
-        try:
-            number = float(token)
-        except ValueError:
-            self.position -= 1
-            raise self._error(f"{token!r} where a coordinate (x, y, z, r) or a number should be") from None
-        if not np.isfinite(number):
-            self.position -= 1
-            raise self._error(f"the number {token}, which is too large,")
-        return lambda x: np.full(len(x), number)

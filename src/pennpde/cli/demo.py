@@ -32,8 +32,9 @@ def run(
     use_threads_for(case)
     outcome = predict(network, case)
     seconds = time.perf_counter() - start
-    title, looks = "Flow over a step, predicted", network.equation.looks
-    written = write_files(outcome, looks, title, Targets(out / "flow.vtu", out / "flow.png", html=out / "flow.html"))
+    written = write_files(
+        outcome, "Flow over a step, predicted", Targets(out / "flow.vtu", out / "flow.png", html=out / "flow.html")
+    )
     output.say(
         f"Flow over a step with a ramp of 0.37 inlet widths, {case.number_of_points} points, at time "
         f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, BadParameter, Option
 
 from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, predictor, read_mesh
+from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
     from pennpde.case import Case, Remark
     from pennpde.penn import Predictor
-    from pennpde.penn.physics import Look
     from pennpde.prediction import Outcome
     from pennpde.trust.certificate import Certificate
 
@@ -32,8 +32,8 @@ EXAMPLES = [
 ]
 
 _POINTS_OF_A_THREAD = 10_000
-_ACCURACY = 0.02
-"""Expected error of the first unknown that is good enough unless a user asks for another one."""
+_ACCURACY = 2.0
+"""Expected error of the first unknown, in per cent, that is good enough unless a user asks for another one."""
 ALL = "all"
 """`--write-time all`: every predicted time becomes a folder."""
 _MOST_TIMES = 1000
@@ -154,7 +154,7 @@ def run(
 
         reader_process.shared().start()  # it loads its libraries while this process loads its own
     network = _network(model, plugin)
-    share = _accuracy(network, model, accuracy, fast=fast, fine=fine)
+    asked_accuracy = _accuracy(network, model, accuracy, fast=fast, fine=fine)
     if asked is not None and not network.takes_times:
         raise ValueError(
             f"{model} predicts only the times that it was trained for, not any time: leave out --time, --times and "
@@ -183,7 +183,7 @@ def run(
     use_threads_for(problem)
     try:
         outcome = predict(
-            network, problem, length=length, speed=speed, resolution=resolution, times=asked, accuracy=share
+            network, problem, length=length, speed=speed, resolution=resolution, times=asked, accuracy=asked_accuracy
         )
     except ValueError:
         for remark in problem.remarks:  # they may be the reason
@@ -204,7 +204,7 @@ def run(
         _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
-    written = write_files(outcome, network.equation.looks, input_path.stem, targets, draw_error=draw_error)
+    written = write_files(outcome, input_path.stem, targets, draw_error=draw_error)
     if folders:
         from pennpde.openfoam import TimeWriter
 
@@ -215,7 +215,7 @@ def run(
     level = f", {outcome.level}," if outcome.level else ""
     output.say(
         f"{model}{level} on {outcome.case.number_of_points} points: {seconds:.2f} s for the network, "
-        f"{sum(outcome.seconds.values()) - seconds:.2f} s for operators and certificate; {_state(outcome)}",
+        f"{sum(outcome.seconds.values()) - seconds:.2f} s for operators and certificate; {outcome.when}",
         *outcome.expected.lines(),
         *outcome.certificate.lines(warnings=False),
         *(f"Written: {path}" for path in written),
@@ -228,7 +228,7 @@ def run(
 
 
 def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast: bool, fine: bool) -> float | None:
-    """The expected error that is asked for, as a share; with --fast and --fine none, and the network is set to that."""
+    """The expected error that is asked for, in per cent; --fast and --fine set the network to a level instead."""
     if not network.levels:
         if fast or fine or accuracy is not None:
             raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
@@ -236,10 +236,7 @@ def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast:
     if fast or fine:
         network.set_level(network.levels[0 if fast else -1])
         return None
-    share = _ACCURACY if accuracy is None else accuracy / 100
-    if not 0 < share < 1:
-        raise ValueError(f"--accuracy is {accuracy:g}; it is in per cent, above 0 and below 100")
-    return share
+    return _ACCURACY if accuracy is None else accuracy
 
 
 def _check_input(input_path: Path, case: Path | None) -> None:
@@ -519,17 +516,6 @@ def tell(output: Output, certificate: "Certificate") -> None:
         output.warn(warning)
 
 
-def _state(outcome: "Outcome") -> str:
-    """Which times a prediction holds, in words."""
-    from pennpde.prediction.outcome import time_name
-
-    last = time_name(outcome.time)
-    after = "" if outcome.time == math.inf else " after the start"
-    if len(outcome.times) == 1:
-        return f"state at {last}{after}" if after else last
-    return f"{len(outcome.times)} times, {time_name(outcome.times[0])} to {last}{after}"
-
-
 def _as_json(times: Sequence[float]) -> list[float | str]:
     """Times as JSON can hold them."""
     return ["steady" if time == math.inf else time for time in times]
@@ -549,39 +535,19 @@ def _record(outcome: "Outcome") -> dict[str, Any]:
     }
 
 
-def write_files(
-    outcome: "Outcome", looks: "Mapping[str, Look]", title: str, targets: Targets, *, draw_error: bool = False
-) -> list[str]:
+def write_files(outcome: "Outcome", title: str, targets: Targets, *, draw_error: bool = False) -> list[str]:
     """Write the requested files, each complete or not at all, and return their names."""
-    from pennpde.prediction.outcome import time_name
-
-    mesh, expected = outcome.case.mesh, outcome.expected
-    # The grade is in the corner already.
-    others = [each for each in outcome.certificate.warnings if each not in expected.warnings]
-    small: dict[str, Any] = {"corner": expected.in_short, "notes": [f"warning: {each}" for each in others]}
     files = [path for path in astuple(targets) if path is not None]
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
     if targets.out is not None:
         outcome.save(targets.out)
     if targets.png is not None:
-        from pennpde.pictures import draw, error_panels, field_panels
-
-        rows = [field_panels(mesh, outcome.last, looks)]
-        if draw_error and expected.local:
-            rows.append(error_panels(mesh, expected.local, looks))
-        draw(targets.png, rows, **small)
+        outcome.plot(path=targets.png, error=draw_error)
     if targets.animation is not None:
-        from pennpde.pictures import animate, series_panels
-
-        frames = series_panels(mesh, [outcome.at(place).fields for place in range(len(outcome.times))], looks)
-        titles = [time_name(time) for time in outcome.times]
-        animate(targets.animation, frames, titles, **small)
+        outcome.animate(targets.animation)
     if targets.html is not None:
-        from pennpde.viewer.records import record_of, write_page
+        from pennpde.viewer.records import page_of
 
-        seconds = outcome.seconds["network"]
-        subtitle = f"{mesh.number_of_points} points, predicted in {seconds:.2f} s; {_state(outcome.at(-1))}"
-        lines = expected.lines() + outcome.certificate.lines()
-        write_page(targets.html, record_of(mesh, outcome.last), title, subtitle, lines)
+        write_atomically(targets.html, page_of(outcome, title))
     return [str(path) for path in files]

@@ -5,6 +5,7 @@ cells           cell types, facets and edges of them
 derived         what follows from cells and points, worked out once: graph, boundary, normals, volumes
 checks          what a sound mesh is; the error for one that is not
 contents        what a file says about a mesh, unchecked; what is mended in it
+selections      points chosen in words: "x == 0", a box, a half-space
 files           reading and writing through PyVista; the choice of a reader; counts in files, compared with their size
 gmsh            .msh
 reader_process  the same in a process of its own, which a damaged file may crash
@@ -24,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pennpde.mesh.mesh import Mesh as Mesh
     from pennpde.mesh.mesh import Patch as Patch
+    from pennpde.mesh.mesh import read as read
 
-__all__ = ["Mesh", "Patch"]
+__all__ = ["Mesh", "Patch", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -39,9 +39,10 @@ from pennpde.mesh.cells import (
     take_rows,
     with_outward_faces,
 )
+from pennpde.mesh.selections import parse_selection, points_chosen
 
 CellsLike = Cells | Facets | np.ndarray | Tensor | Sequence | Mapping[str, Any]
-PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str
+PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str | Mapping[str, Any]
 
 FARTHEST = 1e50
 # Points of a plane mesh may leave the plane by this share of its width: what float32 files lose.
@@ -412,6 +413,15 @@ def patch_points(
     fields: Mapping[str, Tensor],
 ) -> Int64[np.ndarray, " patch_points"]:
     """The points of a patch, from any of the forms that `Mesh.with_patches` takes."""
+    if isinstance(given, Mapping):
+        given = points_chosen(given, name, positions.shape[1], fields)
+    elif isinstance(given, str) and given not in fields:
+        if given.isidentifier():
+            raise KeyError(
+                f"Patch {name!r} is to be taken from the field {given!r}, which the mesh does not have. "
+                f"Its fields: {', '.join(fields) or 'none'}."
+            )
+        given = parse_selection(given)
     if callable(given):
         chosen = np.asarray(given(positions[boundary_points]))
         if chosen.shape != boundary_points.shape or chosen.dtype != bool:
@@ -421,11 +431,6 @@ def patch_points(
             )
         points, reason = boundary_points[chosen], "its test holds at no boundary point"
     elif isinstance(given, str):
-        if given not in fields:
-            raise KeyError(
-                f"Patch {name!r} is to be taken from the field {given!r}, which the mesh does not have. "
-                f"Its fields: {', '.join(fields) or 'none'}."
-            )
         points, reason = np.flatnonzero(np.asarray(fields[given])), f"the field {given!r} is zero everywhere"
     else:
         points, reason = _listed_points(name, np.asarray(given), len(positions)), "it was given no points"

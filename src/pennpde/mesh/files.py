@@ -92,7 +92,8 @@ def _check_file(path: Path) -> None:
     if not path.exists():
         raise FileNotFoundError(f"There is no mesh file {path}.")
     if not path.is_file():
-        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}; give a mesh file.")
+        folder = "a folder; Case.from_openfoam reads an OpenFOAM case, otherwise"
+        raise ValueError(f"{path} is {folder if path.is_dir() else 'not a regular file;'} give a mesh file.")
 
 
 def _dataset(path: Path, step: int | None = None) -> Any:
@@ -141,7 +142,7 @@ def from_dataset(dataset: pyvista.DataObject) -> Contents:
             "Mesh.from_pyvista(dataset[0])."
         )
     if not isinstance(dataset, pyvista.DataSet):
-        raise TypeError(f"A {type(dataset).__name__} is not a mesh; give a PyVista dataset.")
+        raise TypeError(f"A {type(dataset).__name__} is not a mesh; give a path or a PyVista dataset.")
     grid = dataset if isinstance(dataset, pyvista.UnstructuredGrid) else dataset.cast_to_unstructured_grid()
     notes = {name: np.asarray(grid.field_data[name]) for name in grid.field_data}
     cells, kept = _cells_of(grid)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,8 @@ from pennpde.mesh.plane import Floor, Slab
 
 if TYPE_CHECKING:
     import pyvista
+
+    from pennpde.pictures import Picture
 
 FacetsLike = np.ndarray | Sequence[Sequence[int]] | Facets
 
@@ -125,18 +129,20 @@ class Mesh:
         return Mesh.from_contents(mesh_files.from_dataset(dataset), repair)
 
     @staticmethod
-    def read(path: str | Path, repair: bool = True) -> Mesh:
+    def read(source: str | Path | pyvista.DataObject, repair: bool = True) -> Mesh:
         """A mesh from a file of Gmsh (.msh), any that PyVista reads, or that an installed package reads.
 
         Named parts of the boundary become patches: physical groups, markers, boundary conditions, groups.
 
         Args:
-            path: of the file.
+            source: path of the file, or what PyVista has read or made already.
             repair: bring cells of second order to first order, leave out points of no cell, and merge points at the
                 same place where the mesh would fall apart; `notes` of the mesh say what was done. Without it such files
                 are refused.
         """
-        return Mesh.from_contents(mesh_files.read(path), repair)
+        if not isinstance(source, str | PathLike):
+            return Mesh.from_pyvista(source, repair)
+        return Mesh.from_contents(mesh_files.read(source), repair)
 
     @staticmethod
     def from_contents(contents: Contents, repair: bool = True) -> Mesh:
@@ -323,15 +329,25 @@ class Mesh:
         """The mesh with further named patches.
 
         Args:
-            patches: by name, either a test on positions (it sees the points of the boundary, [points, space], and
-                returns one bool for each), or indices of points, or one bool for each point of the mesh, or the name
-                of a field that is not zero on the patch. A patch that exists is replaced.
+            patches: by name, comparisons such as "x == 0 and y < 1" or another choice of a problem file (a box, a
+                half-space, "rest" for what no other patch has), or a test on positions (it sees the points of the
+                boundary, [points, space], and returns one bool for each), or indices of points, or one bool for each
+                point of the mesh, or the name of a field that is not zero on the patch. A patch that exists is
+                replaced.
         """
         made = {
             name: self._patch_of(patch_points(name, given, self._positions, self.boundary_points, self.fields))
             for name, given in patches.items()
+            if not _is_rest(given)
         }
-        return self._with_patches(made)
+        mesh = self._with_patches(made)
+        for name in [name for name, given in patches.items() if _is_rest(given)]:
+            others = [patch.facets for other, patch in mesh.patches.items() if other != name]
+            left = np.setdiff1d(np.arange(len(self.facets)), np.concatenate([np.zeros(0, np.int64), *others]))
+            if not len(left):
+                raise ValueError(f"Patch {name!r} is empty: the other patches cover the whole boundary.")
+            mesh = mesh.with_patch_facets({name: self.facets.take(left)})
+        return mesh
 
     def _with_patches(self, patches: Mapping[str, Patch]) -> Mesh:
         return self._with(patches={**self.patches, **patches})
@@ -510,6 +526,15 @@ class Mesh:
         """Write the mesh with its fields and patches, as .vtu, .vtk or .vtkhdf; `read` gives the same mesh back."""
         mesh_files.write(path, self._contents)
 
+    def plot(self, path: str | Path | None = None) -> Picture:
+        """A picture of a plane mesh, its cells and its patches; `to_pyvista().plot()` shows any in PyVista's window.
+
+        Args:
+            path: where it is written as well, as .png, .pdf or .svg.
+        """
+        # By name: pictures are drawn by a layer above.
+        return import_module("pennpde.pictures").picture_of_mesh(self, path)
+
     # Inside
 
     @property
@@ -550,6 +575,10 @@ def turned(
     return values
 
 
+def _is_rest(given: PatchLike) -> bool:
+    return isinstance(given, str) and given == "rest"
+
+
 def _is_tensor(values: Tensor, space: int) -> bool:
     """Whether a field is a vector or a tensor: all axes but that of the points are as long as space has dimensions."""
     return values.is_floating_point() and values.ndim > 1 and set(values.shape[1:]) == {space}
@@ -557,3 +586,6 @@ def _is_tensor(values: Tensor, space: int) -> bool:
 
 def _without_third(values: Tensor) -> Tensor:
     return values[(slice(None), *[slice(2)] * (values.ndim - 1))] if _is_tensor(values, 3) else values
+
+
+read = Mesh.read

@@ -92,6 +92,11 @@ class Operators:
     _parts: tuple[Operators, ...] = field(default=(), init=False, repr=False)
     """What they were put together from, side by side."""
 
+    def __repr__(self) -> str:
+        points, space = self.neumann_lift.shape
+        normals = int((self.neumann_lift != 0).any(dim=1).sum())
+        return f"Operators({points} points in {space}D; normal derivatives at {normals} of them)"
+
     @classmethod
     def on(
         cls,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from pennpde.case import Case
@@ -14,14 +18,22 @@ from pennpde.case.units import Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.series import SERIES, write_series
 from pennpde.penn import STEADY
+from pennpde.penn.physics import Look
+from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import REFUSED, REFUSED_ABOVE, Expected, worst
 
+if TYPE_CHECKING:
+    import pyvista
+
+_MOST_SHOWN = 500_000
+"""Points times times of a page inside of a notebook, which keeps it: some ten megabytes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A prediction in the user's units."""
+    """A prediction in the user's units: `outcome["u"]` is an array; it plots, plays and saves itself."""
 
     case: Case
     """The user's case; with what was added to it where the network worked on the user's own mesh."""
@@ -46,6 +58,23 @@ class Outcome:
     """The same at each of the times."""
     level: str = ""
     """Of accuracy, on which the network predicted; empty where it has no levels."""
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    """How the fields are titled and coloured."""
+
+    def __repr__(self) -> str:
+        names, points = ", ".join(self.fields), self.case.number_of_points
+        return f"Outcome({names} at {points} points, {self.when}; {self.expected.in_short})"
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.fields:
+            raise KeyError(f"There is no field {name!r}; predicted are {', '.join(self.fields)}.")
+        return self.fields[name].detach().cpu().numpy()
+
+    @property
+    def when(self) -> str:
+        """At which times the fields hold, in words."""
+        last = time_name(self.time)
+        return last if len(self.times) == 1 else f"{len(self.times)} times, {time_name(self.times[0])} to {last}"
 
     @property
     def time(self) -> float:
@@ -99,6 +128,7 @@ class Outcome:
         certificate = replace(self.certificate, warnings=(*part.expected.warnings, refused, *told))
         return replace(part, certificate=certificate), left_out
 
+    @property
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.
 
@@ -120,12 +150,54 @@ class Outcome:
         """Write the mesh with the predicted fields: several times as a series, where the format has such (`SERIES`)."""
         path = Path(path)
         if path.suffix == ".pvd" or (path.suffix in SERIES and len(self.times) > 1):
-            write_series(path, self._shown_times, [self.at(place).mesh() for place in range(len(self.times))])
+            write_series(path, self.shown_times, [self.at(place).mesh for place in range(len(self.times))])
         else:
-            self.mesh().save(path)
+            self.mesh.save(path)
+
+    def to_pyvista(self) -> pyvista.UnstructuredGrid:
+        """PyVista's grid with the predicted fields; of one of several times `outcome.at(0).to_pyvista()`."""
+        return self.mesh.to_pyvista()
+
+    def plot(self, *names: str, path: Path | str | None = None, error: bool = False) -> Picture:
+        """A picture of the fields at the last time, which shows itself in a notebook.
+
+        Args:
+            names: Of the fields; by default all.
+            path: Where it is written as well, as .png, .pdf or .svg.
+            error: Whether the error that is expected at each point is drawn in a second row.
+        """
+        shown = {name: self.last[name] for name in names or self.last if self[name] is not None}
+        rows = [field_panels(self.case.mesh, shown, self.looks)]
+        if error and self.expected.local:
+            rows.append(error_panels(self.case.mesh, self.expected.local, self.looks))
+        made = picture(rows, **self._small_print)
+        if path is not None:
+            made.save(path)
+        return made
+
+    def animate(self, path: Path | str) -> None:
+        """Write all times as an animation, .gif: colours mean the same at all times."""
+        if len(self.times) < 2:
+            raise ValueError("An animation takes several times, as in predict(..., times=[1.0, 2.0, 3.0]).")
+        frames = series_panels(self.case.mesh, [self.at(place).fields for place in range(len(self.times))], self.looks)
+        animate(path, frames, [time_name(time) for time in self.times], **self._small_print)
 
     @property
-    def _shown_times(self) -> tuple[float, ...]:
+    def _small_print(self) -> dict[str, Any]:
+        # The grade is in the corner already.
+        others = [each for each in self.certificate.warnings if each not in self.expected.warnings]
+        return {"corner": self.expected.in_short, "notes": [f"warning: {each}" for each in others]}
+
+    def _repr_html_(self) -> str:
+        """The page of `penn predict --html` in a notebook; of a mesh in space, and where it is too large, one line."""
+        if self.case.space != 2 or self.case.number_of_points * len(self.times) > _MOST_SHOWN:
+            return f"<code>{escape(repr(self))}</code>"
+        # By name: pages are made by a layer above.
+        page = import_module("pennpde.viewer.records").page_of(self)
+        return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 640px; border: 0"></iframe>'
+
+    @property
+    def shown_times(self) -> tuple[float, ...]:
         """The times of a file for viewers: a steady state, which has none, follows at one more interval."""
         if self.time != STEADY:
             return self.times

@@ -14,6 +14,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,7 +26,7 @@ from pennpde import metrics
 from pennpde.case import Case, Remark
 from pennpde.case.companion import back, ends_of_conditions, on_companion
 from pennpde.case.units import Units
-from pennpde.checkpoints import config_of
+from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
@@ -143,59 +145,79 @@ class Compared:
 
 
 def predict(
-    model: nn.Module,
-    case: Case,
+    model: nn.Module | str | Path,
+    case: Case | str | Path,
     ranges: Ranges | None = None,
     *,
+    times: float | Sequence[float] | None = None,
+    steady: bool = False,
+    accuracy: float | None = None,
     length: float | None = None,
     speed: float | None = None,
     resolution: Resolution = "auto",
-    times: Sequence[float] | None = None,
-    accuracy: float | None = None,
 ) -> Outcome:
-    """Predict with a network on any case it can take.
+    """Predict with a network on any case it can take: `penn.predict("flow", case, times=1.0)`.
 
     Args:
-        model: A trained network.
-        case: Mesh, conditions and parameters.
+        model: A trained network, or what `load_pretrained` takes, such as "flow".
+        case: Mesh, conditions and parameters; or the folder of an OpenFOAM case.
         ranges: What the network was trained on, for the certificate to warn outside of it; by default what a network
             that was loaded says about itself.
+        times: When after the start, in the user's units: one time, or several, increasing. Only networks with
+            `takes_times` take them; None: the network's own.
+        steady: Whether the steady state is predicted, after the times if there are any.
+        accuracy: The largest expected error of the first unknown in per cent, for networks that have levels of
+            accuracy: the cheapest level is taken on which it holds, or else the most accurate one. None: the level that
+            the network is set to.
         length: The reference length; by default what the equation takes for it (of a flow the inlet width).
         speed: The reference speed, likewise.
         resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
             the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
-        times: When after the start, in the user's units, increasing; `STEADY` may be the last. Only networks with
-            `takes_times` take them; None: the network's own.
-        accuracy: The largest expected error of the first unknown, such as 0.02, for networks that have levels of
-            accuracy: the cheapest level is taken on which it holds, or else the most accurate one. None: the level that
-            the network is set to.
     """
+    if not isinstance(model, nn.Module):
+        model = load_pretrained(model)
+    if isinstance(case, str | PathLike):
+        case = Case.from_openfoam(case, getattr(model, "equation", None))
+    elif not isinstance(case, Case):
+        raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {type(case).__name__}.")
+    asked = _listed(times, steady)
     if accuracy is not None:
-        return _accurate(model, case, ranges, accuracy, length=length, speed=speed, resolution=resolution, times=times)
-    asked = request(model, case, ranges, length=length, speed=speed, resolution=resolution, times=times)
-    return judge(compare(bring_back(solve(prepare(asked)))))
+        return _accurate(model, case, ranges, accuracy, length=length, speed=speed, resolution=resolution, times=asked)
+    return _predicted(model, case, ranges, length=length, speed=speed, resolution=resolution, times=asked)
+
+
+def _predicted(model: nn.Module, case: Case, ranges: Ranges | None, **asked: Any) -> Outcome:
+    return judge(compare(bring_back(solve(prepare(request(model, case, ranges, **asked))))))
+
+
+def _listed(times: float | Sequence[float] | None, steady: bool) -> tuple[float, ...] | None:
+    """The times that are asked for, the steady state as the last of them."""
+    if times is None:
+        return (STEADY,) if steady else None
+    listed = tuple(np.atleast_1d(np.asarray(times, dtype=float)).tolist())
+    return (*listed, STEADY) if steady and STEADY not in listed else listed
 
 
 def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: float, **asked: Any) -> Outcome:
     """The outcome of the cheapest level whose expected error is small enough, else that of the last one."""
-    if not 0 < accuracy < 1:
-        raise ValueError(f"accuracy is {accuracy!r}; it is a share, between 0 and 1: 0.02 means 2 %.")
+    if not 0 < accuracy < 100:
+        raise ValueError(f"accuracy is {accuracy!r}; it is in per cent, above 0 and below 100.")
     if not isinstance(model, Predictor) or not model.levels:
-        return predict(model, case, ranges, **asked)
+        return _predicted(model, case, ranges, **asked)
     before, spent = model.level, {}
     try:
         for level in model.levels:
             model.set_level(level)
             try:
-                outcome = predict(model, case, ranges, **asked)
+                outcome = _predicted(model, case, ranges, **asked)
             except ArithmeticError:  # cells too coarse for a march that does not diverge
                 if level == model.levels[-1]:
                     raise
                 continue
             spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
             first = next(iter(outcome.expected.errors.values()), None)
-            enough = first is not None and first.expected <= accuracy and not outcome.expected.unconverged
+            enough = first is not None and 100 * first.expected <= accuracy and not outcome.expected.unconverged
             if enough or level == model.levels[-1]:
                 return replace(outcome, seconds=spent)
     finally:
@@ -339,6 +361,7 @@ def judge(compared: Compared) -> Outcome:
         expected=expected,
         expected_by_time=tuple(by_time),
         level=asked.model.level,
+        looks=equation.looks,
     )
 
 

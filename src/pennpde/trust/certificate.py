@@ -60,6 +60,11 @@ class Certificate:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        failed = [each.name for each in self.checks if each.passed is False]
+        told = f"failed: {', '.join(failed)}" if failed else f"{len(self.checks)} checks"
+        return f"Certificate({told}; {len(self.warnings)} warnings; its lines() are for people)"
+
     @property
     def residual_grew(self) -> bool:
         """Whether the solver's residual ended larger than it does on cases like those of training."""

@@ -111,6 +111,9 @@ class Expected:
     ignored: tuple[str, ...] = ()
     unconverged: bool = False
 
+    def __repr__(self) -> str:
+        return f"Expected({self.in_short})"
+
     @property
     def grade(self) -> str:
         """That of the first unknown, lowered by the others (`grade_of`), by what is missing and if not converged."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, limits_of, triangles
+from pennpde.prediction.outcome import Outcome
 
 WEB = Path(__file__).parent / "web"
 _LARGEST = float(np.finfo(np.float32).max)
@@ -85,20 +86,31 @@ def with_segments(record: Mapping[str, Any], pieces: Iterable[np.ndarray]) -> di
     return {**record, "segments": [_packed(edges, np.uint32) for edges in pieces]}
 
 
+def page_of(outcome: Outcome, title: str = "Prediction") -> str:
+    """One HTML text with all times of a prediction; it loads nothing else: play, pan, zoom, probe."""
+    mesh, several = outcome.case.mesh, len(outcome.times) > 1
+    record = record_of(mesh, outcome.fields if several else outcome.last, outcome.shown_times if several else ())
+    subtitle = f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; {outcome.when}"
+    return _page(record, title, subtitle, outcome.expected.lines() + outcome.certificate.lines())
+
+
 def write_page(
     path: Path | str, record: Mapping[str, Any], title: str, subtitle: str, certificate: Sequence[str]
 ) -> None:
     """One HTML file that contains the fields and loads nothing else: pan, zoom, probe."""
+    write_atomically(path, _page(record, title, subtitle, certificate))
+
+
+def _page(record: Mapping[str, Any], title: str, subtitle: str, certificate: Sequence[str]) -> str:
     page = Template((WEB / "page.html").read_text(encoding="utf-8"))
     # "</" inside a script would end it.
-    text = page.substitute(
+    return page.substitute(
         title=html.escape(title),
         subtitle=html.escape(subtitle),
         certificate=html.escape("\n".join(line.strip() for line in certificate)),
         script=(WEB / "field_view.js").read_text(encoding="utf-8"),
         record=json.dumps(record).replace("</", "<\\/"),
     )
-    write_atomically(path, text)
 
 
 def _packed(values: np.ndarray, kind: type) -> str:

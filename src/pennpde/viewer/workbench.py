@@ -223,7 +223,7 @@ class Workbench:
         if path.suffix == ".vtu":
             truth = _series(view.outcome, view.outcome.case.targets)
             last = {f"{name}_truth": values[..., -1] for name, values in truth.items()}
-            view.outcome.mesh().with_fields(last).save(path)
+            view.outcome.mesh.with_fields(last).save(path)
             return
         record = json.loads(gzip.decompress(view.record))
         record.pop("segments", None)

@@ -108,6 +108,14 @@ class Slope:
 class Condition(ABC):
     """A condition of one unknown, over all points of a case. A kind is a frozen dataclass derived from this."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = Condition.__repr__  # of a dataclass it would be all of its arrays
+
+    def __repr__(self) -> str:
+        mask = self.mask
+        return f"{type(self).__name__}({int(mask.sum())} of {len(mask)} points)"
+
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     kind: ClassVar[str]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pennpde.case.problem_files import parse_selection
+from pennpde.mesh.selections import parse_selection
 
 POINTS = np.array([[x, y] for x in (0.0, 0.5, 1.0) for y in (-1.0, 0.0, 2.0)])
 X, Y = POINTS.T
