@@ -17,6 +17,7 @@ from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, march
+from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift
 from pennpde.flow.steady import SteadyState, steady_state
@@ -24,7 +25,7 @@ from pennpde.flow.step import State, advance, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.physics import Clue
+from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
@@ -210,16 +211,21 @@ class FlowScheme(Predictor):
             snapshots.append(snapshot)
             residuals = torch.tensor(history)[:, None]
             solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
-        fields = [
-            self._fields(case, conditions.at_output(problem, snapshot.time) if conditions else problem, snapshot.state)
-            for snapshot in snapshots
-        ]
+        fields, boundary = [], BoundaryProfile.of(case)
+        for snapshot in snapshots:
+            now = problem
+            if conditions is not None:
+                now, boundary = conditions.at_output(problem, snapshot.time), BoundaryProfile.of(case.at(snapshot.time))
+            fields.append(self._fields(case, now, snapshot.state))
+            if not torch.is_grad_enabled():
+                fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
-            for name in ("u", "p")
+            for name in fields[0]
         }
-        return Prediction(settled.fulfilled(stacked), solutions, {})
+        through = stacked.pop(OUTFLOW, None)
+        return Prediction(settled.fulfilled(stacked), solutions, {}, outflow=through)
 
     def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
