@@ -23,12 +23,13 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.flow.corrector import FEATURES, coarse_case, corrector
 from pennpde.flow.march import FlowDivergedError
-from pennpde.flow.network import SteppingFlow
+from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
+from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.physics import Clue
+from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
@@ -55,7 +56,7 @@ class CoarseMarch(Start):
             raise ValueError(f"level is {level!r}; it may be {', '.join(self.levels)}.")
         self.level = level
         # Not submodules: they have nothing that is trained.
-        self._schemes: dict[tuple[int, float], SteppingFlow] = {}
+        self._schemes: dict[tuple[int, float], FlowScheme] = {}
         self._marched: WeakKeyDictionary[Case, dict[tuple[int, float, tuple[float, ...]], Prediction]] = (
             WeakKeyDictionary()
         )
@@ -72,16 +73,16 @@ class CoarseMarch(Start):
             return least
         if self.level == STANDARD:
             return min(least + 1, affordable)
-        return min(max(least + 2, SteppingFlow(corrected=False).number_of_splits(case)), affordable)
+        return min(max(least + 2, FlowScheme().number_of_splits(case)), affordable)
 
-    def scheme(self, case: Case) -> SteppingFlow:
+    def scheme(self, case: Case) -> FlowScheme:
         """The scheme that marches on this level."""
         return self._scheme(self.splits(case))
 
-    def _scheme(self, splits: int) -> SteppingFlow:
+    def _scheme(self, splits: int) -> FlowScheme:
         courant = _FINE_COURANT if self.level == FINE else _COURANT.get(splits, _FINE_COURANT)
         if (splits, courant) not in self._schemes:
-            self._schemes[splits, courant] = SteppingFlow(corrected=False, splits=splits, courant=courant).eval()
+            self._schemes[splits, courant] = FlowScheme(splits=splits, courant=courant).eval()
         return self._schemes[splits, courant]
 
     def prepare(self, case: Case) -> None:
@@ -124,7 +125,7 @@ class CoarseMarch(Start):
         # On cells split twice what is left is no larger than what the reference solutions of training were off by.
         learned = self.level != FINE and splits <= 1 and (splits == 0 or coarser is not None)
         uncorrected = found.fields if learned and coarser is None else coarser
-        return Started(tuple(cases), learned, found.solutions, uncorrected)
+        return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh; on split cells only the pressure is corrected.
@@ -136,8 +137,10 @@ class CoarseMarch(Start):
             return {**fields, "u": started.initial["u"]}
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
-        found = conserving(problem, fields["u"]).velocity[:, problem.places].T
-        return {**fields, "u": found.to(fields["u"])}
+        found = conserving(problem, fields["u"])
+        velocity = found.velocity[:, problem.places].T
+        through = outflow(problem, BoundaryProfile.of(started), found)
+        return {**fields, "u": velocity.to(fields["u"]), OUTFLOW: through}
 
     def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
         return self._coarser(case, tuple(times), self.splits(case))
