@@ -12,7 +12,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh import Mesh
-from pennpde.mesh.series import SERIES, write_series
+from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
