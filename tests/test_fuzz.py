@@ -25,7 +25,7 @@ from pennlab.datasets.packing import write_shard
 from pennpde import openfoam
 from pennpde.case.problem_files import parse_selection, problem_from, read_problem
 from pennpde.checkpoints import CheckpointError, load
-from pennpde.data import shards, storage, vtkhdf
+from pennpde.data import storage, vtkhdf
 from pennpde.data.storage import DatasetError
 from pennpde.data.vtkhdf import CaseFileError
 from pennpde.openfoam import FoamFormatError
@@ -348,7 +348,7 @@ def test_a_damaged_shard_is_read_or_refused(count, tmp_path):
     @given(st.lists(edits(), min_size=1, max_size=3))
     def law(changes):
         path.write_bytes(changed(sound, changes))
-        with in_time(), suppress(CaseFileError), shards.Shard(path) as shard:
+        with in_time(), suppress(CaseFileError), storage.Shard(path) as shard:
             for plate in plates:
                 shard.read(plate.name)
 

@@ -12,7 +12,7 @@ from paths import module_names
 from pennpde.data import storage
 from problems import heated_plate
 
-HEAVY = ("vtk", "vtkmodules", "pyvista", "meshio", "skfem", "matplotlib", "pydantic", "dask", "distributed", "trame")
+HEAVY = ("vtk", "vtkmodules", "pyvista", "meshio", "matplotlib", "pydantic", "dask", "distributed", "trame")
 HEAVY += ("aiohttp", "typer", "rich", "tensorboard", "accelerate")
 
 # The parts that are made of such a library: the command of typer, the page of trame.

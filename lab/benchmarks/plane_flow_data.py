@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 from PIL import Image
 
+from pennlab.datasets.generate import failures
 from pennlab.datasets.plane_flow import flows, meshes
 from pennlab.datasets.plane_flow.cases import STEADY_VELOCITY
 from pennlab.datasets.plane_flow.conditions import Inlet, Outlet, Slip, Wall
@@ -36,7 +37,7 @@ from pennlab.datasets.plane_flow.shapes import FAMILIES, UNSEEN
 from pennlab.paper.tables import markdown_table, within
 from pennpde.case import Case
 from pennpde.data import storage
-from pennpde.data.content import failures, summary
+from pennpde.data.manifest import summary
 from pennpde.data.storage import Manifest
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,11 +1,14 @@
-"""Networks by name.
+"""What is found by name: networks, and what installed packages add to this one.
 
 A stored network contains the name of its builder and the builder's arguments, no code. To store and load your own
 network, register its builder first::
 
     pennpde.registry.register("burgers", burgers_network)
 
-Commands accept the file or module that does so as `--plugin`; it is the only user code that they execute.
+Commands accept the file or module that does so as `--plugin`; it is the only user code that they execute. An installed
+package names a module of its own under the entry point `pennpde.plugins`, which registers networks or losses when it is
+imported, commands under `pennpde.commands`, and readers of mesh files by their suffix under `pennpde.formats`. Nothing
+is imported before a name is asked for that this package does not know.
 """
 
 from __future__ import annotations
@@ -13,15 +16,16 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module, util
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
-from pennpde import plugins
-
-Builder = Callable[..., nn.Module]
+    Builder = Callable[..., nn.Module]
 
 # A string is imported on first use: describing one network must not import all others.
 _BUILDERS: dict[str, Builder | str] = {
@@ -40,8 +44,33 @@ _FORMER_NAMES = {"flow-paper": "ducts"}
 """Of networks in configurations and commands that were written before they were renamed."""
 
 
+# Installed packages
+
+
+@cache
+def load_installed() -> None:
+    """Import the plugins that are installed, once."""
+    for plugin in entry_points(group="pennpde.plugins"):
+        plugin.load()
+
+
+@cache
+def commands() -> dict[str, str]:
+    """The modules of the subcommands that installed packages add to `penn`, by name."""
+    return {command.name: command.value for command in entry_points(group="pennpde.commands")}
+
+
+@cache
+def formats() -> dict[str, str]:
+    """The modules of the readers of mesh files that installed packages add, by suffix with its dot."""
+    return {f".{reader.name}": reader.value for reader in entry_points(group="pennpde.formats")}
+
+
+# Networks
+
+
 def names() -> list[str]:
-    plugins.load_installed()
+    load_installed()
     return sorted(_BUILDERS)
 
 
@@ -88,7 +117,7 @@ def builder(name: str) -> Builder:
     """The function that makes networks of this name."""
     name = present_name(name)
     if name not in _BUILDERS:
-        plugins.load_installed()
+        load_installed()
     if name not in _BUILDERS:
         raise KeyError(
             f"There is no network {name!r}; there are {', '.join(names())}. One of your own must be registered first: "
@@ -97,9 +126,7 @@ def builder(name: str) -> Builder:
     found = _BUILDERS[name]
     if isinstance(found, str):
         module, _, function = found.partition(":")
-        made: Builder = getattr(import_module(module), function)
-        _BUILDERS[name] = made
-        return made
+        found = _BUILDERS[name] = getattr(import_module(module), function)
     return found
 
 
@@ -108,14 +135,15 @@ def build(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     function = builder(name)
     if not isinstance(arguments, Mapping):
         raise ValueError(f"The arguments of the network {name!r} are {arguments!r}; they must be a table by name.")
+    known = inspect.signature(function).parameters
     for argument, value in arguments.items():
-        _check(name, function, argument, value)
+        if argument in known and (wanted := _wanted(known[argument], value)):
+            raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be {wanted}.")
     try:
         return function(**arguments)
     except TypeError as error:
         if "unexpected keyword argument" not in str(error):
             raise
-        known = [parameter.name for parameter in inspect.signature(function).parameters.values()]
         raise ValueError(f"The network {name!r} takes {', '.join(known)}: {error}.") from error
 
 
@@ -125,18 +153,15 @@ _MOST = {"width": 4096, "hidden": 4096}
 _LARGEST = 100_000
 
 
-def _check(name: str, function: Builder, argument: str, value: Any) -> None:
-    """Refuse numbers that no network can be made of, as a TOML file or a configuration may hold them."""
-    parameter = inspect.signature(function).parameters.get(argument)
-    kind = "" if parameter is None else str(getattr(parameter.annotation, "__name__", parameter.annotation))
-    least, most = int(argument in _AT_LEAST_ONE), _MOST.get(argument, _LARGEST)
+def _wanted(parameter: inspect.Parameter, value: Any) -> str | None:
+    """What a number must be that no network can be made of, as a TOML file or a configuration may hold it."""
+    kind = str(getattr(parameter.annotation, "__name__", parameter.annotation))
+    least, most = int(parameter.name in _AT_LEAST_ONE), _MOST.get(parameter.name, _LARGEST)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "int" and not (number and isinstance(value, int) and least <= value <= most):
-        wanted = f"a whole number from {least} to {most}"
-    elif kind == "float" and not (number and math.isfinite(value)):
-        wanted = "a number"
-    elif kind == "bool" and not isinstance(value, bool):
-        wanted = "true or false"
-    else:
-        return
-    raise ValueError(f"The network {name!r} cannot be made with {argument} = {value!r}: it must be {wanted}.")
+        return f"a whole number from {least} to {most}"
+    if kind == "float" and not (number and math.isfinite(value)):
+        return "a number"
+    if kind == "bool" and not isinstance(value, bool):
+        return "true or false"
+    return None

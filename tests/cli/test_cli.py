@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import pennpde.cli
-from pennpde import plugins
+from pennpde import registry
 from pennpde.cli import SUBCOMMANDS, application
 from pennpde.cli.conventions import as_command, describe
 
@@ -218,7 +218,7 @@ def test_errors_are_described_for_people(error, words):
 
 def test_the_shell_completes_subcommands():
     finished = penn(_PENN_COMPLETE="complete_bash", COMP_WORDS="penn ", COMP_CWORD="1")
-    assert finished.stdout.split() == [*SUBCOMMANDS, *plugins.commands()]
+    assert finished.stdout.split() == [*SUBCOMMANDS, *registry.commands()]
 
 
 def test_info_describes_the_installation():

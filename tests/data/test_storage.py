@@ -12,7 +12,7 @@ from stored_cases import assert_same_case, some_case
 
 @pytest.fixture
 def folder(tmp_path):
-    """A dataset of three cases, in one file each; `test_shards` has those of several."""
+    """A dataset of three cases, in one file each; packed ones are tested in the laboratory."""
     cases = [some_case(name=name, seed=seed) for seed, name in enumerate(("one", "two", "three"))]
     storage.write(tmp_path / "set", cases, {"train": ["one", "two"], "test": ["three"]})
     return tmp_path / "set"

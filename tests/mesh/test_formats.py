@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mesh_writers import WRITERS, write_as, write_gmsh
 from meshes import bent
-from pennpde import plugins
+from pennpde import registry
 from pennpde.mesh import Mesh
 from same_meshes import named, same
 
@@ -208,7 +208,7 @@ def test_the_files_of_gmsh_are_there():
 
 @pytest.mark.parametrize("suffix", [".cgns", ".su2", ".unv", ".inp", ".med"])
 def test_a_file_whose_reader_is_not_installed_says_what_to_install(suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(plugins, "formats", dict)
+    monkeypatch.setattr(registry, "formats", dict)
     path = tmp_path / f"mesh{suffix}"
     path.write_text("anything")
     with pytest.raises(ValueError, match=f"{suffix} are read by the package pennformats, which is not installed"):
@@ -216,6 +216,6 @@ def test_a_file_whose_reader_is_not_installed_says_what_to_install(suffix, tmp_p
 
 
 def test_another_package_may_read_a_suffix(tmp_path, monkeypatch):
-    monkeypatch.setattr(plugins, "formats", lambda: {".other": "pennpde.mesh.gmsh"})
+    monkeypatch.setattr(registry, "formats", lambda: {".other": "pennpde.mesh.gmsh"})
     path = write_as("gmsh 4.1 text", tmp_path, named("quad")).rename(tmp_path / "mesh.OTHER")
     same(Mesh.read(path), named("quad"))

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from paths import ROOT
-from pennlab.datasets import advection_diffusion
+from pennlab.datasets import advection_diffusion, packing
 from pennlab.datasets.advection_diffusion import PROFILES, TIMES, exact_temperature
 from pennpde.data import storage
 
@@ -170,7 +170,7 @@ def test_the_committed_set_is_complete_and_intact():
     assert {split: list(names) for split, names in manifest.splits.items()} == advection_diffusion.splits()
     assert set(manifest.cases) == set(advection_diffusion.all_names())
     assert not manifest.failed
-    assert storage.intact(COMMITTED, manifest.cases, manifest) == list(manifest.cases)
+    assert packing.intact(COMMITTED, manifest.cases, manifest) == list(manifest.cases)
     assert len(manifest.files) == 3
     assert manifest.settings["solver"] == json.loads(
         json.dumps(advection_diffusion.solver_settings(PROFILES["standard"]))

@@ -1,6 +1,5 @@
 """Generating datasets: whatever happens on the way, what is complete stays, and what is not is never read."""
 
-import fcntl
 import os
 import resource
 import signal
@@ -19,6 +18,7 @@ from pennlab.running import InstallationError
 from pennpde.data import storage
 from pennpde.data.storage import DatasetError
 from pennpde.data.workers import Status
+from pennpde.files import locked_folder
 
 # Without faults
 
@@ -78,13 +78,13 @@ def test_progress_grows_to_the_total(recipe, folder):
 
 def test_a_damaged_case_is_made_again_and_no_other(recipe, folder):
     make(recipe, folder)
-    before, whole = storage.read_manifest(folder).cases["good_1"], storage.checked_content(folder, "good_1")
+    before, whole = storage.read_manifest(folder).cases["good_1"], storage.CaseReader(folder).content("good_1")
     with h5py.File(folder / before.file, "r+") as file:
         file["VTKHDF/good_1/PointData/T"][0] = 7.0
     with pytest.raises(DatasetError, match="penn generate"):
         storage.read(folder)
     assert make(recipe, folder).made == ("good_1",)
-    assert storage.checked_content(folder, "good_1") == whole
+    assert storage.CaseReader(folder).content("good_1") == whole
     assert storage.read_manifest(folder).cases["good_1"].file == "train_shard_001.vtkhdf"
     assert names(folder) == ["good_0", "good_1", "good_2", "good_3"]
 
@@ -205,10 +205,11 @@ def test_a_parameter_out_of_range_is_refused_before_anything_is_made(recipe, nam
 
 def test_two_starts_do_not_write_into_one_folder(recipe, folder):
     folder.mkdir()
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(DatasetError, match="Another process writes into"):
-            make(recipe, folder)
+    with (
+        locked_folder(folder, "the writing of a dataset"),
+        pytest.raises(ValueError, match="the writing of a dataset is going on"),
+    ):
+        make(recipe, folder)
     make(recipe, folder)
 
 
@@ -284,3 +285,12 @@ def test_a_full_disk_stops_with_a_message_and_keeps_what_is_complete(recipe, fol
     assert not list(folder.glob(".*.part"))
     assert make(recipe, folder).made == ("large_2",)
     assert names(folder) == ["good_0", "good_1", "large_2"]
+
+
+def test_failures_with_other_numbers_and_paths_have_the_same_reason():
+    failed = {
+        "a": {"error": "x in /scratch/a_12/case diverged at 0.25"},
+        "b": {"error": "x in /other/b diverged at 3.5e-2"},
+        "c": {"error": "killed"},
+    }
+    assert generate.failures(storage.Manifest("custom", failed=failed)) == {"x in … diverged at …": 2, "killed": 1}

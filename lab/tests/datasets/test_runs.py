@@ -35,7 +35,9 @@ def test_a_damaged_run_is_solved_again_and_a_whole_one_is_not(tmp_path, monkeypa
     generate.generate(recipe, tmp_path / "second", only=cases, workers=0)
     assert sorted(solved) == ["u0.50_d0.50", "u0.50_d0.50", "u1.00_d0.50"]
     for name in cases:
-        assert storage.checked_content(tmp_path / "first", name) == storage.checked_content(tmp_path / "second", name)
+        assert storage.CaseReader(tmp_path / "first").content(name) == storage.CaseReader(tmp_path / "second").content(
+            name
+        )
 
 
 def test_packed_runs_serve_as_those_in_files_of_their_own(tmp_path, monkeypatch):
@@ -51,7 +53,9 @@ def test_packed_runs_serve_as_those_in_files_of_their_own(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", "")  # no solver
     generate.generate(recipe, tmp_path / "second", only=only, workers=0)
     for name in only:
-        assert storage.checked_content(tmp_path / "first", name) == storage.checked_content(tmp_path / "second", name)
+        assert storage.CaseReader(tmp_path / "first").content(name) == storage.CaseReader(tmp_path / "second").content(
+            name
+        )
     # A later run joins those that are packed.
     _write_exact_run(runs / "u0.10_d0.10.h5", 0.1, 0.1, advection_diffusion.PROFILES["small"])
     advection_diffusion.pack_runs(runs)

@@ -37,7 +37,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pennpde import __version__, plugins
+from pennpde import __version__, registry
 from pennpde.cli.conventions import as_command
 
 SUBCOMMANDS = ("demo", "predict", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
@@ -45,7 +45,7 @@ SUBCOMMANDS = ("demo", "predict", "collect", "train", "calibrate", "evaluate", "
 
 def _module_of() -> dict[str, str]:
     """The module of every subcommand: ours, then those of installed packages."""
-    return {name: f"pennpde.cli.{name}" for name in SUBCOMMANDS} | plugins.commands()
+    return {name: f"pennpde.cli.{name}" for name in SUBCOMMANDS} | registry.commands()
 
 
 class _Subcommands(TyperGroup):

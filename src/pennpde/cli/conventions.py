@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer import Option
 
-from pennpde import plugins
+from pennpde import registry
 from pennpde.files import plain
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 
 def _is_ours(module: str) -> bool:
-    added = {command.partition(".")[0] for command in plugins.commands().values()}
+    added = {command.partition(".")[0] for command in registry.commands().values()}
     return module.partition(".")[0] in {"pennpde", *added}
 
 

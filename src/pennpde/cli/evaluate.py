@@ -56,7 +56,7 @@ def run(
 
     from pennpde.case.moments import moments
     from pennpde.data import storage
-    from pennpde.data.content import second_test_set, unrelated_names
+    from pennpde.data.manifest import second_test_set, unrelated_names
     from pennpde.penn.predictor import check_unknowns
     from pennpde.train import evaluate, evaluate_moments
 

@@ -101,7 +101,7 @@ def _installation() -> dict[str, Any]:
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
     from pennpde.case.moments import moments
-    from pennpde.data.content import summary
+    from pennpde.data.manifest import summary
     from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
 
     manifest = read_manifest(folder)
@@ -167,7 +167,7 @@ class _Ranges(dict[str, _Range]):
 
 
 def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Sequence["Case | Mesh"]]:
-    from pennpde.data.shards import Shard, is_shard
+    from pennpde.data.storage import Shard, is_shard
     from pennpde.data.vtkhdf import is_case_file, unpack
 
     if path.exists() and not path.is_file():
@@ -187,13 +187,14 @@ def _case_of_dataset(folder: Path, name: str, out: Path | None) -> tuple[dict[st
     from pennpde.data import storage
 
     manifest = storage.read_manifest(folder)
-    case_file = storage.read_file(folder, name, manifest)
+    with storage.CaseReader(folder, manifest) as cases:
+        case_file, content = cases.read(name), cases.content(name) if out is not None else b""
     entry = manifest.cases[name]
     record, pictured = _case(case_file, folder / entry.file)
     record |= {"splits": [split for split, names in manifest.splits.items() if name in names], "sha256": entry.sha256}
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, storage.checked_content(folder, name, manifest))
+        write_atomically(out, content)
         record["written"] = str(out)
     return record, pictured
 

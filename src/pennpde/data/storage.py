@@ -1,6 +1,8 @@
 """A dataset on disk: a folder with `manifest.json` and its cases, in one `.vtkhdf` file each or many in a shard.
 
-Readers need not know which of the two they find: generated datasets are packed into shards, others are not.
+A shard is a VTKHDF file of type MultiBlockDataSet, a block per case for ParaView and PyVista: `/VTKHDF/CASE` is what
+`/VTKHDF` is in the file of one case, and `/pennpde/CASE` what `/pennpde` is there (see `vtkhdf`). Arrays that cases
+have in common are stored once and appear in all blocks by hard links of HDF5, which readers do not notice.
 
 Each file appears under its name only when it is complete and on the disk, and the manifest lists it only after that. So
 whatever happens to a process that writes, a reader finds whole cases or an error that names the file.
@@ -9,198 +11,181 @@ whatever happens to a process that writes, a reader finds whole cases or an erro
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+import h5py
+import numpy as np
+from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
+
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.case.moments import steady_state
-from pennpde.data import shards, vtkhdf
-from pennpde.data.vtkhdf import CaseFile
+from pennpde.data import vtkhdf
+from pennpde.data.manifest import (
+    MANIFEST,
+    DatasetError,
+    Entry,
+    Manifest,
+    dataset_hash,
+    read_manifest,
+    write_manifest,
+)
+from pennpde.data.vtkhdf import CaseFile, CaseFileError
 from pennpde.files import read_regular, write_atomically
 from pennpde.mesh import Mesh
 
-MANIFEST = "manifest.json"
-FORMAT = "pennpde dataset"
-FORMAT_VERSION = 2
-"""2 has cases in shards. A manifest without them is written as 1, which older versions of pennpde read as well."""
+__all__ = [
+    "MANIFEST",
+    "CaseReader",
+    "DatasetError",
+    "Entry",
+    "Ledger",
+    "Manifest",
+    "Shard",
+    "append",
+    "bytes_on_disk",
+    "dataset_hash",
+    "facts_of",
+    "file_name",
+    "is_shard",
+    "read",
+    "read_file",
+    "read_files",
+    "read_manifest",
+    "store",
+    "write",
+    "write_manifest",
+]
+
+RESERVED = ("Assembly", "Steps")
+"""Names that no case can have: groups of the format of shards itself."""
+_DEEPEST = 4  # VTKHDF/CASE/Steps/PointDataOffsets/NAME: more than that is no shard of ours, or a ring of links
 _MOST_OPEN = 8
 """Shards at a time: each remembers the arrays that its cases share."""
 
 
-class DatasetError(ValueError):
-    """A folder is not a dataset, or the dataset is damaged or incomplete."""
+# Shards
 
 
-# The manifest
+class Shard:
+    """A shard that is open for reading; arrays that its cases share are read once."""
 
-
-@dataclass(frozen=True)
-class Entry:
-    """Entry of a case in the manifest.
-
-    Attributes:
-        file: the name in the folder of the file that holds it: its own file, or a shard.
-        sha256: of its own file as it was written first. It stays the same when the case is packed into a shard, and
-            so does the hash of the dataset.
-        bytes: the size of its own file.
-        facts: whatever belongs to it: parameters, numbers of points and cells, the solver and its settings, seconds.
-        block: its name in the shard; None for a case in its own file.
-        content_sha256: of its content in the shard, see `shards`.
-    """
-
-    file: str
-    sha256: str
-    bytes: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    block: str | None = None
-    content_sha256: str | None = None
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a dataset consists of and how it was made.
-
-    Attributes:
-        dataset: its kind, such as "flow".
-        settings: all that decides on its content: seeds, meshes, solver, precision.
-        splits: by name, the cases that belong to it, whether they are there yet or not.
-        cases: those that are there.
-        failed: by case that could not be made, the number of attempts, the error and the tail of the log.
-        about: who wrote it, and when.
-    """
-
-    dataset: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    cases: Mapping[str, Entry] = field(default_factory=dict)
-    failed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        with vtkhdf.named(str(path)):
+            self.file = h5py.File(path, "r")
+        self.objects = Objects()
 
     @property
-    def has_frames(self) -> bool:
-        """Whether targets are a whole time series from the start on, rather than what networks predict."""
-        return bool(self.settings.get("frames"))
+    def names(self) -> list[str]:
+        """Its cases."""
+        own = self.file["pennpde"]
+        return list(map(str, own)) if isinstance(own, h5py.Group) else []
 
-    def names(self, split: str | None = None) -> list[str]:
-        """The cases of a split that are there, or all of them."""
-        if split is None:
-            return list(self.cases)
-        if split not in self.splits:
-            raise KeyError(f"The dataset has no split {split!r}; it has {', '.join(self.splits) or 'none'}.")
-        return [name for name in self.splits[split] if name in self.cases]
+    def read(
+        self, name: str, expected: str | None = None, meshes: MutableMapping[bytes, Mesh] | None = None
+    ) -> CaseFile:
+        """One case, without reading the others.
 
-    @property
-    def files(self) -> set[str]:
-        """The files that hold the cases."""
-        return {entry.file for entry in self.cases.values()}
+        Args:
+            name: of the case.
+            expected: the hash of its content; any content will do by default.
+            meshes: those read before, as for `vtkhdf.unpack`.
+        """
+        source = f"case {name!r} of {self.path}"
+        with vtkhdf.named(source):
+            grid_digest, grid = self.objects.read(self.file.id, f"VTKHDF/{name}".encode())
+            own_digest, own = self.objects.read(self.file.id, f"pennpde/{name}".encode())
+            found = content_hash(grid_digest, own_digest)
+            if expected is not None and found != expected:
+                raise CaseFileError(f"{source} changed: the hash of its content is {found}, not {expected}.")
+            arrays = {f"VTKHDF/{path}": values for path, values in grid.items()}
+            arrays |= {f"pennpde/{path}": values for path, values in own.items()}
+            return vtkhdf.assemble(self.file[f"pennpde/{name}"].attrs["case"], arrays.get, source, meshes)
 
-    def with_case(self, name: str, entry: Entry) -> Manifest:
-        failed = {other: facts for other, facts in self.failed.items() if other != name}
-        return replace(self, cases={**self.cases, name: entry}, failed=failed)
+    def __enter__(self) -> Shard:
+        return self
 
-    def without(self, names: Iterable[str]) -> Manifest:
-        """The manifest where these cases are neither there nor failed."""
-        gone = set(names)
-        kept = {name: entry for name, entry in self.cases.items() if name not in gone}
-        return replace(self, cases=kept, failed={name: why for name, why in self.failed.items() if name not in gone})
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
 
 
-def read_manifest(folder: Path | str) -> Manifest:
-    """The manifest of a dataset."""
-    path = Path(folder) / MANIFEST
+def is_shard(path: Path | str) -> bool:
+    """Whether a file is a shard."""
     try:
-        content = json.loads(read_regular(path).decode("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DatasetError(
-            f"{folder} is not a dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or "
-            "give the folder that has it."
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error}. Restore a good copy, or generate the dataset again."
-        ) from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DatasetError(f"{path} is not the manifest of a dataset: its format is not {FORMAT!r}.")
-    version = content.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise DatasetError(
-            f"{path} has version {version!r}, but this pennpde reads up to {FORMAT_VERSION}; install a newer pennpde."
-        )
-    tables = ("settings", "splits", "failed", "about")
-    try:
-        cases = {name: Entry(**entry) for name, entry in content["cases"].items()}
-        manifest = Manifest(content["dataset"], cases=cases, **{part: content[part] for part in tables})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path} is not a manifest of version {version}: {error}.") from error
-    for part in tables:
-        if not isinstance(content[part], dict):
-            raise DatasetError(f"{path} is not a manifest of version {version}: {part} is not a table.")
-    for split, names in manifest.splits.items():
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DatasetError(f"{path}: split {split!r} is not a list of names of cases.")
-    for name, entry in cases.items():
-        if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
-            raise DatasetError(f"{path}: case {name!r} has no file and sha256.")
-        if {type(entry.block), type(entry.content_sha256)} not in ({str}, {type(None)}):
-            raise DatasetError(f"{path}: case {name!r} needs both a block and a content_sha256, or none of them.")
-        # A manifest may come from anywhere: it must not reach into other folders.
-        if entry.file != Path(entry.file).name or entry.file in ("", ".", ".."):
-            raise DatasetError(f"{path}: the file of case {name!r} is {entry.file!r}; it must be in the same folder.")
-    return manifest
+        with h5py.File(path, "r") as file:
+            return "pennpde" in file and "VTKHDF/Assembly" in file
+    except OSError:
+        return False
 
 
-def write_manifest(folder: Path | str, manifest: Manifest) -> None:
-    """Replace the manifest of a dataset, all at once."""
-    in_shards = any(entry.block is not None for entry in manifest.cases.values())
-    content = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION if in_shards else 1,
-        "dataset": manifest.dataset,
-        "about": manifest.about,
-        "settings": manifest.settings,
-        "splits": {split: list(names) for split, names in manifest.splits.items()},
-        "cases": {
-            name: {key: value for key, value in asdict(manifest.cases[name]).items() if value is not None}
-            for name in sorted(manifest.cases)
-        },
-        "failed": {name: manifest.failed[name] for name in sorted(manifest.failed)},
-    }
-    # One line for each case, split and setting: people read a manifest and git compares it.
-    blocks = []
-    for name, value in content.items():
-        text = json.dumps(value, allow_nan=False)
-        if isinstance(value, Mapping) and value:
-            rows = [f"    {json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in value.items()]
-            text = "{\n" + ",\n".join(rows) + "\n  }"
-        blocks.append(f"  {json.dumps(name)}: {text}")
-    write_atomically(Path(folder) / MANIFEST, "{\n" + ",\n".join(blocks) + "\n}\n")
+class Objects:
+    """Arrays and groups of one file with their hashes.
+
+    The hash of an array is of its type, shape, values and attributes; that of a group of its attributes, and of the
+    names and hashes of what it contains. Neither depends on the file that holds them, nor on the compression.
+    """
+
+    def __init__(self, remember_all: bool = False) -> None:
+        self.remember_all = remember_all
+        self.remembered: dict[int, tuple[bytes, dict[str, np.ndarray]]] = {}
+
+    def read(self, parent: Any, name: bytes, depth: int = 0) -> tuple[bytes, dict[str, np.ndarray]]:
+        """The hash of an array or a group, and by their paths in it all arrays that it contains."""
+        about = h5o.get_info(parent, name)
+        if about.addr in self.remembered:
+            return self.remembered[about.addr]
+        if depth > _DEEPEST:
+            raise CaseFileError(f"groups are nested deeper than {_DEEPEST}, at {name.decode(errors='replace')!r}")
+        item = h5o.open(parent, name)
+        digest = hashlib.sha256()
+        for attribute in sorted(h5py.h5a.open(item, index=number).name for number in range(about.num_attrs)):
+            digest.update(attribute + b"\0" + _bytes(_attribute(item, attribute)))
+        if isinstance(item, h5py.h5d.DatasetID):
+            values = vtkhdf.whole_array(item)
+            digest.update(_bytes(values))
+            found = digest.digest(), {"": values}
+        elif isinstance(item, h5py.h5g.GroupID):
+            arrays: dict[str, np.ndarray] = {}
+            for child in sorted(item):
+                part, below = self.read(item, child, depth + 1)
+                digest.update(child + b"\0" + part)
+                label = child.decode()
+                arrays |= {f"{label}/{path}" if path else label: values for path, values in below.items()}
+            found = digest.digest(), arrays
+        else:
+            raise CaseFileError(f"{name.decode(errors='replace')!r} is neither an array nor a group")
+        if self.remember_all or about.rc > 1:
+            self.remembered[about.addr] = found
+        return found
 
 
-def dataset_hash(folder: Path | str) -> str:
-    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
-    manifest = read_manifest(folder)
-    content = {
-        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
-        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+def _attribute(item: Any, name: bytes) -> np.ndarray:
+    attribute = h5py.h5a.open(item, name)
+    values = np.empty(attribute.shape, attribute.dtype)
+    attribute.read(values)
+    return values
 
 
-def bytes_on_disk(folder: Path | str, manifest: Manifest) -> int:
-    """What the cases of a dataset take on the disk."""
-    return sum((Path(folder) / file).stat().st_size for file in manifest.files)
+def _bytes(values: np.ndarray) -> bytes:
+    if values.dtype.hasobject:
+        raise CaseFileError("it holds strings of variable length, which no case has")
+    return f"{values.dtype.str}{values.shape}".encode() + values.tobytes()
+
+
+def content_hash(grid: bytes, own: bytes) -> str:
+    """Of a case, from the hashes of its two groups."""
+    return hashlib.sha256(grid + own).hexdigest()
 
 
 # Reading
@@ -212,7 +197,7 @@ class CaseReader:
     def __init__(self, folder: Path | str, manifest: Manifest | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(folder) if manifest is None else manifest
-        self.opened: OrderedDict[str, shards.Shard] = OrderedDict()
+        self.opened: OrderedDict[str, Shard] = OrderedDict()
         # Weak: whoever looks at one case after the other must not end up with the meshes of all.
         self.meshes: WeakValueDictionary[bytes, Mesh] = WeakValueDictionary()
 
@@ -226,7 +211,7 @@ class CaseReader:
             raise DatasetError(f"{path} is missing, but {MANIFEST} lists it for case {name!r}. {_remedy(entry)}")
         try:
             return self._shard(path).read(entry.block, entry.content_sha256, self.meshes)
-        except vtkhdf.CaseFileError as error:
+        except CaseFileError as error:
             raise DatasetError(f"{path} is damaged: {error} {_remedy(entry)}") from error
 
     def content(self, name: str) -> bytes:
@@ -275,13 +260,13 @@ class CaseReader:
             )
         return content
 
-    def _shard(self, path: Path) -> shards.Shard:
+    def _shard(self, path: Path) -> Shard:
         if path.name in self.opened:
             self.opened.move_to_end(path.name)
         else:
-            self.opened[path.name] = shards.Shard(path)
+            self.opened[path.name] = Shard(path)
             if len(self.opened) > _MOST_OPEN:
-                self.opened.popitem(last=False)[1].close()
+                self.opened.popitem(last=False)[1].file.close()
         return self.opened[path.name]
 
     def __enter__(self) -> CaseReader:
@@ -289,7 +274,7 @@ class CaseReader:
 
     def __exit__(self, *_: object) -> None:
         for shard in self.opened.values():
-            shard.close()
+            shard.file.close()
 
 
 def _remedy(entry: Entry) -> str:
@@ -354,23 +339,10 @@ def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -
         return cases.read(name)
 
 
-def checked_content(folder: Path | str, name: str, manifest: Manifest | None = None) -> bytes:
-    """A case as a file of its own, as `CaseReader.content` gives it."""
-    with CaseReader(folder, manifest) as cases:
-        return cases.content(name)
-
-
-def intact(folder: Path | str, names: Iterable[str], manifest: Manifest) -> list[str]:
-    """Those of the cases that are there and agree with their hashes."""
-    with CaseReader(folder, manifest) as cases:
-        return [name for name in names if cases.is_intact(name)]
-
-
 def _check_complete(folder: Path | str, manifest: Manifest, split: str) -> None:
     missing = [name for name in manifest.splits[split] if name not in manifest.cases]
     failed = [name for name in missing if name in manifest.failed]
-    waiting = [name for name in missing if name not in manifest.failed]
-    if waiting:
+    if waiting := [name for name in missing if name not in manifest.failed]:
         raise DatasetError(
             f"{folder} is not complete: {len(waiting)} of the {len(manifest.splits[split])} cases of split {split!r} "
             f"are still to be made, the first is {waiting[0]!r}. Start `penn generate` again with the same options; it "
@@ -384,6 +356,11 @@ def _check_complete(folder: Path | str, manifest: Manifest, split: str) -> None:
         )
 
 
+def bytes_on_disk(folder: Path | str, manifest: Manifest) -> int:
+    """What the cases of a dataset take on the disk."""
+    return sum((Path(folder) / file).stat().st_size for file in manifest.files)
+
+
 # Writing
 
 
@@ -394,8 +371,6 @@ def write(
     dataset: str = "custom",
     times: Sequence[float] | None = None,
     settings: Mapping[str, Any] | None = None,
-    *,
-    significant_bits: int = vtkhdf.SINGLE,
 ) -> None:
     """Write a dataset of cases that are there already, such as your own, one file each.
 
@@ -406,14 +381,13 @@ def write(
         dataset: what kind it is.
         times: of the targets, as for `vtkhdf.pack`.
         settings: how it was made, for the manifest.
-        significant_bits: of the fields, as for `vtkhdf.pack`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     older: set[str] = set()
     with suppress(DatasetError):  # there is none, or it is damaged
         older = read_manifest(folder).files
-    manifest = _stored(folder, cases, Manifest(dataset, settings or {}), times, significant_bits)
+    manifest = _stored(folder, cases, Manifest(dataset, settings or {}), times)
     given = {"train": list(manifest.cases)} if splits is None else splits
     for split, names in given.items():
         if unknown := [name for name in names if name not in manifest.cases]:
@@ -424,33 +398,26 @@ def write(
 
 
 def append(
-    folder: Path | str,
-    cases: Iterable[Case],
-    split: str = "train",
-    times: Sequence[float] | None = None,
-    *,
-    significant_bits: int = vtkhdf.SINGLE,
+    folder: Path | str, cases: Iterable[Case], split: str = "train", times: Sequence[float] | None = None
 ) -> None:
     """Add cases to a split of a dataset; the files that are there stay as they are.
 
     The dataset must exist: `write(folder, [], ...)` makes one without cases.
     """
     before = read_manifest(folder)
-    manifest = _stored(folder, cases, before, times, significant_bits)
+    manifest = _stored(folder, cases, before, times)
     added = [name for name in manifest.cases if name not in before.cases]
     others = [name for name in before.splits.get(split, ()) if name not in added]
     write_manifest(folder, replace(manifest, splits={**before.splits, split: others + added}))
 
 
-def _stored(
-    folder: Path | str, cases: Iterable[Case], manifest: Manifest, times: Sequence[float] | None, significant_bits: int
-) -> Manifest:
+def _stored(folder: Path | str, cases: Iterable[Case], manifest: Manifest, times: Sequence[float] | None) -> Manifest:
     """The manifest with further cases, whose files were written."""
     for case in cases:
         if case.name in manifest.cases:
             raise ValueError(f"Two cases are called {case.name!r}; each needs its own name.")
-        content = vtkhdf.pack(case, times, significant_bits)
-        manifest = manifest.with_case(case.name, store(folder, case.name, content, facts_of(case)))
+        entry = store(folder, case.name, vtkhdf.pack(case, times), facts_of(case))
+        manifest = manifest.with_case(case.name, entry)
     return manifest
 
 
@@ -467,7 +434,7 @@ def file_name(name: str) -> str:
         raise ValueError(
             f"A case cannot be called {name!r}: its name is that of a file. Use letters, digits and _ . + -."
         )
-    if name in shards.RESERVED:
+    if name in RESERVED:
         raise ValueError(f"A case cannot be called {name!r}: VTKHDF has a group of that name.")
     return name + vtkhdf.SUFFIX
 
@@ -479,26 +446,6 @@ def facts_of(case: Case) -> dict[str, Any]:
         "cells": case.mesh.number_of_cells,
         "parameters": {name: value.tolist() for name, value in case.parameters.items()},
     }
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder of a dataset; it is released when the process ends, in whatever way."""
-    import fcntl
-
-    with (folder / ".lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            raise DatasetError(
-                f"Another process writes into {folder} (number {lock.read().strip() or 'unknown'}); wait for "
-                "it or choose another folder."
-            ) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield
 
 
 class Ledger:

@@ -11,6 +11,7 @@ learned_flux     what is learned
 corrector        a PENN that corrects a coarse solution
 slices           its coupling of far points
 coarse_march     where the flow network starts, on three levels
+outflow          what leaves the domain through each facet of its boundary
 pressure         the pressure's equation, solved
 krylov           the momentum's equations, which are not symmetric
 problem          a flow on dual cells, as tensors

@@ -24,11 +24,12 @@ from pennpde.case import Case
 from pennpde.flow.corrector import FEATURES, coarse_case, corrector
 from pennpde.flow.march import FlowDivergedError
 from pennpde.flow.network import SteppingFlow
+from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.physics import Clue
+from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
@@ -124,7 +125,7 @@ class CoarseMarch(Start):
         # On cells split twice what is left is no larger than what the reference solutions of training were off by.
         learned = self.level != FINE and splits <= 1 and (splits == 0 or coarser is not None)
         uncorrected = found.fields if learned and coarser is None else coarser
-        return Started(tuple(cases), learned, found.solutions, uncorrected)
+        return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh; on split cells only the pressure is corrected.
@@ -136,8 +137,10 @@ class CoarseMarch(Start):
             return {**fields, "u": started.initial["u"]}
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
-        found = conserving(problem, fields["u"]).velocity[:, problem.places].T
-        return {**fields, "u": found.to(fields["u"])}
+        found = conserving(problem, fields["u"])
+        velocity = found.velocity[:, problem.places].T
+        through = outflow(problem, BoundaryProfile.of(started), found)
+        return {**fields, "u": velocity.to(fields["u"]), OUTFLOW: through}
 
     def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
         return self._coarser(case, tuple(times), self.splits(case))

@@ -19,6 +19,7 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.learned_flux import ExchangeNetwork
 from pennpde.flow.march import FlowDivergedError, Moment, Pace, march
+from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift
 from pennpde.flow.steady import SteadyState, steady_state
@@ -26,7 +27,7 @@ from pennpde.flow.step import State, advance, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.physics import Clue
+from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
@@ -224,16 +225,21 @@ class SteppingFlow(Predictor):
             moments.append(moment)
             residuals = torch.tensor(history)[:, None]
             solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
-        fields = [
-            self._fields(case, conditions.at_output(problem, moment.time) if conditions else problem, moment.state)
-            for moment in moments
-        ]
+        fields, boundary = [], BoundaryProfile.of(case)
+        for moment in moments:
+            now = problem
+            if conditions is not None:
+                now, boundary = conditions.at_output(problem, moment.time), BoundaryProfile.of(case.at(moment.time))
+            fields.append(self._fields(case, now, moment.state))
+            if not torch.is_grad_enabled():
+                fields[-1][OUTFLOW] = outflow(now, boundary, moment.state)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
-            for name in ("u", "p")
+            for name in fields[0]
         }
-        return Prediction(settled.fulfilled(stacked), solutions, {})
+        through = stacked.pop(OUTFLOW, None)
+        return Prediction(settled.fulfilled(stacked), solutions, {}, outflow=through)
 
     def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T

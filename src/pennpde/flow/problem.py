@@ -46,6 +46,8 @@ class Problem:
         jumps: by how much the pressure there is larger than in that cell.
         poles: points of the user's mesh whose pressure is a mean over points and something added: these points, the
             weights and what is added; None where there are none. Batches, which are for training, have none.
+        facets: of the boundary, the cells at both ends, in the order of the user's mesh, each in as many parts as its
+            cells are split; None for batches.
     """
 
     cells: DualCells
@@ -65,6 +67,7 @@ class Problem:
     jumps: Float[Tensor, " user_points"]
     jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
     poles: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
+    facets: Int[Tensor, "facets 2"] | None = None
 
     @staticmethod
     def of(
@@ -134,6 +137,7 @@ class Problem:
             torch.from_numpy(places[:number_of_points]),
             torch.from_numpy(grid.pressure_jump[:number_of_points]),
             jump,
+            facets=torch.from_numpy(places[grid.cells.facets]),
         )
 
     @staticmethod
@@ -147,7 +151,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "slip", "jump", "poles", "places")
+            if each.name not in ("cells", "pressure_solver", "slip", "jump", "poles", "places", "facets")
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]

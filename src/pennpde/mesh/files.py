@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int64
 
-from pennpde import plugins
+from pennpde import registry
 from pennpde.mesh.cells import PLANE_TYPES, POINTS_AND_LINES, POLYHEDRON, Cells, Facets, offsets_of, take_rows
 from pennpde.mesh.contents import Contents
 
@@ -49,7 +49,7 @@ def read(path: str | Path) -> Contents:
     suffix = path.suffix.lower()
     reader = _READERS.get(suffix)
     if reader is None and suffix not in WRITABLE:
-        reader = plugins.formats().get(suffix)
+        reader = registry.formats().get(suffix)
     if reader is None and suffix in _IN_PENNFORMATS:
         # Not left to PyVista, which finds no patches in them.
         raise ValueError(
@@ -66,7 +66,7 @@ def read(path: str | Path) -> Contents:
 
 def suffixes_with_reader() -> tuple[str, ...]:
     """Of files that PyVista does not read: their patches come along, their fields are at points."""
-    return tuple(dict.fromkeys((*_READERS, *_IN_PENNFORMATS, *plugins.formats())))
+    return tuple(dict.fromkeys((*_READERS, *_IN_PENNFORMATS, *registry.formats())))
 
 
 def read_parts(paths: Sequence[str | Path], step: int | None = None) -> Contents:

@@ -6,13 +6,13 @@ every flow case gets its initial velocity from here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
-from scipy.sparse import csr_array, diags_array, eye_array, vstack
+from scipy.sparse import coo_array, csr_array, diags_array, eye_array, vstack
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg, spsolve
 from torch import Tensor
@@ -20,27 +20,15 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import facet_means
-from pennpde.mesh.cells import (
-    HEXAHEDRON,
-    POLYGON,
-    POLYHEDRON,
-    PYRAMID,
-    QUAD,
-    TETRAHEDRON,
-    TRIANGLE,
-    WEDGE,
-    Cells,
-    cell_facets,
-    next_in_row,
-)
-from pennpde.mesh.triangulation import cross
-
-if TYPE_CHECKING:
-    from skfem import CellBasis
+from pennpde.mesh.cells import TETRAHEDRON, Cells, cell_facets, next_in_row
+from pennpde.mesh.splitting import PlaneCells
+from pennpde.operators.elements import local_matrices
 
 # A direct solver is exact and quick on what networks are trained on; its memory grows too fast beyond this.
 _LARGEST_DIRECT = 60_000
 _IMBALANCE = 0.05
+_BLOCK = 16_384
+"""So many cells are assembled at a time."""
 
 
 def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Float[Tensor, "points space"]:
@@ -48,11 +36,11 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
 
     φ has the normal derivative u·n where the velocity is prescribed (zero on walls), is zero where the pressure is
     prescribed, and has no normal derivative elsewhere. Between periodic patches the flow is periodic, and on average
-    that of the case's initial velocity. Linear finite elements (bilinear on quads, trilinear on
-    hexahedra); the gradient goes to the points by a projection with a lumped mass matrix.
+    that of the case's initial velocity. Linear finite elements (bilinear on quads; other cells of space are cut into
+    tetrahedra); the gradient goes to the points by a projection with a lumped mass matrix.
     """
     elements, potential = _potential(case, velocity, pressure)
-    gradient = torch.from_numpy(_gradient(elements, potential, case.space)).to(case.initial[velocity])
+    gradient = torch.from_numpy(elements.gradient(potential)[: case.number_of_points]).to(case.initial[velocity])
     for condition in case.conditions_of(velocity):
         gradient = condition.apply(gradient)
     return gradient
@@ -60,34 +48,36 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
 
 def velocity_potential(case: Case, velocity: str = "u", pressure: str = "p") -> Float[Tensor, " points"]:
     """φ itself, which grows along the flow."""
-    return torch.from_numpy(_potential(case, velocity, pressure)[1]).to(case.initial[velocity])
+    potential = _potential(case, velocity, pressure)[1][: case.number_of_points]
+    return torch.from_numpy(potential).to(case.initial[velocity])
 
 
-def _potential(case: Case, velocity: str, pressure: str) -> tuple[list[_Elements], Float[np.ndarray, " points"]]:
-    mesh = case.mesh
-    dirichlet = case.dirichlet[velocity]
-    elements = _elements(mesh)
-    load = _inflow(mesh, dirichlet.mask.cpu().numpy(), dirichlet.values.detach().cpu().double().numpy())
-    fixed = case.dirichlet[pressure].mask.cpu().numpy() if pressure in case.dirichlet else np.zeros(len(load), bool)
-    stiffness = _stiffness(elements)
+def _potential(case: Case, velocity: str, pressure: str) -> tuple[_Elements, Float[np.ndarray, " unknowns"]]:
+    condition, elements = case.dirichlet[velocity], _Elements.of(case.mesh)
+    load, fixed = np.zeros(elements.number), np.zeros(elements.number, bool)
+    values = condition.values.detach().cpu().double().numpy()
+    load[: len(values)] = _inflow(case.mesh, condition.mask.cpu().numpy(), values)
+    if pressure in case.dirichlet:
+        fixed[: len(values)] = case.dirichlet[pressure].mask.cpu().numpy()
     if velocity in case.periodic:
-        return elements, _solve_periodic(stiffness, load, fixed, case, velocity)
-    return elements, _solve(stiffness, load, fixed)
+        return elements, _solve_periodic(elements, load, fixed, case, velocity)
+    return elements, _solve(elements.stiffness(), load, fixed)
 
 
 def _solve_periodic(
-    stiffness: csr_array,
-    load: Float[np.ndarray, " points"],
-    fixed: Bool[np.ndarray, " points"],
+    elements: _Elements,
+    load: Float[np.ndarray, " unknowns"],
+    fixed: Bool[np.ndarray, " unknowns"],
     case: Case,
     velocity: str,
-) -> Float[np.ndarray, " points"]:
+) -> Float[np.ndarray, " unknowns"]:
     """φ = U·x + a periodic part, with the mean U of the initial velocity at the points where it is free."""
-    representative = case.periodic[velocity].points.cpu().numpy()
+    number, stiffness = elements.number, elements.stiffness()
+    representative = np.arange(number)
+    representative[: case.number_of_points] = case.periodic[velocity].points.cpu().numpy()
     free = case.initial[velocity][~case.dirichlet[velocity].mask].detach().cpu().double()
     mean = free.mean(dim=0).numpy() if len(free) else np.zeros(case.space)
-    drift = case.mesh.points.detach().cpu().double().numpy() @ mean
-    number = len(load)
+    drift = elements.positions[:number] @ mean
     joining = csr_array((np.ones(number), (np.arange(number), representative)), shape=(number, number))
     alone = np.setdiff1d(np.arange(number), representative)
     # Copies have an identity row; their representatives carry the contributions of all copies.
@@ -132,8 +122,8 @@ def _inflow(
 
 
 def _solve(
-    stiffness: csr_array, load: Float[np.ndarray, " points"], fixed: Bool[np.ndarray, " points"]
-) -> Float[np.ndarray, " points"]:
+    stiffness: csr_array, load: Float[np.ndarray, " unknowns"], fixed: Bool[np.ndarray, " unknowns"]
+) -> Float[np.ndarray, " unknowns"]:
     load, fixed = load.copy(), fixed.copy()
     _, part = connected_components(stiffness, directed=False)
     for closed in np.setdiff1d(part, part[fixed]):
@@ -164,122 +154,62 @@ def _solve(
     return potential
 
 
-# Finite elements
-
-
 @dataclass(frozen=True, eq=False)
 class _Elements:
-    """Cells of one kind, as scikit-fem has them.
+    """The cells of a mesh as linear elements.
 
     Attributes:
-        basis: over the points that these cells use, and perhaps centres that the mesh does not have.
-        extension: the matrix [points of the basis, points of the mesh]. A centre has the mean of its points, which is
-            exact for linear fields.
+        positions: of the points of the mesh, then of centres that it does not have.
+        cells: by number of corners.
+        extension: the matrix [positions, unknowns]. The centre of a polygon is an unknown; one in space has the mean of
+            its points, which is exact for linear fields.
+        number: of the unknowns, first those at the points of the mesh.
     """
 
-    basis: CellBasis
+    positions: Float[np.ndarray, "positions space"]
+    cells: tuple[Int64[np.ndarray, "..."], ...]
     extension: csr_array
+    number: int
 
     @staticmethod
-    def of(code: int, cells: Int64[np.ndarray, "cells size"], extension: csr_array, positions: np.ndarray) -> _Elements:
-        import skfem
+    def of(mesh: Mesh) -> _Elements:
+        """Triangles and quads; in space tetrahedra."""
+        if mesh.space == 2:
+            plane = PlaneCells.of(mesh)
+            number = len(plane.points)
+            return _Elements(plane.points, (plane.triangles, plane.quads), csr_array(eye_array(number)), number)
+        positions = mesh.points.detach().cpu().double().numpy()
+        whole = mesh.cell_types == TETRAHEDRON
+        kept = mesh.connectivity[mesh.offsets[np.flatnonzero(whole), None] + np.arange(4)]
+        pieces, extension = _cut_around_centres(mesh, np.flatnonzero(~whole))
+        return _Elements(extension @ positions, (np.concatenate([kept, pieces]),), extension, len(positions))
 
-        meshes, elements = {
-            TRIANGLE: (skfem.MeshTri1, skfem.ElementTriP1),
-            QUAD: (skfem.MeshQuad1, skfem.ElementQuad1),
-            TETRAHEDRON: (skfem.MeshTet1, skfem.ElementTetP1),
-            WEDGE: (skfem.MeshWedge1, skfem.ElementWedge1),
-            HEXAHEDRON: (skfem.MeshHex1, skfem.ElementHex1),
-        }[code]
-        used, local = np.unique(cells, return_inverse=True)
-        corners = local.reshape(cells.shape)
-        if code == HEXAHEDRON:
-            corners = corners[:, [6, 5, 2, 7, 1, 4, 3, 0]]  # VTK's numbers of scikit-fem's corners
-        extension = extension[used]
-        mesh = meshes((extension @ positions).T.copy(), corners.T.copy(), validate=False)
-        # scikit-fem 12 integrates over wedges with weights that sum to half of the volume.
-        if code == WEDGE:
-            basis = skfem.CellBasis(mesh, elements(), quadrature=_WEDGE_QUADRATURE)
-        else:
-            basis = skfem.CellBasis(mesh, elements(), intorder=2)
-        return _Elements(basis, extension)
+    def stiffness(self) -> csr_array:
+        number = len(self.positions)
+        total = csr_array((number, number))
+        for cells, _, stiffness, _ in self._blocks():
+            size = cells.shape[1]
+            places = np.repeat(cells, size, axis=1).ravel(), np.tile(cells, size).ravel()
+            total = total + csr_array(coo_array((stiffness.ravel(), places), shape=total.shape))
+        return csr_array(self.extension.T @ total @ self.extension)
 
+    def gradient(self, potential: Float[np.ndarray, " unknowns"]) -> Float[np.ndarray, "unknowns space"]:
+        """∇φ at the unknowns: weighted means of the cells around them."""
+        field = self.extension @ potential
+        sums = np.zeros((len(field), self.positions.shape[1] + 1))
+        for cells, masses, _, gradient in self._blocks():
+            slopes = np.einsum("cija,cj->cia", gradient, field[cells])
+            for place, values in enumerate((*np.moveaxis(slopes, 2, 0), masses)):
+                sums[:, place] += np.bincount(cells.ravel(), values.ravel(), minlength=len(field))
+        *totals, weights = (self.extension.T @ sums).T
+        return np.stack(totals, axis=1) / np.where(weights > 0, weights, 1.0)[:, None]
 
-_TRIANGLE = np.array([[1 / 6, 1 / 6], [2 / 3, 1 / 6], [1 / 6, 2 / 3]])
-_LINE = 0.5 + np.array([-0.5, 0.5]) / np.sqrt(3)
-_WEDGE_QUADRATURE = (
-    np.concatenate([np.column_stack([_TRIANGLE, np.full(3, height)]) for height in _LINE]).T,
-    np.full(6, 1 / 12),
-)
-
-
-def _elements(mesh: Mesh) -> list[_Elements]:
-    """All cells by kind; polygons cut into triangles, pyramids and polyhedra into tetrahedra around their centres."""
-    positions = mesh.points.detach().cpu().double().numpy()
-    identity = csr_array(eye_array(len(positions)))
-    made = []
-    for code in map(int, np.unique(mesh.cell_types)):
-        chosen = np.flatnonzero(mesh.cell_types == code)
-        if code in (PYRAMID, POLYHEDRON):
-            tetrahedra, extension = _cut_around_centres(mesh, chosen)
-            made.append(_Elements.of(TETRAHEDRON, tetrahedra, extension, positions))
-        elif code == POLYGON:
-            pieces = [_cut_polygon(mesh.connectivity[mesh.offsets[c] : mesh.offsets[c + 1]], positions) for c in chosen]
-            made.append(_Elements.of(TRIANGLE, np.concatenate(pieces), identity, positions))
-        else:
-            size = int(mesh.offsets[chosen[0] + 1] - mesh.offsets[chosen[0]])
-            cells = mesh.connectivity[mesh.offsets[chosen, None] + np.arange(size)]
-            made.append(_Elements.of(code, cells, identity, positions))
-    return made
-
-
-def _stiffness(elements: list[_Elements]) -> csr_array:
-    from skfem.models.poisson import laplace
-
-    parts = [each.extension.T @ csr_array(laplace.assemble(each.basis)) @ each.extension for each in elements]
-    return csr_array(sum(parts[1:], start=parts[0]))
-
-
-def _gradient(elements: list[_Elements], potential: Float[np.ndarray, " points"], space: int) -> np.ndarray:
-    """∇φ at the points [points, space]: weighted means of the cells around them."""
-    import skfem
-
-    @skfem.LinearForm
-    def weight(test, _fields):
-        return test
-
-    @skfem.LinearForm
-    def slope(test, fields):
-        return fields["potential"].grad[fields["axis"]] * test
-
-    total, weights = np.zeros((len(potential), space)), np.zeros(len(potential))
-    for each in elements:
-        field = each.basis.interpolate(each.extension @ potential)
-        weights += each.extension.T @ weight.assemble(each.basis)
-        for axis in range(space):
-            total[:, axis] += each.extension.T @ slope.assemble(each.basis, potential=field, axis=axis)
-    return total / np.where(weights > 0, weights, 1.0)[:, None]
-
-
-def _cut_polygon(corners: Int64[np.ndarray, " size"], positions: np.ndarray) -> Int64[np.ndarray, "triangles 3"]:
-    """Triangles of a counter-clockwise polygon, convex or not: ears are cut off one by one, the fullest first."""
-    left, triangles = [int(corner) for corner in corners], []
-    while len(left) > 3:
-        best, quality = 0, -np.inf
-        for place in range(len(left)):
-            ear = [left[(place + step) % len(left)] for step in (-1, 0, 1)]
-            a, b, c = positions[ear][:, None]
-            area = cross(b - a, c - a).item()
-            others = positions[[point for point in left if point not in ear]]
-            inside = [cross(end - start, others - start) >= 0 for start, end in ((a, b), (b, c), (c, a))]
-            if area > 0 and np.logical_and.reduce(inside).any():
-                continue
-            fullness = area / max(((a - b) ** 2).sum(), ((b - c) ** 2).sum(), ((c - a) ** 2).sum())
-            if fullness > quality:
-                best, quality = place, fullness
-        triangles.append([left[(best + step) % len(left)] for step in (-1, 0, 1)])
-        del left[best]
-    return np.array([*triangles, left])
+    def _blocks(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """Cells with their masses, stiffness and gradient, bilinear as those of which networks have learned."""
+        for cells in self.cells:
+            for first in range(0, len(cells), _BLOCK):
+                block = cells[first : first + _BLOCK]
+                yield block, *local_matrices(self.positions[block], thin=False)
 
 
 def _cut_around_centres(mesh: Mesh, chosen: np.ndarray) -> tuple[Int64[np.ndarray, "tetrahedra 4"], csr_array]:

@@ -1,4 +1,4 @@
-"""Linear finite elements on plane meshes: what a conservative flow solver on the points is made of.
+"""Linear finite elements on triangles, quads and tetrahedra: what conservative solvers on the points are made of.
 
 With the linear (triangles) or bilinear (quads) functions φ_i, one per point::
 
@@ -27,12 +27,34 @@ _FLAT_CORNER = 0.1
 
 
 def local_matrices(
-    corners: Float[np.ndarray, "cells size 2"],
+    corners: Float[np.ndarray, "cells size space"], *, thin: bool = True
 ) -> tuple[
-    Float[np.ndarray, "cells size"], Float[np.ndarray, "cells size size"], Float[np.ndarray, "cells size size 2"]
+    Float[np.ndarray, "cells size"], Float[np.ndarray, "cells size size"], Float[np.ndarray, "cells size size space"]
 ]:
-    """Masses, stiffness and gradient of each triangle or quad by itself."""
-    return _triangles(corners) if corners.shape[1] == 3 else _quads(corners)
+    """Masses, stiffness and gradient of each triangle, quad or tetrahedron by itself.
+
+    Args:
+        corners: counter-clockwise in the plane.
+        thin: whether long thin quads are integrated at their corners.
+    """
+    if corners.shape[2] == 3:
+        return _tetrahedra(corners)
+    if corners.shape[1] == 3:
+        return _triangles(corners)
+    return _quads(corners) if thin else _integrated(corners, _CORNERS * _GAUSS)
+
+
+def _tetrahedra(corners: Float[np.ndarray, "cells 4 3"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whichever way they are turned; one without volume counts for nothing."""
+    a, b, c = (corners[:, 1:] - corners[:, :1]).swapaxes(0, 1)
+    areas = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)], axis=1)
+    sixfold = (a * areas[:, 0]).sum(axis=1)[:, None, None]
+    slopes = np.divide(areas, sixfold, out=np.zeros_like(areas), where=sixfold != 0)
+    slopes = np.concatenate([-slopes.sum(axis=1, keepdims=True), slopes], axis=1)
+    quarter = np.abs(sixfold) / 24.0
+    stiffness = np.einsum("cia,cja->cij", slopes, slopes) * 4.0 * quarter
+    gradient = np.broadcast_to((slopes * quarter)[:, None], (len(corners), 4, 4, 3))
+    return np.broadcast_to(quarter[..., 0], (len(corners), 4)), stiffness, gradient
 
 
 def _triangles(corners: Float[np.ndarray, "cells 3 2"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

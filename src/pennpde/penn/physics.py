@@ -16,6 +16,8 @@ from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.operators import Operators
 
+OUTFLOW = "outflow"
+"""Next to fields: what leaves through each facet of the boundary."""
 SCALAR, VECTOR, TENSOR = 0, 1, 2
 """Ranks of an unknown."""
 _SMALLEST = 1e-6
@@ -164,7 +166,7 @@ class Physics:
 
         Args:
             case: What was predicted, in the user's units.
-            fields: The prediction, of a time series the last.
+            fields: The prediction, of a time series the last; with `OUTFLOW` where the network has its own balance.
             operators: Of the mesh, without knowledge of any condition: they do not judge in the network's favour.
         """
         return ()
@@ -181,7 +183,7 @@ class Physics:
 
         Args:
             case: What was predicted, in the network's units.
-            fields: The prediction at one time, likewise.
+            fields: The prediction at one time, likewise; with `OUTFLOW` as for `checks`.
             operators: Of the mesh, without knowledge of any condition.
         """
         return ()

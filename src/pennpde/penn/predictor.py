@@ -34,6 +34,9 @@ class Prediction:
     """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
     coarser: Mapping[str, Tensor] | None = None
     """The same fields by a cheaper way, where it was computed on the way; see `Predictor.second_opinion`."""
+    outflow: Tensor | None = None
+    """What leaves the domain through each facet of its boundary, by the network's own balance; several times are a
+    trailing axis. None where it has none: then velocities are integrated."""
 
 
 class Predictor(nn.Module, ABC):

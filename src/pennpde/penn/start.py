@@ -28,12 +28,14 @@ class Started:
         solutions: How it came about.
         coarser: The same fields by an even cheaper way, all times as a trailing axis as in `Prediction`; None where
             there is none.
+        outflow: What leaves through each facet of the boundary, see `Prediction`.
     """
 
     cases: tuple[Case, ...]
     corrected: bool
     solutions: tuple[Solution, ...] = ()
     coarser: Mapping[str, Tensor] | None = None
+    outflow: Tensor | None = None
 
 
 class Start(nn.Module, ABC):
@@ -58,6 +60,8 @@ class Start(nn.Module, ABC):
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
+
+        Where that changes what leaves through the facets of the boundary, it is among them as `OUTFLOW`.
 
         Args:
             case: As it was given.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
@@ -46,6 +48,10 @@ class Outcome:
     """The same at each of the times."""
     level: str = ""
     """Of accuracy, on which the network predicted; empty where it has no levels."""
+    outflow: Float[Tensor, "facets *times"] | None = None
+    """Volume per time (in the plane also per depth) that leaves the domain through each of `case.mesh.facets`, negative
+    at inlets: the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
+    networks that conserve mass only as well as their velocity does."""
 
     @property
     def time(self) -> float:
@@ -63,6 +69,8 @@ class Outcome:
             for name, values in self.fields.items()
         }
         changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
+        if self.outflow is not None and self.outflow.ndim > 1:
+            changes["outflow"] = self.outflow[:, place]
         if self.expected_by_time:
             now = self.expected_by_time[place]
             changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
@@ -83,11 +91,15 @@ class Outcome:
             for name, values in self.fields.items()
             if values.ndim > self.case.initial[name].ndim
         }
+        outflow = self.outflow
+        if outflow is not None and outflow.ndim > 1:
+            outflow = outflow[:, good if len(good) > 1 else good[0]]
         kept = tuple(by_time[place] for place in good)
         left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
         part = replace(
             self,
             fields=self.fields | fields,
+            outflow=outflow,
             times=tuple(self.times[place] for place in good),
             evidence=tuple(self.evidence[place] for place in good),
             expected=worst(kept),
@@ -98,6 +110,12 @@ class Outcome:
         refused = f"Left out because their expected error is above {100 * REFUSED_ABOVE:.0f} %: {names}."
         certificate = replace(self.certificate, warnings=(*part.expected.warnings, refused, *told))
         return replace(part, certificate=certificate), left_out
+
+    def fluxes(self, patch: str) -> Float[Tensor, "facets *times"]:
+        """What leaves the domain through each facet of a patch, see `outflow`; their sum is the patch's flow rate."""
+        if self.outflow is None:
+            raise ValueError("This network has no fluxes of its own; integrate its velocity over the patch.")
+        return self.outflow[torch.from_numpy(self.case.mesh.patch(patch).facets)]
 
     def mesh(self) -> Mesh:
         """The mesh with the predicted fields attached, ready to be saved: the last, and of a series each, numbered.

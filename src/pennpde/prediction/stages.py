@@ -126,10 +126,11 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """The fields on the user's mesh, in the user's units and precision."""
+    """The fields on the user's mesh, in the user's units and precision, and what leaves through its facets."""
 
     solved: Solved
     fields: dict[str, Tensor]
+    outflow: Tensor | None
     seconds: float
 
 
@@ -278,7 +279,10 @@ def bring_back(solved: Solved) -> Returned:
     if prepared.request.model.fulfils_dirichlet:
         # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
         fields = case.over(prepared.request.hold).fulfilled(fields)
-    return Returned(solved, dict(fields), time.perf_counter() - begin)
+    outflow = None if prepared.has_companion else solved.prediction.outflow
+    if outflow is not None and units is not None:
+        outflow = outflow * (units.speed * units.length ** (case.space - 1))
+    return Returned(solved, dict(fields), outflow, time.perf_counter() - begin)
 
 
 def compare(returned: Returned) -> Compared:
@@ -304,7 +308,7 @@ def judge(compared: Compared) -> Outcome:
     asked, prediction, scaled, case = prepared.request, solved.prediction, prepared.scaled, prepared.case
     model, equation = asked.model, asked.model.equation
     certificate = _certified(returned)
-    evidence = gather(scaled, prediction.fields, asked.own_times, certificate, model, prepared.ready, compared.coarse)
+    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, compared.coarse)
     free = equation.free_levels(case)
     calibration = calibration_of(model)
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
@@ -339,12 +343,14 @@ def judge(compared: Compared) -> Outcome:
         expected=expected,
         expected_by_time=tuple(by_time),
         level=asked.model.level,
+        outflow=returned.outflow,
     )
 
 
 def _certified(returned: Returned) -> Certificate:
     prepared = returned.solved.prepared
-    asked, prediction, fields = prepared.request, returned.solved.prediction, returned.fields
+    asked, fields = prepared.request, returned.fields
+    prediction = replace(returned.solved.prediction, outflow=returned.outflow)
     judged, equation = prepared.case.over(asked.hold), asked.model.equation
     if not prepared.has_companion:
         return certify(prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled)

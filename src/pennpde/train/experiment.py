@@ -36,7 +36,7 @@ from torch import nn
 from pennpde import checkpoints, registry
 from pennpde.case.moments import FOREVER, number_of_moments
 from pennpde.data import storage
-from pennpde.data.content import content_of
+from pennpde.data.manifest import content_of
 from pennpde.data.storage import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde import plugins
+from pennpde import registry
 from pennpde.case import Case
 
 Loss = Callable[[nn.Module, Case, Tensor], Tensor]
@@ -29,7 +29,7 @@ def register(name: str, loss: Loss) -> None:
 def named(name: str) -> Loss | None:
     """The loss of this name; None for the scaled squared error, which `fit` takes by itself."""
     if name not in _LOSSES:
-        plugins.load_installed()
+        registry.load_installed()
     if name not in _LOSSES:
         raise ValueError(f"There is no loss {name!r}; there are {', '.join(map(repr, _LOSSES))}.")
     return _LOSSES[name]

@@ -19,7 +19,7 @@ from pennpde.case import Case, Dirichlet
 from pennpde.files import plain
 from pennpde.operators import Operators
 from pennpde.penn import Physics, Prediction, Predictor
-from pennpde.penn.physics import Check
+from pennpde.penn.physics import OUTFLOW, Check
 from pennpde.trust.ranges import Comparison, Ranges, compare, describe
 
 _GROWTH = 1.4
@@ -136,7 +136,7 @@ def certify(
         ranges: The training range (`ranges.spanned`), for warnings outside of it.
         equation: What it checks on the fields and knows about the case; None: only what holds for any equation.
         fields: What is handed out, where that is not the prediction itself but the same in other units: those of
-            `case`.
+            `case`, in which `prediction.outflow` is then as well.
         compared: Then the case in the units of the network, to be compared with the ranges.
     """
     judged = {name: values.detach().cpu() for name, values in (fields or prediction.fields).items()}
@@ -151,6 +151,8 @@ def certify(
         for name, values in judged.items()
     }
     finite = all(bool(torch.isfinite(values).all()) for values in judged.values())
+    if prediction.outflow is not None:
+        last[OUTFLOW] = prediction.outflow[..., -1] if prediction.outflow.ndim > 1 else prediction.outflow
     # The operators of the case include its Neumann conditions and would hide their error.
     operators = Operators.on(case.mesh, singular="pseudoinverse")
     held = [name for name in last if name in case.neumann and bool(case.neumann[name].mask.any())]
@@ -194,7 +196,7 @@ def certify_interpolated(
         fields: What is handed out, in the units of `case`.
     """
     seen = certify(prediction, predicted, ranges, equation)
-    given = certify(prediction, case, None, equation, fields=fields)
+    given = certify(replace(prediction, outflow=None), case, None, equation, fields=fields)
     certificate = replace(given, compared=seen.compared)
     return replace(certificate, warnings=tuple(_warnings(certificate)))
 

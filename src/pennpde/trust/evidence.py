@@ -18,8 +18,8 @@ from torch import Tensor
 from pennpde import metrics
 from pennpde.case import Case
 from pennpde.operators import Operators
-from pennpde.penn import Predictor
-from pennpde.penn.physics import Clue
+from pennpde.penn import Prediction, Predictor
+from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.trust.calibration import BEYOND, FROM_TRAINING, SECOND_OPINION
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.ranges import describe_mesh
@@ -54,7 +54,7 @@ class Evidence:
 
 def gather(
     case: Case,
-    fields: Mapping[str, Tensor],
+    prediction: Prediction,
     times: Sequence[float],
     certificate: Certificate,
     model: Predictor,
@@ -65,8 +65,8 @@ def gather(
 
     Args:
         case: What the network saw, in its units.
-        fields: What came out, likewise; several times are a trailing axis.
-        times: Of the fields, in these units.
+        prediction: What came out, likewise.
+        times: Of its fields, in these units.
         certificate: Of the prediction.
         model: What it and its equation add.
         prepared: The case in the network's precision, on its device, with what was computed for it; by default `case`.
@@ -78,7 +78,7 @@ def gather(
     free = model.equation.free_levels(case)
     found = []
     for place, time in enumerate(times):
-        now = at_place(fields, place, case)
+        now = at_place(prediction.fields, place, case)
         if not all(bool(torch.isfinite(values).all()) for values in now.values()):
             found.append(Evidence((Clue(NOT_FINITE, _LARGEST_LOGARITHM),)))
             continue
@@ -92,7 +92,8 @@ def gather(
             start = case.initial[name].detach().cpu().to(values)
             departed = metrics.root_mean_square(values - start, volumes)
             clues.append(Clue.of_size(f"departure of {name} from the start", departed / size, worse=False))
-        clues += model.equation.clues(case.at(time) if case.changes_with_time else case, now, operators)
+        through = {} if prediction.outflow is None else {OUTFLOW: prediction.outflow.reshape(-1, len(times))[:, place]}
+        clues += model.equation.clues(case.at(time) if case.changes_with_time else case, now | through, operators)
         shapes = missed | dict(model.equation.error_shape(case, now, operators))
         local = {name: _smoothed(each, case) for name, each in shapes.items()}
         if coarse is not None:

@@ -21,7 +21,7 @@ from jaxtyping import Int64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pennpde import plugins
+from pennpde import registry
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import CORNER, Ring, edges_of
@@ -48,7 +48,7 @@ _NAMES: dict[Role, tuple[str, ...]] = {
 
 def suffixes() -> tuple[str, ...]:
     """Of the mesh files that the page takes."""
-    return (*WRITABLE, ".msh", *sorted(plugins.formats()))
+    return (*WRITABLE, ".msh", *sorted(registry.formats()))
 
 
 def read_mesh(path: Path) -> Mesh:

@@ -15,7 +15,7 @@ from commands import penn
 from finished_runs import SPEED, channel, no_picture, pressure, velocity
 from foam_cases import write_dictionary
 from pennpde.data import storage
-from pennpde.data.content import content_of
+from pennpde.data.manifest import content_of
 from pennpde.data.runs import collect as collecting
 from pennpde.data.runs import report
 from pennpde.data.runs.collect import Collection, NothingCollectedError, collect_runs

@@ -12,7 +12,7 @@ import torch
 from finished_runs import PROBLEM, grid_at, pressure, square, velocity
 from mesh_writers import DEADLY
 from pennpde.data import storage
-from pennpde.data.content import content_of
+from pennpde.data.manifest import content_of
 from pennpde.data.runs.collect import NothingCollectedError, collect_runs
 from pennpde.mesh import Mesh
 

@@ -16,7 +16,7 @@ from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.data import storage
-from pennpde.data.content import content_of
+from pennpde.data.manifest import content_of
 from pennpde.data.runs.collect import collect_runs
 from pennpde.models.flow_physics import boundary_flux
 

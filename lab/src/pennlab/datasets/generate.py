@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 import traceback
@@ -21,11 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pennlab.datasets.packing import pack
+from pennlab.datasets.packing import intact, pack
 from pennlab.datasets.recipe import HopelessError, MissingProgramError, OtherRunsError, Product, Recipe, Report
-from pennpde.data.storage import MANIFEST, DatasetError, Ledger, Manifest, alone_in, intact, read_manifest
+from pennpde.data.storage import MANIFEST, DatasetError, Ledger, Manifest, read_manifest
 from pennpde.data.workers import SchedulerError, Status, connected, processors
-from pennpde.files import remove_leftovers
+from pennpde.files import locked_folder, remove_leftovers
 
 _LOG_LINES = 40
 
@@ -81,7 +82,7 @@ def generate(
     folder, started = Path(folder), time.monotonic()
     wanted = _wanted(recipe, only, splits, limit)
     folder.mkdir(parents=True, exist_ok=True)
-    with alone_in(folder):
+    with locked_folder(folder, "the writing of a dataset"):
         remove_leftovers(folder)
         ledger = Ledger(folder, _opened(folder, recipe, wanted))
         kept = tuple(intact(folder, wanted, ledger.manifest))
@@ -190,6 +191,14 @@ def _give_up(ledger: Ledger, failed: Mapping[str, Mapping[str, Any]]) -> None:
     """Record cases that could not be made, or are not tried."""
     ledger.manifest = replace(ledger.manifest, failed={**ledger.manifest.failed, **failed})
     ledger.save()
+
+
+def failures(manifest: Manifest) -> dict[str, int]:
+    """By reason, how many cases could not be made; paths and numbers are left out, so that equal reasons meet."""
+    reasons = Counter(
+        re.sub(r"(\S*/\S+|\d[\d.e+-]*)", "…", str(each.get("error"))) for each in manifest.failed.values()
+    )
+    return dict(reasons.most_common())
 
 
 # The work

@@ -1,4 +1,4 @@
-"""From files of single cases to shards, so that a dataset is a few files; `pennpde.data.shards` says what they are."""
+"""From files of single cases to shards, so that a dataset is a few files; `pennpde.data.storage` says what they are."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import h5py
 import numpy as np
 from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 
-from pennpde.data import shards
-from pennpde.data.shards import RESERVED, Objects, content_hash
-from pennpde.data.storage import CaseReader, Manifest, file_name, read_manifest, write_manifest
+from pennpde.data.manifest import Manifest, read_manifest, write_manifest
+from pennpde.data.storage import RESERVED, CaseReader, Objects, content_hash, file_name, is_shard
 from pennpde.data.vtkhdf import SUFFIX, CaseFileError, named
 from pennpde.files import write_atomically
 
@@ -55,6 +54,12 @@ def _by_split(manifest: Manifest) -> dict[str, list[str]]:
     if rest := [name for name in manifest.cases if name not in seen]:
         found["other"] = found.get("other", []) + rest
     return found
+
+
+def intact(folder: Path | str, names: Iterable[str], manifest: Manifest) -> list[str]:
+    """Those of the cases that are there and agree with their hashes."""
+    with CaseReader(folder, manifest) as cases:
+        return [name for name in names if cases.is_intact(name)]
 
 
 class _Packer:
@@ -120,7 +125,7 @@ class _Packer:
             if entry.block is not None:
                 self.remove_own_file(name)
         for path in self.folder.glob(f"*{_SHARD}*{SUFFIX}"):
-            if path.name not in self.manifest.files | self.own_files and shards.is_shard(path):
+            if path.name not in self.manifest.files | self.own_files and is_shard(path):
                 path.unlink()
 
 

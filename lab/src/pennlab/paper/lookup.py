@@ -204,7 +204,7 @@ def measure(
     """
     from pennlab.datasets.plane_flow.sensitivity import determined
     from pennpde.data import storage
-    from pennpde.data.content import second_test_set, unrelated_names
+    from pennpde.data.manifest import second_test_set, unrelated_names
     from pennpde.train import evaluate
 
     data = train_data if data is None else data

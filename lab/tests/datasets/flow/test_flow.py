@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from paths import ROOT
-from pennlab.datasets import recipes
+from pennlab.datasets import packing, recipes
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import truth as flow_truth
@@ -283,7 +283,7 @@ def test_the_committed_set_is_complete_and_intact():
     assert set(manifest.cases) == set(flow.all_names())
     assert len(manifest.cases) == 253
     assert not manifest.failed
-    assert storage.intact(COMMITTED, manifest.cases, manifest) == list(manifest.cases)
+    assert packing.intact(COMMITTED, manifest.cases, manifest) == list(manifest.cases)
     assert len(manifest.files) == 3
     assert manifest.settings == json.loads(json.dumps(recipes.FlowRecipe(runs="", profile="standard").settings()))
     assert manifest.settings["profile"] == "standard"

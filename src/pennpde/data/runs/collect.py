@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.moments import TIME, unknown_of
-from pennpde.data.content import content_of
+from pennpde.data.manifest import content_of
 from pennpde.data.runs import report
 from pennpde.data.runs.source import Times, of_unknowns, parse
 from pennpde.data.runs.splitting import Division, Shares, Signature, divide
@@ -29,13 +29,12 @@ from pennpde.data.storage import (
     DatasetError,
     Ledger,
     Manifest,
-    alone_in,
     facts_of,
     read_manifest,
 )
 from pennpde.data.vtkhdf import pack
 from pennpde.data.workers import Failure, Status, each
-from pennpde.files import remove_leftovers
+from pennpde.files import locked_folder, remove_leftovers
 
 DATASET = "collected"
 FEW_RUNS = 16
@@ -140,7 +139,7 @@ def collect_runs(
             or {"seed": shares.seed, "validation": shares.validation, "test": shares.test},
         }
         folder.mkdir(parents=True, exist_ok=True)
-        with alone_in(folder):
+        with locked_folder(folder, "the writing of a dataset"):
             remove_leftovers(folder)
             # Without the cases of runs that have changed since.
             ledger = Ledger(folder, replace(before, settings=settings).without(surveys))
@@ -309,8 +308,7 @@ def _is_same(run: Run, facts: Mapping[str, Any] | None) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove a dataset without cases."""
-    for name in (MANIFEST, ".lock"):
-        (folder / name).unlink(missing_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
     with suppress(OSError):  # it was there before, with other files
         folder.rmdir()
 

@@ -9,7 +9,7 @@ from typing import Any
 from pennpde import pictures
 from pennpde.case import Case
 from pennpde.case.moments import STEADY_PREFIX
-from pennpde.data.content import Content, content_of
+from pennpde.data.manifest import Content, content_of
 from pennpde.data.runs.source import FLOW, SCALAR
 from pennpde.data.runs.splitting import SPLITS
 from pennpde.data.storage import Manifest, read_file

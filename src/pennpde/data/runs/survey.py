@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pennpde.data.content import Content
+from pennpde.data.manifest import Content
 from pennpde.data.runs.files import SERIES, FileSource, is_mesh_file
 from pennpde.data.runs.foam import FoamSource, is_foam_case
 from pennpde.data.runs.source import Quantities, RunError, Source

@@ -20,10 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pennlab.datasets.packing import intact
 from pennlab.datasets.plane_flow import sensitivity
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.recipe import Product
-from pennpde.data.storage import Manifest, intact, read_file, read_manifest
+from pennpde.data.storage import Manifest, read_file, read_manifest
 from pennpde.data.vtkhdf import CaseFile, pack, unpack
 from pennpde.files import write_atomically
 

@@ -1,6 +1,6 @@
 """What a manifest tells about its cases, counted."""
 
-from pennpde.data.content import failures, summary
+from pennpde.data.manifest import summary
 from pennpde.data.storage import Entry, Manifest
 
 
@@ -49,12 +49,3 @@ def test_only_the_cases_of_a_split_are_told_of():
 def test_words_that_differ_from_case_to_case_are_only_counted():
     found = summary(manifest(*({"name": f"name {number}"} for number in range(40))))
     assert found == {"name": {"different": 40, "of": 40}}
-
-
-def test_failures_with_other_numbers_and_paths_have_the_same_reason():
-    failed = {
-        "a": {"error": "x in /scratch/a_12/case diverged at 0.25"},
-        "b": {"error": "x in /other/b diverged at 3.5e-2"},
-        "c": {"error": "killed"},
-    }
-    assert failures(manifest(failed=failed)) == {"x in … diverged at …": 2, "killed": 1}
