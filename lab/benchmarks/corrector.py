@@ -28,7 +28,7 @@ from pennlab.datasets.plane_flow import finished, flows
 from pennlab.paper.plane_flow_errors import errors, stacked
 from pennpde.case import Case
 from pennpde.files import write_json
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.penn.predictor import seen_by
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def floors_of(case: Case, times: Sequence[float], known: Mapping[str, Any], want
     found = dict(known)
     for label in wanted:
         if label not in found:
-            model = stepping_flow(corrected=False, **FLOORS[label])
+            model = FlowScheme(**FLOORS[label])
             found[label] = measured(model, lambda case, at, model=model: model.solve(case, at).fields, case, times)
     return found
 

@@ -41,7 +41,7 @@ from pennlab.paper.tables import markdown_table, write_within
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
 from pennpde.flow.coarse_march import CoarseMarch
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "equal_error.json"
@@ -59,8 +59,8 @@ FASTEST = 0.03
 def levels() -> dict[str, nn.Module]:
     """What is compared with OpenFOAM, from cheap to expensive."""
     found: dict[str, nn.Module] = {
-        "plain scheme, own cells, Courant 4": stepping_flow(corrected=False, splits=0, courant=4.0),
-        "plain scheme, cells split once, Courant 2": stepping_flow(corrected=False, splits=1, courant=2.0),
+        "plain scheme, own cells, Courant 4": FlowScheme(splits=0, courant=4.0),
+        "plain scheme, cells split once, Courant 2": FlowScheme(splits=1, courant=2.0),
     }
     for level in CoarseMarch.levels:
         network = pennpde.load_pretrained("flow")

@@ -31,14 +31,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flow_results import LEARNED_FLUX
 
 import pennpde
 from pennlab.coverage import UNDETERMINED, Known, coverage_by_family, coverage_of, fitted, known_of
 from pennlab.datasets.plane_flow import finished, flows, trials
 from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
-from pennpde.checkpoints import EXPECTED_ERROR, SHIPPED, config_of, load_pretrained
+from pennpde.checkpoints import SHIPPED, config_of, expected_error_file, load_pretrained
 from pennpde.files import write_json
 from pennpde.models.flow_physics import BACKFLOW
 from pennpde.penn import STEADY, Predictor
@@ -224,7 +223,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     name: str = arguments.network
-    network = load_pretrained(LEARNED_FLUX if name == "flow" else name)
+    network = load_pretrained(name)
     assert isinstance(network, Predictor)
     left = cases(name, list(calibrating.kept(network, cache_of(name))))
     if arguments.sample is not None:
@@ -261,9 +260,7 @@ def main() -> None:
     }
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
-        calibrating.save(
-            LEARNED_FLUX if name == "flow" else SHIPPED / name, network, calibration, about | {"coverage": covered}
-        )
+        calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
     if name == "flow":
         about["clues"] = by_clues(measured, known)
         write_within(PAGE, clue_table(about["clues"]), "what clues bring")
@@ -279,7 +276,7 @@ def shipped_calibration(network: Predictor) -> calibrating.Calibration:
 
 def calibration_hash() -> str:
     """Of the calibration of `flow` that is shipped."""
-    return hashlib.sha256((LEARNED_FLUX / EXPECTED_ERROR).read_bytes()).hexdigest()
+    return hashlib.sha256((SHIPPED / "flow" / expected_error_file("standard")).read_bytes()).hexdigest()
 
 
 def report_fresh(network: Predictor, seconds: float | None) -> None:

@@ -16,13 +16,10 @@ from pennpde import flow as stepping
 from pennpde.checkpoints import config_of
 from pennpde.files import write_json
 
-LEARNED_FLUX = Path(__file__).resolve().parents[1] / "records" / "plane_flow" / "learned_flux"
-"""The flow network of version 0.1, which the records on plane flows are of: the plain scheme with a learned flux."""
-
 Key = TypeVar("Key", bound=Hashable)
 
 
-def made_with(network: str | Path = LEARNED_FLUX) -> dict[str, str]:
+def made_with(network: str | Path = "flow") -> dict[str, str]:
     """Weights and solver: results made with others are measured again."""
     config = config_of(pennpde.load_pretrained(network))
     assert config is not None

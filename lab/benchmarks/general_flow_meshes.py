@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from flow_results import LEARNED_FLUX
 from torch import Tensor
 
 import pennpde
@@ -76,7 +75,7 @@ def main() -> None:
     arguments.add_argument("--archives", type=Path, default=ARCHIVES)
     given = arguments.parse_args()
     torch.set_num_threads(1 if given.device == "cpu" else torch.get_num_threads())
-    model = pennpde.load_pretrained(LEARNED_FLUX).to(given.device)
+    model = pennpde.load_pretrained("flow").to(given.device)
     config = config_of(model)
     assert config is not None
     results: dict[str, Any] = {"weights": config.weights_sha256, "flows": {}}

@@ -22,13 +22,12 @@ from typing import Any
 
 import torch
 from finer_truth import FINER, solution
-from flow_results import LEARNED_FLUX
 
 from pennlab.paper.openfoam_sweep.sweep import TestSet, errors_of, summarised_errors
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.checkpoints import load_pretrained
 from pennpde.files import write_json
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.prediction import predict
 from pennpde.train.report import start
 
@@ -43,7 +42,7 @@ GOAL = {"u": 1e-4, "p": 3e-4}
 
 
 def measured(cases: TestSet, finer: list[str], runs: Path) -> dict[str, Any]:
-    network = load_pretrained(LEARNED_FLUX)
+    network = load_pretrained("flow")
     found, floor, by_case, by_finer = [], [], {}, {}
     for case in cases.cases:
         fields = {name: values.double() for name, values in predict(network, case, times=[4.0]).last.items()}
@@ -70,7 +69,7 @@ def measured(cases: TestSet, finer: list[str], runs: Path) -> dict[str, Any]:
 
 def measured_plain(cases: TestSet) -> dict[str, Any]:
     """The same scheme without the learned flux correction."""
-    scheme = stepping_flow(corrected=False)
+    scheme = FlowScheme()
     found, by_case = [], {}
     for case in cases.cases:
         fields = {name: values.double() for name, values in predict(scheme, case, times=[4.0]).last.items()}
@@ -95,7 +94,7 @@ def table(record: Mapping[str, Any]) -> str:
     trained = json.loads(TRAINED.read_text(encoding="utf-8"))["pooled"]["domain"]
     shown = {
         f"`flow`, all {len(by_case)} cases": record["flow"],
-        "`flow` without its learned correction (`stepping_flow(corrected=False)`)": record[PLAIN],
+        "`flow` without its learned correction (`FlowScheme()`)": record[PLAIN],
         f"OpenFOAM, `{OPENFOAM}`": {name: openfoam[name]["mse"] for name in GOAL},
         "`ducts`, a PENN trained on such ducts": {name: trained[name]["mse"] for name in GOAL},
         "start field": record["start field"],

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from flow_results import LEARNED_FLUX
 from plane_flow_references import PAGE, TASKS, _rounded, page_table
 
 import pennpde
@@ -46,7 +45,7 @@ PLANS = {
 def predicted(flow: Flow, mesh: Mesh) -> tuple[Truth, dict[str, Any]]:
     """What the network predicts, as if it were the truth."""
     began = time.process_time()
-    model = pennpde.load_pretrained(LEARNED_FLUX)
+    model = pennpde.load_pretrained("flow")
     outcome = pennpde.predict(model, case_on_mesh(flow, mesh), times=[pennpde.STEADY])
     fields = {name: values.double().numpy() for name, values in outcome.fields.items()}
     edges = mesh.facets.connectivity.reshape(-1, 2)

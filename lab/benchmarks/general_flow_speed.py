@@ -24,12 +24,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from flow_results import LEARNED_FLUX
 
 import pennpde as penn
 from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.krylov import Effort
-from pennpde.flow.network import SteppingFlow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
 from pennpde.train.machine import wait_for
 
@@ -68,9 +67,7 @@ def duct(points: int) -> penn.Case:
 def measured(points: int, device: str) -> dict[str, Any]:
     """Processor seconds of each part; on a GPU, or on several processors, those of the clock."""
     clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    model = penn.load_pretrained(LEARNED_FLUX).to(device)
-    assert isinstance(model, SteppingFlow)
-    model.splits = 0
+    model = FlowScheme(splits=0).to(device)
     began = clock()
     case = duct(points)
     made = clock()
@@ -80,14 +77,14 @@ def measured(points: int, device: str) -> dict[str, Any]:
     with torch.no_grad():
         state = begin(problem)
         length = torch.full_like(problem.viscosity, 2.0 / case.number_of_points**0.5)
-        state = advance(problem, state, length, model.exchange, passes=2)
+        state = advance(problem, state, length, passes=2)
         take, effort = advance if device == "cpu" else CapturedSteps(), Effort(3e-5)
         for _ in range(0 if device == "cpu" else STEPS):  # the first ones are captured
-            state = take(problem, state, length, model.exchange, effort=effort)
+            state = take(problem, state, length, effort=effort)
         wait_for(torch.device(device))
         began = clock()
         for _ in range(STEPS):
-            state = take(problem, state, length, model.exchange, effort=effort)
+            state = take(problem, state, length, effort=effort)
         wait_for(torch.device(device))
         found["step"] = (clock() - began) / STEPS
     if points <= WHOLE:

@@ -22,7 +22,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from flow_results import LEARNED_FLUX, as_they_come, made_with
+from flow_results import as_they_come, made_with
 
 import pennpde
 from pennlab.datasets.plane_flow import finished, flows
@@ -162,7 +162,7 @@ def write_page() -> None:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("--limit", type=int)
-    arguments.add_argument("--model", default=LEARNED_FLUX)
+    arguments.add_argument("--model", default="flow")
     arguments.add_argument("--workers", type=int, default=1, help="processes of one thread each")
     arguments.add_argument("--results", type=Path, default=OUTPUT, help="where cases are kept")
     arguments.add_argument("--table", action="store_true", help="only the table and the figure")

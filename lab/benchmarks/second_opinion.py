@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from flow_results import LEARNED_FLUX, by_flow, made_with
+from flow_results import by_flow, made_with
 from scipy.stats import spearmanr
 
 import pennpde
@@ -69,7 +69,7 @@ def _agreement(first: Any, second: Any) -> float:
 
 
 def _predicted(case: pennpde.Case, times: tuple[float, ...], measuring: bool) -> Outcome:
-    network = pennpde.load_pretrained(LEARNED_FLUX)
+    network = pennpde.load_pretrained("flow")
     object.__setattr__(network, "checkpoint_calibrations", {"": Uncalibrated(measuring=measuring)})
     return predict(network, case, times=times)
 

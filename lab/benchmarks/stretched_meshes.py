@@ -27,7 +27,7 @@ import torch
 import pennpde as penn
 from pennlab import running
 from pennpde.case import Case
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.mesh import Mesh
 from pennpde.openfoam.dictionaries import format_dictionary
 
@@ -302,9 +302,7 @@ def main() -> None:
     installation = running.find_installation(("blockMesh", "simpleFoam"))
     ways: dict[str, Callable[[Flow], dict[str, float]]] = {
         "flow": lambda flow: by_network(flow, penn.load_pretrained("flow")),
-        "plain scheme, cells not split": lambda flow: by_network(
-            flow, stepping_flow(splits=0, corrected=False).double()
-        ),
+        "plain scheme, cells not split": lambda flow: by_network(flow, FlowScheme(splits=0)),
         "simpleFoam": lambda flow: by_openfoam(flow, installation),
     }
     rows = []

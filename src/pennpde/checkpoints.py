@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 2
-_FORMER_NAMES = {"flow": "ducts", "general-flow": "stepping-flow"}
+_FORMER_NAMES = {"flow": "ducts"}
 """Of networks in format version 1, before the general flow network took the name of the paper's."""
 _PREVIOUS = "previous"
 """In a configuration whose weights are still to come: the configuration of the weights that are there."""

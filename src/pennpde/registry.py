@@ -32,7 +32,7 @@ _BUILDERS: dict[str, Builder | str] = {
     "gradient": "pennpde.models.gradient:gradient_network",
     "advection-diffusion": "pennpde.models.advection_diffusion:advection_diffusion_network",
     "flow": "pennpde.flow.coarse_march:flow_network",
-    "stepping-flow": "pennpde.flow.network:stepping_flow",
+    "flow-scheme": "pennpde.flow.scheme:FlowScheme",
     "ducts": "pennpde.models.ducts:flow_network",
     "released-flow": "pennpde.released.flow:ReleasedFlow",
     "released-advection-diffusion": "pennpde.released.advection_diffusion:ReleasedAdvectionDiffusion",

@@ -11,7 +11,7 @@ import pennpde as penn
 from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.krylov import Effort
 from pennpde.flow.march import march
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
 from steady_flows import cavity, duct, plain, slip_duct, square
 
@@ -45,17 +45,10 @@ def test_a_compiled_step_is_that_of_pytorch(make, kind):
 
 def test_a_march_of_the_plain_scheme_is_compiled_and_ends_where_the_other_does(monkeypatch):
     case = duct(square("quad", 10))
-    compiled = penn.predict(stepping_flow(splits=0, corrected=False), case, times=[0.5, 2.0]).fields
+    compiled = penn.predict(FlowScheme(splits=0), case, times=[0.5, 2.0]).fields
     problem = plain().problem(case)
     moments = list(march(problem, begin(problem), [0.5, 2.0]))
     for place, moment in enumerate(moments):
         expected = moment.state.velocity.index_select(1, problem.places).T
         # The momentum equation is solved to 3e-5 in each step.
         assert_close(compiled["u"][..., place], expected, rtol=0, atol=1e-3)
-
-
-def test_a_learned_correction_is_refused_by_compiled_steps():
-    model = stepping_flow(splits=0).double()
-    problem = model.problem(duct(square("quad", 4)))
-    with pytest.raises(ValueError, match="without a learned correction"):
-        CompiledSteps()(problem, begin(problem), torch.full_like(problem.viscosity, 0.1), model.exchange)

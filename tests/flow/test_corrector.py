@@ -11,7 +11,7 @@ from meshes import arrays
 from pennpde.case import Case, batch, unbatch
 from pennpde.flow.coarse_march import FAST, FINE, STANDARD, conserving, flow_network
 from pennpde.flow.corrector import coarse_case, corrector
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import begin
 from pennpde.mesh import Mesh
 from pennpde.penn import PENN
@@ -38,7 +38,7 @@ def duct(cells_along: int = 8, viscosity: float = 0.02) -> Case:
 
 
 def coarse(case: Case, time: float = 0.5) -> Case:
-    march = stepping_flow(corrected=False, splits=0, courant=4.0).double()
+    march = FlowScheme(splits=0, courant=4.0)
     fields = march.solve(case, [time]).fields
     problem = march.problem(case)
     return coarse_case(case, fields["u"], fields["p"], begin(problem).velocity[:, problem.places].T, time)
@@ -112,7 +112,7 @@ def test_slices_carry_a_change_at_the_outlet_to_the_inlet_in_one_iteration():
 
 def test_the_projected_velocity_conserves_mass_in_every_cell():
     case = duct()
-    problem = stepping_flow(corrected=False, splits=0).double().problem(case)
+    problem = FlowScheme(splits=0).problem(case)
     random = torch.Generator().manual_seed(0)
     velocity = case.dirichlet["u"].apply(0.3 * torch.randn(case.number_of_points, 2, generator=random).double())
     state = conserving(problem, velocity)
@@ -128,7 +128,7 @@ def test_the_untrained_network_is_its_march_on_every_level(level, splits):
     courant = {FAST: 4.0, STANDARD: 2.0, FINE: 1.4}[level]
     found = network.solve(case, [0.5, 1.0]).fields
     with torch.no_grad():  # in compiled steps, as the network marches
-        expected = stepping_flow(corrected=False, splits=splits, courant=courant).solve(case, [0.5, 1.0]).fields
+        expected = FlowScheme(splits=splits, courant=courant).solve(case, [0.5, 1.0]).fields
     assert_close(found["p"], expected["p"], rtol=0, atol=2e-6)  # the corrector computes in single precision
     if level != FAST:
         assert_close(found["u"], expected["u"], rtol=0, atol=2e-6)

@@ -106,7 +106,7 @@ def test_what_a_velocity_of_second_degree_makes_flow_is_exact(kind, jitter, off)
     """On cells inside what flows in flows out, on crooked quads nearly. Of a straight one it does on squares only."""
     points, dual = plane_cells(kind, 8, jitter).points, cells_of(kind, 8, jitter)
     # Derivatives are exact here, also at walls.
-    bending = replace(dual.bending, heights=torch.full_like(dual.bending.heights, 1 / 8))
+    bending = replace(dual.curvature, heights=torch.full_like(dual.curvature.heights, 1 / 8))
     velocity, slopes = curved(torch.from_numpy(points.T.copy()))
     here, there = (
         dual.offsets[0] * slopes[:, 0].index_select(1, ends) + dual.offsets[1] * slopes[:, 1].index_select(1, ends)
@@ -124,19 +124,19 @@ def test_edges_that_end_at_the_boundary_have_twice_the_height():
     x, y = torch.from_numpy(plane_cells("quad", 4).points).T
     outside = (x < 1e-9) | (x > 1 - 1e-9) | (y < 1e-9) | (y > 1 - 1e-9)
     across = outside[cells.first] ^ outside[cells.second]
-    assert_close(cells.bending.heights, torch.where(across, 0.25, 0.125).double())
+    assert_close(cells.curvature.heights, torch.where(across, 0.25, 0.125).double())
 
 
-def test_bending_of_meshes_side_by_side_is_that_of_each():
+def test_the_curvature_of_meshes_side_by_side_is_that_of_each():
     parts = [cells_of(kind, 5) for kind in PLANE]
     both = DualCells.side_by_side(parts)
     here, there = torch.randn(2, 2, len(both.first), dtype=torch.float64)
     edges = [len(part.first) for part in parts]
     apart = [
-        part.bending.fluxes(one, other)
+        part.curvature.fluxes(one, other)
         for part, one, other in zip(parts, here.split(edges, 1), there.split(edges, 1), strict=True)
     ]
-    assert_close(both.bending.fluxes(here, there), torch.cat(apart))
+    assert_close(both.curvature.fluxes(here, there), torch.cat(apart))
 
 
 WAYS = ("factors", "inverse", "levels")

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pennpde.case.moments import moments
-from pennpde.flow import network
-from pennpde.flow.network import stepping_flow
+from pennpde.flow import scheme
+from pennpde.flow.scheme import FlowScheme
 from small_ducts import duct
 
 POINTS = duct(0).number_of_points
@@ -19,14 +19,14 @@ POINTS = duct(0).number_of_points
 def made(monkeypatch):
     """Names of the cases whose problems were made, in this order."""
     names = []
-    begin = network._started
-    monkeypatch.setattr(network, "_started", lambda case: names.append(case.name) or begin(case))
+    begin = scheme._started
+    monkeypatch.setattr(scheme, "_started", lambda case: names.append(case.name) or begin(case))
     return names
 
 
 def flow_network(problems: int | None = None):
     torch.manual_seed(0)
-    model = stepping_flow(splits=0)
+    model = FlowScheme(splits=0)
     if problems is not None:
         model._kept.most_points = problems * POINTS
     return model

@@ -8,7 +8,7 @@ import pytest
 from torch.testing import assert_close
 
 import pennpde as penn
-from pennpde.flow import network as stepping
+from pennpde.flow import scheme as stepping
 from pennpde.flow.march import Pace, march
 from pennpde.flow.steady import TOLERANCE, steady_state
 from pennpde.flow.step import begin

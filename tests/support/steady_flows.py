@@ -4,7 +4,7 @@ import torch
 
 import pennpde as penn
 from meshes import arrays
-from pennpde.flow.network import SteppingFlow, stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.mesh import Mesh
 
 
@@ -51,5 +51,5 @@ def slip_duct(mesh: Mesh, viscosity: float = 0.02) -> penn.Case:
     )
 
 
-def plain() -> SteppingFlow:
-    return stepping_flow(splits=0, corrected=False).double()
+def plain() -> FlowScheme:
+    return FlowScheme(splits=0)

@@ -4,13 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from pennpde.flow.network import stepping_flow
 from pennpde.operators.machine import can_capture
-from pennpde.penn.predictor import seen_by
 from pennpde.train import fit
-from pennpde.train.losses import scaled_squared_error
 from pennpde.train.steps import USUAL_LAST_STEPS, LastSteps
-from small_ducts import duct
 from trainings import TRAIN, Constant, constant_case
 
 
@@ -135,35 +131,6 @@ def test_training_goes_through_as_many_steps_as_its_settings_say():
         fit(March(3), TRAIN, steps=1, last_steps=0)
 
 
-@pytest.mark.slow
-def test_the_general_flow_network_learns_from_its_last_steps():
-    torch.manual_seed(0)
-    model = stepping_flow(splits=0).double()
-    case = seen_by(model, duct(1)).case.to(torch.float64)
-    loss, weights = scaled_squared_error({"u": 1.0, "p": 1.0}), torch.full((case.number_of_points,), 1.0)
-
-    def slopes() -> torch.Tensor:
-        return torch.cat([each.grad.reshape(-1) for each in model.parameters() if each.grad is not None])
-
-    def gradient(number):
-        model.zero_grad()
-        through = LastSteps.of(model, number)
-        assert through is not None
-        outcome = through("duct", lambda: loss(model, case, weights))
-        outcome.backward()
-        return float(outcome.detach()), slopes()
-
-    whole = loss(model, case, weights)
-    whole.backward()
-    full = slopes()
-    value, through_all = gradient(10_000)
-    assert value == pytest.approx(float(whole.detach()))
-    torch.testing.assert_close(through_all, full)
-    value, truncated = gradient(8)
-    assert value == pytest.approx(float(whole.detach()))
-    assert 0 < float(truncated.norm()) != pytest.approx(float(full.norm()))
-
-
 @pytest.mark.parametrize("validation", [[], [constant_case(1.0)]], ids=["no validation", "validation"])
 def test_a_training_from_trained_weights_never_ends_worse_than_it_began(validation):
     model = Constant(1.0)  # the best there is
@@ -203,16 +170,3 @@ def test_a_march_that_is_counted_is_not_captured():
     assert seen
     assert not any(seen)
     assert can_capture(torch.device("cuda")), "afterwards as before"
-
-
-@pytest.mark.gpu
-def test_the_general_flow_network_is_fine_tuned_on_a_gpu_as_on_a_cpu():
-    def tuned(device):
-        torch.manual_seed(0)
-        model = stepping_flow(splits=0)
-        fit(model, [duct(number) for number in (1, 2)], steps=3, learning_rate=1e-2, device=device)
-        return torch.cat([each.detach().cpu().reshape(-1) for each in model.parameters()])
-
-    here, there = tuned("cpu"), tuned("cuda")
-    # Adam's first steps have the size of the rate, whatever the gradient's; rounding decides where that is nearly zero.
-    torch.testing.assert_close(there, here, rtol=0, atol=2e-3)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pennpde.case import batch
-from pennpde.flow.network import stepping_flow
+from pennpde.models.ducts import flow_network
 from pennpde.penn.predictor import seen_by
 from pennpde.train import Settings, fit
 from pennpde.train.losses import RelativeError
@@ -72,7 +72,7 @@ def test_weights_are_judged_by_the_geometric_mean_over_the_validation_cases():
 
 
 def test_of_vectors_training_and_validation_have_the_same_error():
-    model = stepping_flow(splits=0).double()
+    model = flow_network(width=1, iterations=1, pressure_iterations=1).double()
     case = seen_by(model, duct(1)).case
     weights = torch.full((case.number_of_points,), 1 / case.number_of_points).double()
     with torch.no_grad():

@@ -7,7 +7,7 @@ import torch
 
 from pennpde.data import storage
 from pennpde.data.vtkhdf import CaseFile
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
 from pennpde.penn.predictor import seen_by
@@ -20,7 +20,7 @@ from small_ducts import duct, flow_in_units
 FLOW = flow_network(width=1, iterations=1, pressure_iterations=1)
 STEADY = flow_network(width=1, iterations=1, pressure_iterations=1, moment="steady")
 HEAT = advection_diffusion_network(width=1, iterations=1, hidden=2)
-GENERAL = stepping_flow()
+GENERAL = FlowScheme()
 
 
 def series(times, steady=False, length=1.0, speed=1.0) -> CaseFile:

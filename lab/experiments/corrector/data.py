@@ -22,7 +22,7 @@ import torch
 from pennlab.datasets.plane_flow import finished, flows
 from pennpde.case import Case
 from pennpde.flow.march import FlowDivergedError
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import begin
 from pennpde.penn.predictor import seen_by
 
@@ -41,7 +41,7 @@ def coarse(case: Case, times: Sequence[float], level: int) -> dict[str, np.ndarr
         times: In the case's units.
         level: How often the cells are split.
     """
-    model = stepping_flow(corrected=False, splits=level, courant=COURANT[level])
+    model = FlowScheme(splits=level, courant=COURANT[level])
     seen = seen_by(model, case)
     began = time.process_time()
     with torch.inference_mode():

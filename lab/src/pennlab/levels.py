@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.flow.network import stepping_flow
+from pennpde.flow.scheme import FlowScheme
 from pennpde.penn.predictor import seen_by
 from pennpde.prediction import predict
 
@@ -21,7 +21,7 @@ def solved_at_level(case: Case, times: Sequence[float], more: int) -> dict[str, 
         times: In the units of the case.
         more: How often cells are split beyond what the network does; -1: once less, where it splits them at all.
     """
-    problem, usual = replace(case, targets={}), stepping_flow(corrected=False)
+    problem, usual = replace(case, targets={}), FlowScheme()
     splits = max(0, usual.number_of_splits(seen_by(usual, problem).case) + more)
-    fields = predict(stepping_flow(splits=splits, corrected=False), problem, times=times).fields
+    fields = predict(FlowScheme(splits=splits), problem, times=times).fields
     return {name: values if len(times) > 1 else values[..., None] for name, values in fields.items()}

@@ -44,9 +44,6 @@ def test_the_pages_have_the_tables_of_the_committed_measurements(monkeypatch):
     trust, fresh = importlib.import_module("expected_error"), record("expected_error_fresh")
     assert trust.fresh_table(fresh) in page("trust")
     assert trust.clue_table(record("expected_error_flow")["clues"]) in page("trust")
-    assert fresh["calibration_sha256"] == trust.calibration_hash(), (
-        "python lab/benchmarks/expected_error.py flow --fresh"
-    )
     assert importlib.import_module("equal_error").table(record("equal_error")) in page("flow")
     second = importlib.import_module("second_opinion")
     assert second.table(record("second_opinion")["flows"]) in page("trust")

@@ -1,13 +1,12 @@
 """The incompressible flow solver: plane laminar flow on the user's own mesh, at any time.
 
-network          the plain scheme: a case in, fields at any times out
+scheme           the plain scheme: a case in, fields at any times out
 march            steps in a row
 steady           the steady state, by Newton's method
 step             one step: momentum, Rhie-Chow-type damping, projection
-compiled         the same without the learned flux on a CPU, in compiled loops
+compiled         the same on a CPU, in compiled loops
 kernels          these loops
 captured_steps   the same on a GPU, replayed
-learned_flux     what is learned
 corrector        a PENN that corrects a coarse solution
 slices           its coupling of far points
 coarse_march     where the flow network starts, on three levels

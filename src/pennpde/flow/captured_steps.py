@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import Correction, State, advance
+from pennpde.flow.step import State, advance
 from pennpde.operators.machine import Graph, capture
 
 _LOGGER = logging.getLogger(__name__)
@@ -29,22 +29,21 @@ class _Graphs:
     """Graphs of one problem, by the place of their number of iterations, and the tensors from which they read."""
 
     problem: Problem
-    correction: Correction | None
     effort: Effort
     inputs: State
     length: Tensor
     made: dict[int, tuple[Graph, list[State]]] = field(default_factory=dict)
 
     @staticmethod
-    def of(problem: Problem, correction: Correction | None, effort: Effort, state: State, step: Tensor) -> _Graphs:
+    def of(problem: Problem, effort: Effort, state: State, step: Tensor) -> _Graphs:
         assert state.before is not None
         velocity, fluxes, last = state.before
         before = (velocity.clone(), fluxes.clone(), last.clone())
         inputs = State(state.velocity.clone(), state.pressure.clone(), state.fluxes.clone(), before)
-        return _Graphs(problem, correction, effort, inputs, step.clone())
+        return _Graphs(problem, effort, inputs, step.clone())
 
-    def are_for(self, problem: Problem, correction: Correction | None, effort: Effort) -> bool:
-        return self.problem is problem and self.correction is correction and self.effort == effort
+    def are_for(self, problem: Problem, effort: Effort) -> bool:
+        return self.problem is problem and self.effort == effort
 
     def read(self, state: State, step: Tensor) -> None:
         for own, given in zip(_tensors(self.inputs), _tensors(state), strict=True):
@@ -58,7 +57,7 @@ class _Graphs:
             results: list[State] = []
 
             def work() -> None:
-                results[:] = [advance(self.problem, self.inputs, self.length, self.correction, effort=fixed)]
+                results[:] = [advance(self.problem, self.inputs, self.length, effort=fixed)]
 
             with torch.no_grad():
                 self.made[place] = capture(work, lambda: None), results
@@ -79,26 +78,23 @@ class CapturedSteps:
         problem: Problem,
         state: State,
         step: Tensor,
-        correction: Correction | None = None,
         *,
         passes: int = 1,
         effort: Effort | None = None,
     ) -> State:
         """The state a step later; see `advance`."""
         if state.before is None or passes > 1 or self.fails:  # the first step, taken once in a flow, is not captured
-            return advance(problem, state, step, correction, passes=passes, effort=effort)
+            return advance(problem, state, step, passes=passes, effort=effort)
         try:
-            return self._replayed(problem, state, step, correction, effort or Effort())
+            return self._replayed(problem, state, step, effort or Effort())
         except RuntimeError as error:  # of a driver, or memory that another program holds: slower steps still work
             self.fails, self.graphs = True, None
             _LOGGER.warning("steps could not be captured: %s", str(error).partition("\n")[0])
-            return advance(problem, state, step, correction, effort=effort)
+            return advance(problem, state, step, effort=effort)
 
-    def _replayed(
-        self, problem: Problem, state: State, step: Tensor, correction: Correction | None, effort: Effort
-    ) -> State:
-        if self.graphs is None or not self.graphs.are_for(problem, correction, effort):
-            self.graphs = _Graphs.of(problem, correction, effort, state, step)
+    def _replayed(self, problem: Problem, state: State, step: Tensor, effort: Effort) -> State:
+        if self.graphs is None or not self.graphs.are_for(problem, effort):
+            self.graphs = _Graphs.of(problem, effort, state, step)
         self.graphs.read(state, step)
         if self.calm >= _CALM_STEPS:
             self.place, self.calm = max(0, self.place - 1), 0

@@ -23,9 +23,9 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.flow.corrector import FEATURES, coarse_case, corrector
 from pennpde.flow.march import FlowDivergedError
-from pennpde.flow.network import SteppingFlow
 from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
+from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
@@ -56,7 +56,7 @@ class CoarseMarch(Start):
             raise ValueError(f"level is {level!r}; it may be {', '.join(self.levels)}.")
         self.level = level
         # Not submodules: they have nothing that is trained.
-        self._schemes: dict[tuple[int, float], SteppingFlow] = {}
+        self._schemes: dict[tuple[int, float], FlowScheme] = {}
         self._marched: WeakKeyDictionary[Case, dict[tuple[int, float, tuple[float, ...]], Prediction]] = (
             WeakKeyDictionary()
         )
@@ -73,16 +73,16 @@ class CoarseMarch(Start):
             return least
         if self.level == STANDARD:
             return min(least + 1, affordable)
-        return min(max(least + 2, SteppingFlow(corrected=False).number_of_splits(case)), affordable)
+        return min(max(least + 2, FlowScheme().number_of_splits(case)), affordable)
 
-    def scheme(self, case: Case) -> SteppingFlow:
+    def scheme(self, case: Case) -> FlowScheme:
         """The scheme that marches on this level."""
         return self._scheme(self.splits(case))
 
-    def _scheme(self, splits: int) -> SteppingFlow:
+    def _scheme(self, splits: int) -> FlowScheme:
         courant = _FINE_COURANT if self.level == FINE else _COURANT.get(splits, _FINE_COURANT)
         if (splits, courant) not in self._schemes:
-            self._schemes[splits, courant] = SteppingFlow(corrected=False, splits=splits, courant=courant).eval()
+            self._schemes[splits, courant] = FlowScheme(splits=splits, courant=courant).eval()
         return self._schemes[splits, courant]
 
     def prepare(self, case: Case) -> None:

@@ -15,7 +15,7 @@ from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.krylov import Effort
 from pennpde.flow.pressure import Factorised, Solver
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import Correction, State
+from pennpde.flow.step import State
 
 if TYPE_CHECKING:
     from pennpde.flow import kernels
@@ -28,7 +28,7 @@ def can_compile(problem: Problem) -> bool:
 
 
 class CompiledSteps:
-    """Takes steps of one flow, as `advance` does, without derivatives and without a learned correction."""
+    """Takes steps of one flow, as `advance` does, without derivatives."""
 
     def __init__(self) -> None:
         # Half a second, which who takes no such steps need not wait for.
@@ -44,16 +44,14 @@ class CompiledSteps:
         problem: Problem,
         state: State,
         step: Tensor,
-        correction: Correction | None = None,
         *,
         passes: int = 1,
         effort: Effort | None = None,
     ) -> State:
         """The state a step later; see `advance`."""
-        if correction is not None or not can_compile(problem):
+        if not can_compile(problem):
             raise ValueError(
-                "Compiled steps are for one flow on a CPU in double precision, without a learned correction; "
-                "take steps with `advance`."
+                "Compiled steps are for one flow on a CPU in double precision; take others with `advance`."
             )
         cells, flow, kernels = self._cells(problem.cells), self._conditions(problem), self.kernels
         effort, length = effort or Effort(), float(step)
@@ -115,7 +113,7 @@ def _as_arrays(kernels, cells: DualCells):
     points, edges = cells.number_of_points, len(cells.first)
     place = np.empty(points + 2 * edges, np.uint32)
     place[cells.entries.numpy()] = np.arange(len(place), dtype=np.uint32)
-    bending = cells.bending
+    curvature = cells.curvature
 
     def short(indices: Tensor) -> np.ndarray:
         return indices.numpy().astype(np.uint32)
@@ -138,11 +136,11 @@ def _as_arrays(kernels, cells: DualCells):
         place[points : points + edges],
         place[points + edges :],
         short(cells.mirrored),
-        bending.heights.numpy(),
-        short(bending.side_cell),
-        short(bending.side_edge),
-        short(bending.face_cell),
-        short(bending.face_edge),
-        pairs(bending.faces),
-        bending.number_of_cells,
+        curvature.heights.numpy(),
+        short(curvature.side_cell),
+        short(curvature.side_edge),
+        short(curvature.face_cell),
+        short(curvature.face_edge),
+        pairs(curvature.faces),
+        curvature.number_of_cells,
     )

@@ -1,4 +1,4 @@
-"""What flows through the faces of dual cells because a velocity is bent between the points, not straight.
+"""What flows through the faces of dual cells because a velocity is curved between the points, not straight.
 
 A cubic along an edge, with given values and derivatives at its ends, is above the straight line by an eighth of the
 difference of the derivatives, in the middle. Parabolas of that height along its sides, each falling to zero towards the
@@ -23,7 +23,7 @@ second one on not at all. Along a wall it is the aspect ratio, at its points twi
 
 
 @dataclass(frozen=True, eq=False)
-class Bending:
+class Curvature:
     """Sides and faces of the cells of a mesh, or of the meshes of a batch side by side.
 
     Attributes:
@@ -51,7 +51,7 @@ class Bending:
         ends: Int[np.ndarray, "2 edges"],
         faces: Float[np.ndarray, "2 pairs"],
         stretch: Float[np.ndarray, " edges"],
-    ) -> Bending:
+    ) -> Curvature:
         """From the cells, and for each pair of corners, cell by cell, its edge and its face.
 
         The middle of a long edge along a curved wall may lie outside of the thin cells at its ends, where their
@@ -75,7 +75,7 @@ class Bending:
         cells_of_pairs = np.concatenate(cell)
         sides = np.concatenate(side) & kept
         side_edges = _chosen(edge, sides)
-        return Bending(
+        return Curvature(
             torch.from_numpy(
                 _heights(side_edges, ends) * np.clip((_LONG[1] - stretch) / (_LONG[1] - _LONG[0]), 0.0, 1.0)
             ),
@@ -88,7 +88,7 @@ class Bending:
         )
 
     @staticmethod
-    def side_by_side(parts: Sequence[Bending]) -> Bending:
+    def side_by_side(parts: Sequence[Curvature]) -> Curvature:
         """Those of a batch."""
         edges = np.concatenate([[0], np.cumsum([len(part.heights) for part in parts])])
         cells = np.concatenate([[0], np.cumsum([part.number_of_cells for part in parts])])
@@ -96,7 +96,7 @@ class Bending:
         def moved(name: str, starts: np.ndarray) -> Tensor:
             return torch.cat([getattr(part, name) + int(start) for part, start in zip(parts, starts, strict=False)])
 
-        return Bending(
+        return Curvature(
             torch.cat([part.heights for part in parts]),
             moved("side_cell", cells),
             moved("side_edge", edges),
@@ -106,7 +106,7 @@ class Bending:
             int(cells[-1]),
         )
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Bending:
+    def map(self, change: Callable[[Tensor], Tensor]) -> Curvature:
         """The same with each tensor changed."""
         tensors = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)})

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pennpde.flow.curvature_flux import Bending
+from pennpde.flow.curvature_flux import Curvature
 from pennpde.operators.elements import local_matrices
 from pennpde.operators.sparse import SparseMatrix
 
@@ -47,7 +47,7 @@ class DualCells:
             back, counted in this order.
         diagonal: the places of the diagonal among the entries.
         mirrored: for each entry the place of its mirror image, the transposed matrix.
-        bending: what flows because a velocity is bent between the points.
+        curvature: what flows because a velocity is curved between the points.
         owner: the mesh of each point; None for one mesh.
         edge_owner: the mesh of each edge, likewise.
         number_of_meshes: side by side.
@@ -65,7 +65,7 @@ class DualCells:
     entries: Int[Tensor, " entries"]
     diagonal: Int[Tensor, " points"]
     mirrored: Int[Tensor, " entries"]
-    bending: Bending
+    curvature: Curvature
     owner: Int[Tensor, " points"] | None = None
     edge_owner: Int[Tensor, " edges"] | None = None
     number_of_meshes: int = 1
@@ -108,15 +108,15 @@ class DualCells:
         def summed(values: np.ndarray) -> np.ndarray:
             return np.bincount(edge, values, len(apart))[apart]
 
-        def bending() -> Bending:
+        def curvature() -> Curvature:
             edges = edge if apart.all() else np.where(apart, np.cumsum(apart) - 1, -1)[edge]
             shares = np.stack([there - back for there, back in zip(gradients[:2], gradients[2:], strict=True)])
             stretch = (offsets**2).sum(axis=0) / np.maximum(areas[first], areas[second])
-            return Bending.of(groups, edges, np.stack([first, second]), shares, stretch)
+            return Curvature.of(groups, edges, np.stack([first, second]), shares, stretch)
 
         # What does not wait for the rest is made by another thread: of a million points each takes a second.
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            bent = pool.submit(bending)
+            curved = pool.submit(curvature)
             made = pool.submit(_pattern, first, second, number)
             forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
             conductances = -summed(stiffness)
@@ -131,7 +131,7 @@ class DualCells:
                 torch.from_numpy(offsets),
                 slopes.result(),
                 **pattern,
-                bending=bent.result(),
+                curvature=curved.result(),
             )
 
     @classmethod
@@ -153,7 +153,7 @@ class DualCells:
             torch.cat([part.offsets for part in parts], dim=1),
             tuple(SparseMatrix.block_diagonal([part.gradient[axis] for part in parts]) for axis in (0, 1)),
             **_pattern(first.numpy(), second.numpy(), int(points[-1])),
-            bending=Bending.side_by_side([part.bending for part in parts]),
+            curvature=Curvature.side_by_side([part.curvature for part in parts]),
             owner=numbers.repeat_interleave(counts),
             edge_owner=numbers.repeat_interleave(edges),
             number_of_meshes=len(parts),
@@ -173,7 +173,7 @@ class DualCells:
         """The same cells with each of their tensors changed."""
         changes: dict[str, object] = {
             "gradient": tuple(each.map(change) for each in self.gradient),
-            "bending": self.bending.map(change),
+            "curvature": self.curvature.map(change),
         }
         for each in fields(self):
             value = getattr(self, each.name)

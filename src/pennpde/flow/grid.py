@@ -195,7 +195,7 @@ class Grid:
         along = self.cells.points[ends[:, 1]] - self.cells.points[ends[:, 0]]
         outward = np.stack([along[:, 1], -along[:, 0]], axis=1) * self.facet_held[:, None]
         through = np.einsum("fea,fa->fe", self.facet_velocity, outward)
-        # Of the whole parabola: inside, too, fluxes know that velocities are bent between the points.
+        # Of the whole parabola: inside, too, fluxes know that velocities are curved between the points.
         start, end = through[:, 0] / 6.0 + through[:, 1] / 3.0, through[:, 2] / 6.0 + through[:, 1] / 3.0
         return np.bincount(ends.ravel(), np.stack([start, end], axis=1).ravel(), len(self.cells.points))
 

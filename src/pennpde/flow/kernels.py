@@ -101,7 +101,7 @@ def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
     as `krylov.solve` says it, and the number of iterations.
     """
     velocity_slope, pressure_slope = _slopes(cells, flow, expected.velocity, pressure)
-    matrix, right, bent = _momentum(cells, flow, expected, velocity_slope, pressure_slope, step, leading)
+    matrix, right, curved = _momentum(cells, flow, expected, velocity_slope, pressure_slope, step, leading)
     velocity = np.empty_like(expected.velocity)
     for i in range(len(velocity)):
         for c in range(2):
@@ -109,7 +109,7 @@ def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
         if flow.free[i] > 0:
             _along_slip_walls(flow, velocity, i)
     left, iterations = _solve(cells, flow, matrix, right, velocity, tolerance, most)
-    fluxes = _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, bent, step / leading, leading)
+    fluxes = _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, curved, step / leading, leading)
     wanted = _missing(cells, flow, fluxes, pressure, step / leading)
     return velocity, fluxes, wanted, left, iterations
 
@@ -173,7 +173,7 @@ def _slopes(cells, flow, velocity, pressure):
 @_compiled
 @no_type_check
 def _momentum(cells, flow, expected, slopes, pressure_slope, step, leading):
-    """Matrix and right side of the momentum equation, and what flows because the velocity is bent between points."""
+    """Matrix and right side of the momentum equation, and what flows because the velocity is curved between points."""
     points, edges = len(cells.areas), len(cells.first)
     matrix, right, leaving = np.empty(len(cells.columns)), np.empty((points, 2)), np.zeros(points)
     for i in range(points):
@@ -201,25 +201,25 @@ def _momentum(cells, flow, expected, slopes, pressure_slope, step, leading):
     for i in range(points):
         # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
         matrix[cells.diagonal[i]] += 0.5 * flow.open[i] * max(leaving[i], 0.0)
-    means, bent = np.zeros((cells.number_of_cells, 2)), np.zeros(edges)
+    means, curved = np.zeros((cells.number_of_cells, 2)), np.zeros(edges)
     for k in range(len(cells.side_cell)):
         for c in range(2):
             means[cells.side_cell[k], c] += above[cells.side_edge[k], c]
     for k in range(len(cells.face_cell)):
         for c in range(2):
-            bent[cells.face_edge[k]] += cells.face_shares[k, c] * means[cells.face_cell[k], c]
-    return matrix, right, bent
+            curved[cells.face_edge[k]] += cells.face_shares[k, c] * means[cells.face_cell[k], c]
+    return matrix, right, curved
 
 
 @_compiled
 @no_type_check
-def _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, bent, shorter, leading):
+def _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, curved, shorter, leading):
     """The fluxes under the earlier pressure; they have a momentum of their own, see `scheme._projected`."""
     points, edges = len(cells.areas), len(cells.first)
     fluxes, own = np.empty(edges), np.zeros(points)
     for e in range(edges):
         i, j = cells.first[e], cells.second[e]
-        flux = bent[e]
+        flux = curved[e]
         for c in range(2):
             flux += cells.faces[e, c] * (0.5 * (velocity[i, c] + velocity[j, c]) + flow.facet_shift[c, e])
         fluxes[e] = flux
@@ -245,7 +245,7 @@ def _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, bent, sho
             for c in range(2):
                 middle = 0.5 * (expected.past[i, c] + expected.past[j, c])
                 beyond -= cells.faces[e, c] * (middle + leading * flow.facet_shift[c, e])
-            gained += beyond / leading - bent[e]
+            gained += beyond / leading - curved[e]
         time = 0.5 * (own[i] + own[j])
         fluxes[e] += time / (time + shorter) * gained
     return fluxes

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import Correction, State, advance
+from pennpde.flow.step import State, advance
 
 _NEARLY_FASTEST = 0.99
 """A step is as long as this share of the cells allows: a few thin ones must not decide."""
@@ -65,7 +65,7 @@ class Pace:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class Snapshot:
     """A state on the way.
 
     Attributes:
@@ -105,20 +105,18 @@ def march(
     problem: Problem,
     state: State,
     times: Sequence[float],
-    correction: Correction | None = None,
     *,
     pace: Pace | None = None,
     start: float = 0.0,
     conditions: Callable[[Problem, float], Problem] | None = None,
     take: Callable[..., State] = advance,
-) -> Iterator[Moment]:
+) -> Iterator[Snapshot]:
     """Step to each of the times, in order; every one is met exactly. A flow that is lost is a `FlowDivergedError`.
 
     Args:
         problem: One flow.
         state: At `start`.
         times: Increasing.
-        correction: The learned part.
         pace: How long steps are.
         start: The time of the state.
         conditions: What makes the problem at a time, where conditions change with it.
@@ -137,7 +135,7 @@ def march(
             at_end = problem if conditions is None else conditions(problem, now + step)
             length = torch.full_like(problem.viscosity, step)
             passes = 2 if first else 1
-            following = take(at_end, state, length, correction, passes=passes, effort=effort)
+            following = take(at_end, state, length, passes=passes, effort=effort)
             if not _is_sound(following, state) and step > _SHORTEST * pace.first:
                 allowed = 0.5 * step
                 continue
@@ -149,7 +147,7 @@ def march(
             stretch = min(max(longer / by_courant, 1.0), pace.stretch)
             state, first = following, False
             now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
-        yield Moment(time, state, step, change)
+        yield Snapshot(time, state, step, change)
 
 
 def _is_sound(following: State, before: State) -> bool:

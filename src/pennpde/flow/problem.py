@@ -44,8 +44,8 @@ class Problem:
         closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
         places: for each point of the user's mesh its cell.
         jumps: by how much the pressure there is larger than in that cell.
-        poles: points of the user's mesh whose pressure is a mean over points and something added: these points, the
-            weights and what is added; None where there are none. Batches, which are for training, have none.
+        corner_pressure: points of the user's mesh whose pressure is a mean over points and something added: these
+            points, the weights and what is added; None where there are none. Batches have none.
         facets: of the boundary, the cells at both ends, in the order of the user's mesh, each in as many parts as its
             cells are split; None for batches.
     """
@@ -66,7 +66,7 @@ class Problem:
     places: Int[Tensor, " user_points"]
     jumps: Float[Tensor, " user_points"]
     jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
-    poles: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
+    corner_pressure: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
     facets: Int[Tensor, "facets 2"] | None = None
 
     @staticmethod
@@ -151,7 +151,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "slip", "jump", "poles", "places", "facets")
+            if each.name not in ("cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets")
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
@@ -173,9 +173,9 @@ class Problem:
             changes["pressure_solver"] = self.pressure_solver.map(move)
         if self.jump is not None:
             changes["jump"] = tuple(move(each) for each in self.jump)
-        if self.poles is not None:
-            corners, weights, added = self.poles
-            changes["poles"] = (move(corners), weights.map(move), move(added))
+        if self.corner_pressure is not None:
+            corners, weights, added = self.corner_pressure
+            changes["corner_pressure"] = (move(corners), weights.map(move), move(added))
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, Tensor):

@@ -141,7 +141,9 @@ class _Equations:
         problem, cells = self.problem, self.problem.cells
         velocity, pressure = self.unpacked(unknowns)
         here, there = along_edges(problem, cells.slope(velocity))
-        convected = straight(problem, velocity, torch.ones_like(problem.viscosity)) + cells.bending.fluxes(here, there)
+        convected = straight(problem, velocity, torch.ones_like(problem.viscosity)) + cells.curvature.fluxes(
+            here, there
+        )
         own = cells.mean(own_time(problem, convected))
         gradient = problem.gradient(pressure)
         rise = 0.0 if problem.jump is None else problem.jump[0]

@@ -1,13 +1,11 @@
 """One time step of an incompressible flow on dual cells, in formulas of docs/general_flow.md.
 
 The momentum equation is implicit and of second order in time (BDF2), the pressure's equation is solved, and mass is
-conserved by the fluxes F through the faces to the precision of that solution. Before training, nothing else happens; a
-learned correction (`correction`) changes the exchange between neighbouring cells.
+conserved by the fluxes F through the faces to the precision of that solution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -52,62 +50,6 @@ class State:
         return State(self.velocity.detach(), self.pressure.detach(), self.fluxes.detach(), before)
 
 
-@dataclass(frozen=True, eq=False)
-class Exchange:
-    """What a correction changes in the exchange of momentum and volume between neighbours.
-
-    Attributes:
-        conductance: added to that of viscosity; both together must be positive.
-        roughness: added to the factor of what of the velocities' difference a linear velocity does not explain.
-        arch: share of the bending of the velocity that is carried through the face.
-        bend: factor of what flows because velocities are bent between the points.
-        memory: factor of the time in which the fluxes of a cell forget; positive.
-    """
-
-    conductance: Float[Tensor, " edges"]
-    roughness: Float[Tensor, " edges"]
-    arch: Float[Tensor, " edges"]
-    bend: Float[Tensor, " edges"]
-    memory: Float[Tensor, " points"]
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """The flow along edges, from the first point to the second.
-
-    Attributes:
-        velocity: mean of both ends.
-        difference: of the velocities.
-        explained: by the gradient at the first point, and at the second.
-        turning: mean of the squared gradients, times the squared length.
-        fluxes: through the faces.
-    """
-
-    velocity: Float[Tensor, "2 edges"]
-    difference: Float[Tensor, "2 edges"]
-    explained: tuple[Float[Tensor, "2 edges"], Float[Tensor, "2 edges"]]
-    turning: Float[Tensor, " edges"]
-    fluxes: Float[Tensor, " edges"]
-
-    @staticmethod
-    def of(problem: Problem, velocity: Float[Tensor, "2 points"], fluxes: Float[Tensor, " edges"]) -> Neighbours:
-        cells = problem.cells
-        first, second = cells.ends(velocity)
-        slopes = cells.slope(velocity)
-        here, there = along_edges(problem, slopes)
-        turning = cells.mean(slopes.square().sum(dim=(0, 1))) * cells.offsets.square().sum(dim=0)
-        return Neighbours(0.5 * (first + second), second - first, (here, there), turning, fluxes)
-
-    @property
-    def roughness(self) -> Float[Tensor, "2 edges"]:
-        """What of the difference the gradient upstream does not explain."""
-        return self.difference - torch.where(self.fluxes > 0, *self.explained)
-
-
-Correction = Callable[[Problem, Neighbours, Float[Tensor, " flows"]], Exchange]
-"""From a problem, the flow along its edges and the step to the exchange between neighbours."""
-
-
 def begin(problem: Problem) -> State:
     """The state at the start: the given velocity without what mass conservation does not allow.
 
@@ -116,8 +58,8 @@ def begin(problem: Problem) -> State:
     step = torch.ones_like(problem.viscosity)
     velocity = problem.along_slip_walls(problem.velocity)
     nothing = torch.zeros_like(problem.pressure)
-    bent = problem.cells.bending.fluxes(*along_edges(problem, problem.cells.slope(velocity)))
-    velocity, _, fluxes = _projected(problem, velocity, nothing, step, bent, with_jump=False)
+    curved = problem.cells.curvature.fluxes(*along_edges(problem, problem.cells.slope(velocity)))
+    velocity, _, fluxes = _projected(problem, velocity, nothing, step, curved, with_jump=False)
     return State(velocity, problem.pressure, fluxes)
 
 
@@ -125,7 +67,6 @@ def advance(
     problem: Problem,
     state: State,
     step: Float[Tensor, " flows"],
-    correction: Correction | None = None,
     *,
     passes: int = 1,
     effort: krylov.Effort | None = None,
@@ -136,7 +77,6 @@ def advance(
         problem: Conditions as they hold at the end of the step.
         state: From which the step starts.
         step: Its length, one per flow.
-        correction: The learned part.
         passes: How often momentum and pressure are solved in turn; two for the first step, whose pressure is unknown.
         effort: For the momentum equation.
     """
@@ -158,30 +98,25 @@ def advance(
     new_velocity, new_pressure, new_fluxes, left = velocity, pressure, fluxes, None
     viscous = cells.at_edges(problem.viscosity) * cells.conductances
     for _ in range(passes):
-        neighbours = Neighbours.of(problem, expected, fluxes)
-        learned = None if correction is None else correction(problem, neighbours, step)
-        here, there = neighbours.explained
-        symmetric, memory = viscous, None
-        gained = 0.5 * UPWIND * fluxes.abs() * neighbours.roughness
-        if learned is not None:
-            symmetric, memory = viscous + learned.conductance, learned.memory
-            arched = 0.125 * fluxes * learned.arch * (here - there)
-            gained = gained + learned.roughness * neighbours.roughness - arched
-            here, there = learned.bend * here, learned.bend * there
+        first, second = cells.ends(expected)
+        here, there = along_edges(problem, cells.slope(expected))
+        # What of the difference along an edge the gradient upstream does not explain.
+        rough = second - first - torch.where(fluxes > 0, here, there)
+        gained = 0.5 * UPWIND * fluxes.abs() * rough
         # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
         backward = 0.5 * problem.open * cells.collected(fluxes).clamp_min(0.0)
-        matrix = cells.matrix(cells.at_points(leading) * mass + backward, symmetric, 0.5 * fluxes)
+        matrix = cells.matrix(cells.at_points(leading) * mass + backward, viscous, 0.5 * fluxes)
         right = mass * past + cells.collected(gained)
         right = right - cells.areas * problem.gradient(new_pressure)
         guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
         found, left = krylov.solve(cells, matrix, right, guess, problem.restrict, effort)
-        # Of the expected velocity: what is bent is small, and its gradients are there.
-        bent = cells.bending.fluxes(here, there)
+        # Of the expected velocity: what is curved is small, and its gradients are there.
+        curved = cells.curvature.fluxes(here, there)
         # What the fluxes had beyond the velocities at the points, before the step; nothing where it starts.
         beyond = None
         if past_fluxes is not None:
-            beyond = (past_fluxes - straight(problem, past, leading)) / cells.at_edges(leading) - bent
-        new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter, bent, beyond, memory)
+            beyond = (past_fluxes - straight(problem, past, leading)) / cells.at_edges(leading) - curved
+        new_velocity, new_pressure, new_fluxes = _projected(problem, found, new_pressure, shorter, curved, beyond)
         fluxes = new_fluxes
     return State(new_velocity, new_pressure, new_fluxes, (velocity, state.fluxes, step), left)
 
@@ -191,16 +126,15 @@ def _projected(
     velocity: Tensor,
     pressure: Tensor,
     step: Tensor,
-    bent: Tensor,
+    curved: Tensor,
     beyond: Tensor | None = None,
-    memory: Tensor | None = None,
     *,
     with_jump: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Velocity, pressure and fluxes that conserve mass, from a velocity under an earlier pressure.
 
-    `bent` is what flows because the velocity is bent between the points. `beyond` is what the fluxes had beyond that
-    before the step, and `memory` a factor of the time in which they forget.
+    `curved` is what flows because the velocity is curved between the points. `beyond` is what the fluxes had beyond
+    that before the step.
 
     A pressure that alternates from point to point has no gradient there; the fluxes see it. So they have a momentum of
     their own: they feel the pressure of their two points, and forget what they have beyond the velocities in the time
@@ -210,13 +144,12 @@ def _projected(
     at_points, at_edges = cells.at_points(step), cells.at_edges(step)
     slope = problem.gradient if with_jump else cells.slope
     before = slope(pressure) if with_jump else torch.zeros_like(velocity)
-    fluxes = straight(problem, velocity, torch.ones_like(step)) + bent
+    fluxes = straight(problem, velocity, torch.ones_like(step)) + curved
     if with_jump:
         rise = 0.0 if problem.jump is None else problem.jump[0]
         uphill = cells.conductances * (cells.difference(pressure) + rise)
         smooth = (cells.faces * cells.mean(problem.restrict(before))).sum(dim=0)
-        own = own_time(problem, fluxes)
-        own = cells.mean(own if memory is None else memory * own)
+        own = cells.mean(own_time(problem, fluxes))
         gained = at_edges * (smooth - uphill)
         fluxes = fluxes + own / (own + at_edges) * (gained if beyond is None else gained + beyond)
     missing = cells.collected(fluxes) + problem.inflow

@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pennpde.case import Case
@@ -75,6 +77,12 @@ class Predictor(nn.Module, ABC):
         if level not in self.levels:
             known = f"it has {', '.join(self.levels)}" if self.levels else "it has none"
             raise ValueError(f"This network has no level {level!r} of accuracy; {known}.")
+
+    @property
+    def placement(self) -> tuple[torch.dtype, torch.device]:
+        """The precision and the device in which it computes: those of its weights."""
+        one = next(chain(self.parameters(), self.buffers()))
+        return one.dtype, one.device
 
     @property
     @abstractmethod

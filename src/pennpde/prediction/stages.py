@@ -246,8 +246,7 @@ def prepare(asked: Request) -> Prepared:
     seen = model.equation.complete(asked.case if companion is None else companion)
     scaled = units.dimensionless(seen) if units is not None else seen
     completed = time.perf_counter()
-    parameter = next(model.parameters())
-    ready = scaled.to(parameter.dtype, parameter.device)
+    ready = scaled.to(*model.placement)
     model.prepare(ready)
     seconds = (meshed - begin, completed - meshed, time.perf_counter() - completed)
     return Prepared(asked, seen, scaled, ready, companion is not None, tuple(notes), seconds)

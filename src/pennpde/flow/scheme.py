@@ -1,11 +1,10 @@
-"""The general flow network: steps from any state, at any time, on the user's own mesh."""
+"""The finite-volume scheme as a predictor: fields at any times, or the steady state, on the user's own mesh."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,8 +16,7 @@ from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
-from pennpde.flow.learned_flux import ExchangeNetwork
-from pennpde.flow.march import FlowDivergedError, Moment, Pace, march
+from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, march
 from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift
@@ -50,32 +48,26 @@ _MOST_POINTS_OF_NEWTON = 200_000
 """Beyond, the factors of a direct solver take more memory than a workstation has."""
 
 
-class SteppingFlow(Predictor):
-    """Plane laminar flow by implicit steps with a learned exchange of momentum between neighbours.
-
-    Before training it is a finite volume scheme of second order; training lowers its error on coarse meshes.
+class FlowScheme(Predictor):
+    """Plane laminar flow by implicit steps of a finite-volume scheme of second order. Nothing is learned here.
 
     Args:
-        width: Of the network that gives the learned exchange between neighbours.
         courant: Cells that fluid may cross in a step, of those that are solved, split or not.
         splits: How often cells are split before solving; "auto" splits coarse meshes.
-        corrected: Whether the learned exchange acts at all.
     """
 
-    called_each_step: ClassVar = "exchange"
-    """The part by which training knows steps, their length being its last argument: gradients go through the last."""
+    precision: Tensor
 
-    def __init__(
-        self, width: int = 16, *, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
-    ) -> None:
+    def __init__(self, *, courant: float = 1.4, splits: int | str = "auto") -> None:
         super().__init__()
         if splits != "auto" and (not isinstance(splits, int) or not 0 <= splits <= 4):
             raise ValueError(f'splits is {splits!r}; it may be "auto" or a number from 0 to 4.')
         if not 0.01 <= courant <= 20:
             raise ValueError(f"courant is {courant!r}; it must be from 0.01, below which steps take for ever, to 20.")
         self.equation = PlaneFlowPhysics()
-        self.exchange = ExchangeNetwork(width)
-        self.courant, self.splits, self.corrected = float(courant), splits, corrected
+        self.courant, self.splits = float(courant), splits
+        # It has no weights, but a precision and a device like any module.
+        self.register_buffer("precision", torch.zeros((), dtype=torch.float64), persistent=False)
         self._kept = KeptProblems()
 
     @property
@@ -128,10 +120,10 @@ class SteppingFlow(Predictor):
 
     def _corner_pressure(self, case: Case) -> float:
         """Root mean square over the mesh of what Taylor's flow adds to the pressure in corners."""
-        poles, volumes = self.problem(case).poles, case.mesh.point_volumes
-        if poles is None:
+        corner_pressure, volumes = self.problem(case).corner_pressure, case.mesh.point_volumes
+        if corner_pressure is None:
             return 0.0
-        corners, _, added = poles
+        corners, _, added = corner_pressure
         squares = volumes[corners.cpu()] * added.cpu().square()
         return math.sqrt(float(squares.sum() / volumes.sum()))
 
@@ -152,12 +144,9 @@ class SteppingFlow(Predictor):
 
     @torch.inference_mode(mode=False)
     def _assembled(self, case: Case, splits: int) -> Problem:
-        parameter = next(self.parameters())
-        # The plain scheme does without parameters: it goes where the case is, on a CPU in double precision, which the
-        # compiled steps are in.
-        device = parameter.device if self.corrected else case.device
-        dtype = torch.float64 if not self.corrected and device.type == "cpu" else parameter.dtype
-        return _problem(_started(case), splits, device).to(dtype, device)
+        # On a CPU in double precision, which the compiled steps are in.
+        dtype = torch.float64 if case.device.type == "cpu" else case.initial["u"].dtype
+        return _problem(_started(case), splits, case.device).to(dtype, case.device)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         times = case.parameters.get("time")
@@ -199,40 +188,37 @@ class SteppingFlow(Predictor):
         self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int, length: float
     ) -> Prediction:
         """With steps of a length, as a share of the usual one."""
-        correction = self.exchange if self.corrected else None
         pace = Pace(courant=length * self.courant, first=length * Pace.first)
         conditions = _Conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
         take = CapturedSteps() if captured else advance
-        if correction is None and can_compile(problem) and not torch.is_grad_enabled():
+        if can_compile(problem) and not torch.is_grad_enabled():
             take = CompiledSteps()
         state, now = begin(problem), 0.0
-        moments: list[Moment] = []
+        snapshots: list[Snapshot] = []
         finite = [time for time in wanted if time != STEADY]
-        for moment in march(problem, state, finite, correction, pace=pace, conditions=conditions, take=take):
-            moments.append(moment)
-            state, now = moment.state, moment.time
+        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, take=take):
+            snapshots.append(snapshot)
+            state, now = snapshot.state, snapshot.time
         solutions: tuple[Solution, ...] = ()
         if STEADY in wanted:
             found = None if case.changes_with_time or torch.is_grad_enabled() else _by_newton(problem)
-            if found is not None and correction is None:
-                moment, history, done = Moment(STEADY, found.state, 0.0, 0.0), found.residuals, True
+            if found is not None:
+                snapshot, history, done = Snapshot(STEADY, found.state, 0.0, 0.0), found.residuals, True
             else:
-                # With the learned flux the steady state is another one, not far from the plain scheme's.
-                start = state if found is None else found.state
-                moment, history = _until_steady(problem, start, now, correction, pace, conditions, take, length)
+                snapshot, history = _until_steady(problem, state, now, pace, conditions, take, length)
                 done = history[-1] < _STEADY_CHANGE
-            moments.append(moment)
+            snapshots.append(snapshot)
             residuals = torch.tensor(history)[:, None]
             solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
         fields, boundary = [], BoundaryProfile.of(case)
-        for moment in moments:
+        for snapshot in snapshots:
             now = problem
             if conditions is not None:
-                now, boundary = conditions.at_output(problem, moment.time), BoundaryProfile.of(case.at(moment.time))
-            fields.append(self._fields(case, now, moment.state))
+                now, boundary = conditions.at_output(problem, snapshot.time), BoundaryProfile.of(case.at(snapshot.time))
+            fields.append(self._fields(case, now, snapshot.state))
             if not torch.is_grad_enabled():
-                fields[-1][OUTFLOW] = outflow(now, boundary, moment.state)
+                fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
@@ -244,8 +230,8 @@ class SteppingFlow(Predictor):
     def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
         pressure = state.pressure[problem.places] + problem.jumps
-        if problem.poles is not None:
-            corners, weights, added = problem.poles
+        if problem.corner_pressure is not None:
+            corners, weights, added = problem.corner_pressure
             pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
         held = case.dirichlet["p"]
         if bool(problem.closed.all()) and bool(held.mask.any()):
@@ -269,8 +255,8 @@ class _Conditions:
         coarse = Grid.of(self.case.at(time))
         grid = _split(coarse, self.splits)
         changed = self._changed(problem, grid)
-        poles = _poles(problem, coarse, grid, float(self.case.parameters["viscosity"]))
-        return replace(changed, poles=poles).to(changed.velocity.dtype, changed.velocity.device)
+        corner_pressure = _corner_pressure_of(problem, coarse, grid, float(self.case.parameters["viscosity"]))
+        return replace(changed, corner_pressure=corner_pressure).to(changed.velocity.dtype, changed.velocity.device)
 
     def _changed(self, problem: Problem, grid: Grid) -> Problem:
         stands, places = np.unique(grid.representative, return_inverse=True)
@@ -289,10 +275,14 @@ def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Pro
     coarse = Grid.of(case)
     grid = _split(coarse, splits)
     problem = Problem.of(grid, float(case.parameters["viscosity"]), case.number_of_points, device=device)
-    return replace(problem, poles=_poles(problem, coarse, grid, float(case.parameters["viscosity"])))
+    return replace(
+        problem, corner_pressure=_corner_pressure_of(problem, coarse, grid, float(case.parameters["viscosity"]))
+    )
 
 
-def _poles(problem: Problem, coarse: Grid, grid: Grid, viscosity: float) -> tuple[Tensor, SparseMatrix, Tensor] | None:
+def _corner_pressure_of(
+    problem: Problem, coarse: Grid, grid: Grid, viscosity: float
+) -> tuple[Tensor, SparseMatrix, Tensor] | None:
     if problem.cells.number_of_points < len(grid.cells.points):
         return None  # periodic: the numbers of points are others
     corners, weights, added = corner_pressures(coarse, grid, viscosity)
@@ -330,7 +320,7 @@ def _at_rest(case: Case) -> Case:
 
 
 def _by_newton(problem: Problem) -> SteadyState | None:
-    """The steady state of the plain scheme; None where Newton's method does not converge."""
+    """The steady state; None where Newton's method does not converge."""
     if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
         return None
     found = steady_state(problem.to(torch.float64, "cpu"))
@@ -343,12 +333,11 @@ def _until_steady(
     problem: Problem,
     state: State,
     now: float,
-    correction: ExchangeNetwork | None,
     pace: Pace,
     conditions: Callable[[Problem, float], Problem] | None,
     take: Callable[..., State],
     length: float,
-) -> tuple[Moment, list[float]]:
+) -> tuple[Snapshot, list[float]]:
     """Steps that grow longer until the velocity no longer changes."""
     changes: list[float] = []
     end = now + _MOST_STEADY_TIME
@@ -359,18 +348,16 @@ def _until_steady(
         longest=_STEADY_PACE.longest * length,
     )
     time = now
-    moment = Moment(now, state, 0.0, math.inf)
+    snapshot = Snapshot(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        for moment in march(
-            problem, state, [time], correction, pace=settle, start=time - 2.0, conditions=conditions, take=take
-        ):
-            state = moment.state
-            changes.append(moment.change)
-        settle = replace(settle, first=max(moment.step, settle.first))
+        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, take=take):
+            state = snapshot.state
+            changes.append(snapshot.change)
+        settle = replace(settle, first=max(snapshot.step, settle.first))
         if changes[-1] < _STEADY_CHANGE:
             break
-    return replace(moment, time=STEADY), changes
+    return replace(snapshot, time=STEADY), changes
 
 
 def _where(case: Case, problem: Problem, velocity: Tensor) -> str:
@@ -385,10 +372,3 @@ def _where(case: Case, problem: Problem, velocity: Tensor) -> str:
         f"ratio of {float(stretched[point]):.0f}. Steps a quarter as long diverged, too. Smooth the cells around "
         "it, or check the conditions of the nearest patch and the viscosity."
     )
-
-
-def stepping_flow(
-    width: int = 16, courant: float = 1.4, splits: int | str = "auto", corrected: bool = True
-) -> SteppingFlow:
-    """The general flow network; see `SteppingFlow`."""
-    return SteppingFlow(width, courant=courant, splits=splits, corrected=corrected)
