@@ -18,7 +18,7 @@ def run(
     output: Output,
     network: Annotated[str, Argument(help="Folder of a trained network.")],
     out: Annotated[
-        Path | None, Option(help="A .zip file, or a folder; default: NAME.zip in the current folder.")
+        Path | None, Option("--out", "-o", help="A .zip file, or a folder; default: NAME.zip in the current folder.")
     ] = None,
     licence: Annotated[
         str | None,

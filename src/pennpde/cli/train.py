@@ -30,7 +30,9 @@ def run(
     source: Annotated[
         Path, Argument(metavar="DATASET|FILE", help="Folder of a dataset, or TOML file with the rows of an experiment.")
     ],
-    out: Annotated[Path, Option(help="Folder for the network, the training state, the log and the report.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="Folder for the network, the training state, the log and the report.")
+    ],
     data: Annotated[Path | None, Option(help="Folder of the dataset, where a TOML file is given.")] = None,
     row: Annotated[str | None, Option(help="Row of the TOML file to train.", show_default="penn")] = None,
     start: Annotated[

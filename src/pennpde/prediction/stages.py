@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pennpde import metrics
+from pennpde import metrics, progress
 from pennpde.case import Case, Remark
 from pennpde.case.companion import back, ends_of_conditions, on_companion
 from pennpde.case.units import Units
@@ -261,6 +261,7 @@ def request(
 def prepare(asked: Request) -> Prepared:
     """The case complete, on the mesh to predict on, in the network's units, precision and on its device."""
     begin = time.perf_counter()
+    progress.tell(f"preparing {asked.case.number_of_points:,} points")
     model, units = asked.model, asked.units
     one = 1.0 if units is None else units.length
     companion, notes = _companion_of(asked.case, one, asked.ranges or {}, asked.resolution)
@@ -277,6 +278,7 @@ def prepare(asked: Request) -> Prepared:
 def solve(prepared: Prepared) -> Solved:
     """Call the network."""
     begin = time.perf_counter()
+    progress.tell(f"solving {prepared.case.number_of_points:,} points")
     asked = prepared.request
     with torch.inference_mode():
         prediction = asked.model.solve(prepared.ready, None if asked.times is None else asked.own_times)
@@ -323,6 +325,7 @@ def compare(returned: Returned) -> Compared:
 def judge(compared: Compared) -> Outcome:
     """The certificate and the expected error: what can be measured without a reference solution, and what it tells."""
     begin = time.perf_counter()
+    progress.tell("estimating the error")
     returned = compared.returned
     solved = returned.solved
     prepared = solved.prepared
