@@ -36,7 +36,7 @@ class Command(TyperCommand):
                 name = record[0].partition(" <")[0] if argument else _KIND.sub(lambda kind: _WORDS[kind[1]], record[0])
                 own = "Arguments" if argument else GENERAL if "--help" in parameter.opts else _OPTIONS
                 groups.setdefault(getattr(parameter, "rich_help_panel", None) or own, []).append((name, record[1]))
-        for name, records in groups.items():
+        for name, records in sorted(groups.items(), key=lambda group: group[0] == GENERAL):  # which comes last
             with formatter.section(name):
                 formatter.write_dl(records)
 

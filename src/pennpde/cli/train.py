@@ -1,6 +1,7 @@
 """`penn train`."""
 
 import logging
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ EXAMPLES = [
     "penn train lab/experiments/flow.toml --data data/flow --also data/flow_varied --out runs/flow",
     "penn train lab/experiments/flow.toml --row C --data data/flow --out runs/C",
 ]
+
+_REPORT = 0.2
+"""Share of --minutes that the report may take."""
 
 
 def run(
@@ -52,7 +56,7 @@ def run(
     ] = None,
     also: Annotated[Path | None, Option(help="Second dataset; its training cases are added.")] = None,
     minutes: Annotated[
-        float | None, Option(help="Budget in minutes.", show_default="the row's; for a dataset 30")
+        float | None, Option(help="Budget in minutes, the report included.", show_default="the row's; for a dataset 30")
     ] = None,
     epochs: Annotated[float | None, Option(help="Budget in epochs.")] = None,
     steps: Annotated[int | None, Option(help="Budget in steps.")] = None,
@@ -91,8 +95,14 @@ def run(
     from pennpde.train import Start
     from pennpde.train import run as run_experiment
 
+    reported = report if report is not None else source.is_dir()
+    of_report = _REPORT * minutes if minutes is not None and reported else None
     # A given budget replaces all budgets of the row.
-    budgets = {"minutes": minutes, "epochs": epochs, "steps": steps}
+    budgets = {
+        "minutes": minutes if minutes is None or of_report is None else minutes - of_report,
+        "epochs": epochs,
+        "steps": steps,
+    }
     changes: dict[str, Any] = budgets if any(value is not None for value in budgets.values()) else {}
     given = {"learning_rate": rate, "seed": seed, "deterministic": deterministic or None}
     changes = changes | {name: value for name, value in given.items() if value is not None}
@@ -122,8 +132,8 @@ def run(
         record = {**trained.record, "network_folder": str(trained.folder)}
         if result.signal is not None:
             record["exit_code"] = 128 + result.signal  # as shells have it, so that scripts do not go on
-        if result.finished and (report if report is not None else source.is_dir()):
-            record["report"] = _report(output, trained.folder, dataset)
+        if result.finished and reported:
+            record["report"] = _report(output, trained.folder, dataset, of_report)
     return record
 
 
@@ -170,11 +180,16 @@ def _check_same(experiment: "Experiment", start: "Start", source: Path) -> None:
     raise BadParameter(f"{wrong}. Leave the file out: penn train DATASET --from {start.name}.")
 
 
-def _report(output: Output, folder: Path, dataset: Path) -> dict[str, Any]:
+def _report(output: Output, folder: Path, dataset: Path, minutes: float | None) -> dict[str, Any]:
     from pennpde.train.report import write_report
     from pennpde.trust.calibration import FEWEST
 
-    found = write_report(folder, dataset, watch=lambda items, what: output.progress(items, what, total=len(items)))
+    found = write_report(
+        folder,
+        dataset,
+        watch=lambda items, what: output.progress(items, what, total=len(items)),
+        seconds=math.inf if minutes is None else 60 * minutes,
+    )
     output.say(*found.lines(), f"Report: {found.path}")
     if sum(number for split, number in found.cases.items() if split != "train") >= FEWEST:
         output.say(f"For predictions with an expected error: penn calibrate {folder} {dataset}")

@@ -32,6 +32,7 @@ from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
 from pennpde.penn.predictor import check_unknowns
 from pennpde.prediction.outcome import Outcome
+from pennpde.registry import did_you_mean
 from pennpde.trust import expected_error
 from pennpde.trust.certificate import Certificate, certify, certify_interpolated
 from pennpde.trust.evidence import Evidence, at_place, gather, without_levels
@@ -462,7 +463,10 @@ def _about(case: Case, equation: Physics, free: Collection[str]) -> list[Remark]
     known = {*equation.foam_parameters, "time"}
     unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
     names = ", ".join(equation.foam_parameters)
-    ignored = [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
+    ignored = [
+        Remark(f"The parameter {name} is ignored; those of the network are {names}.{did_you_mean(name, known)}")
+        for name in unknown
+    ]
     text = "is prescribed at no more than one point, so only its differences count in its expected error."
     return [*ignored, *(Remark(f"{name} {text}", severe=False) for name in free)]
 
