@@ -33,6 +33,7 @@ Item = TypeVar("Item")
 
 _EXTRAS = {
     "train": ("accelerate", "tensorboard"),
+    "animation": ("imageio_ffmpeg",),
     "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
     "generate": ("dask", "distributed"),
 }

@@ -25,7 +25,7 @@ EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
     "penn predict cavity --out cavity.vtu --png cavity.png        # an OpenFOAM case",
     "penn predict myCase --write-time 4 --strict                  # write the time folder myCase/4",
-    "penn predict myCase --times 0.5:4:0.5 --out flow.vtkhdf --animation flow.gif   # eight times, for ParaView",
+    "penn predict myCase --times 0.5:4:0.5 --out flow.vtkhdf --animation flow.mp4   # eight times, for ParaView",
     "penn predict myCase --times 0.5,1,2 --write-time all         # write the time folders 0.5, 1 and 2",
     "penn predict myCase --steady --write-time 1000               # write the steady state as the folder 1000",
     "penn predict duct.vtu --case duct.toml --out flow.vtu --resolution own   # never remesh",
@@ -56,7 +56,7 @@ class Targets:
 _SUFFIXES = {
     "out": (".vtu", ".vtk", ".vtkhdf", ".pvd"),
     "png": (".png", ".pdf", ".svg"),
-    "animation": (".gif",),
+    "animation": (".mp4", ".gif"),
     "html": (".html",),
 }
 
@@ -147,7 +147,7 @@ def run(
         Path | None,
         Option(
             metavar="FILE",
-            help="Draw all times as an animation: .gif; the colours have a fixed range.",
+            help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
             rich_help_panel=FILES,
         ),
     ] = None,
@@ -257,6 +257,7 @@ def run(
         for remark in problem.remarks:  # they may be the reason
             output.warn(remark.text)
         raise
+    outcome = replace(outcome, si=input_path.is_dir())
     folders: dict[int, str] = {}
     if write_time is not None:
         folders = folder_names(write_time, outcome.times, start, network.takes_times)

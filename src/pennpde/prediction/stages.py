@@ -179,14 +179,18 @@ def predict(
     """
     if not isinstance(model, nn.Module):
         model = load_pretrained(model)
-    if isinstance(case, str | PathLike):
+    from_openfoam = isinstance(case, str | PathLike)
+    if from_openfoam:
         case = Case.from_openfoam(case, getattr(model, "equation", None))
     elif not isinstance(case, Case):
         raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {type(case).__name__}.")
-    asked = _listed(times, steady)
-    if accuracy is not None:
-        return _accurate(model, case, ranges, accuracy, length=length, speed=speed, resolution=resolution, times=asked)
-    return _predicted(model, case, ranges, length=length, speed=speed, resolution=resolution, times=asked)
+    asked: dict[str, Any] = {"length": length, "speed": speed, "resolution": resolution}
+    asked["times"] = _listed(times, steady)
+    if accuracy is None:
+        outcome = _predicted(model, case, ranges, **asked)
+    else:
+        outcome = _accurate(model, case, ranges, accuracy, **asked)
+    return replace(outcome, si=from_openfoam)
 
 
 def _predicted(model: nn.Module, case: Case, ranges: Ranges | None, **asked: Any) -> Outcome:
