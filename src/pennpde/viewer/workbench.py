@@ -250,7 +250,7 @@ class Workbench:
         words = _NOTHING | {
             "facts": _facts(outcome, self.model.equation.headline),
             "certificate": _measures(outcome.certificate),
-            "warnings": list(outcome.certificate.warnings),
+            "warnings": [each for each in outcome.certificate.warnings if each not in outcome.expected.warnings],
             "notes": [*case.mesh.notes, *outcome.certificate.notes],
             "expected": _expected(outcome),
             "errors": _errors(fields, truth, case.mesh.point_volumes),

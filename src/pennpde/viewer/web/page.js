@@ -5,8 +5,8 @@
 
   const PAUSE = 40;  // milliseconds that a slider may go on moving before its place counts
   const THEMES = {
-    light: { background: "#f4f6f9", surface: "#ffffff", primary: "#2a6fdb", success: "#1f9d6b" },
-    dark: { background: "#12161d", surface: "#1b212b", primary: "#6ea4ff", success: "#4cc38a" },
+    light: { background: "#f4f6f9", surface: "#ffffff", primary: "#1f5bb8", success: "#14744c" },
+    dark: { background: "#12161d", surface: "#1b212b", primary: "#6ea4ff", "on-primary": "#0b1a33", success: "#4cc38a" },
   };
   const LETTERS = ["A", "B"];
   const INK = ["#2a6fdb", "#d9541e", "#1f9d6b", "#9c4fd0", "#b58900", "#008b9a", "#c2306f", "#6b7280"];
@@ -120,6 +120,7 @@
       fields(now) { if (now.length && !now.includes(this.field)) this.field = now[0]; },
       hasTruth(now) { if (!now) this.shown = ""; },
       times(now, before) {
+        if (this.dragging) return;  // the one time that is shown is that which was in view
         if (this.held !== undefined && now.length > 1) {
           this.frame = Math.min(this.held, now.length - 1);
           this.held = undefined;
