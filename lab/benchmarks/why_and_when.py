@@ -60,9 +60,10 @@ def sentence(flows: dict[str, Any]) -> str:
         beyond = sum(value <= WORTH and mark == ">" for value, mark in found)
         continued = median(speed_up(flow, level) or 0.0 for flow in flows.values())
         name = level.removeprefix("`flow`, ")
+        unknown = f"; in {beyond} not known: no setting of OpenFOAM that was run is as accurate" if beyond else ""
         parts.append(
-            f"*{name}*: faster in {wins} of {len(found)} flows, slower in {losses}; in {beyond} no setting of OpenFOAM is as "
-            f"accurate and none as slow (with its curves continued by power laws: median {continued:.1f} times as long)"
+            f"*{name}*: faster in {wins} of {len(found)} flows, slower in {losses}{unknown}. With OpenFOAM's curves continued "
+            f"by power laws the median is {continued:.1f} times as long."
         )
     return "At equal error of the velocity:\n\n" + "\n".join(f"- {each}" for each in parts)
 
