@@ -62,8 +62,8 @@ def sentence(flows: dict[str, Any]) -> str:
         name = level.removeprefix("`flow`, ")
         unknown = f"; in {beyond} not known: no setting of OpenFOAM that was run is as accurate" if beyond else ""
         parts.append(
-            f"*{name}*: faster in {wins} of {len(found)} flows, slower in {losses}{unknown}. With OpenFOAM's curves continued "
-            f"by power laws the median is {continued:.1f} times as long."
+            f"*{name}*: faster in {wins} of {len(found)} flows, slower in {losses}{unknown}. With OpenFOAM's curves "
+            f"continued by power laws the median is {continued:.1f} times as long."
         )
     return "At equal error of the velocity:\n\n" + "\n".join(f"- {each}" for each in parts)
 

@@ -16,7 +16,9 @@ KINDS = [each.kind for each in SHAPES]
 
 def test_there_are_ten_designs_at_least_and_no_torch_is_needed_for_their_outlines():
     assert len(set(KINDS)) >= 10
-    program = "import sys, pennpde.viewer.shapes as s; s.outline_of('bend', {'angle': 45}); print('torch' in sys.modules)"
+    program = (
+        "import sys, pennpde.viewer.shapes as s; s.outline_of('bend', {'angle': 45}); print('torch' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

@@ -104,16 +104,25 @@ class FlowSubject(Subject):
     def __init__(self, every_shape: bool = True) -> None:
         shapes = SHAPES if every_shape else [BY_KIND[kind] for kind in NUMBER_OF_PARAMETERS]
         self.templates = tuple(self._template(each, each.cells if every_shape else CELLS_PER_LENGTH) for each in shapes)
-        self.numbers = (_typed("speed", "Speed", 1.0), _typed("viscosity", "Viscosity", 1e-3, 1e-4))
+        self.numbers = (_typed("speed", "Inlet speed", 1.0), _typed("viscosity", "Viscosity", 1e-3, 1e-4))
 
     @staticmethod
     def _template(shape: Shape, cells: float) -> Template:
         sliders = [
-            Slider(each.name, each.title, each.low, each.high, each.step, each.start, shape=True)
+            Slider(
+                each.name,
+                each.title,
+                each.low,
+                each.high,
+                each.step,
+                each.start,
+                0 if each.step >= 1 else 2,
+                shape=True,
+            )
             for each in shape.measures
         ]
         sliders += [
-            Slider("speed", "Speed", 0.1, 3.0, 0.05, 1.0),
+            Slider("speed", "Speed of the lid" if shape.kind == "cavity" else "Inlet speed", 0.1, 3.0, 0.05, 1.0),
             _typed("viscosity", "Viscosity", float(f"{1 / shape.reynolds:.3g}"), 1e-4),
             Slider("resolution", "Cells across the inlet", 4.0, 60.0, 0.5, cells, 1),
         ]

@@ -271,8 +271,8 @@ class Workbench:
         values = dict(request.values)
         if request.source == "template":
             template = self.subject.template(request.name)
-            shape = [each.read(values) for each in template.sliders if each.shape]
-            title = " ".join([template.title, ", ".join(f"{value:.4g}" for value in shape)]).strip()
+            shape = [f"{each.read(values):.{each.digits}f}" for each in template.sliders if each.shape]
+            title = " ".join([template.title, ", ".join(shape)]).strip()
             return title, self.subject.of_template(template, values)
         if upload is None:
             return request.name, _with_viscosity(self._file(request.name).case, values)

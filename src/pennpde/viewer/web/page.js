@@ -296,11 +296,11 @@
         if (!progress) return "";
         if (progress.before) return `${progress.before} before this one`;
         const left = this.secondsLeft(progress);
-        return left === null ? progress.stage : `about ${Math.max(1, Math.round(left))} s left`;
+        return left === null ? progress.stage || "" : `about ${Math.max(1, Math.round(left))} s left`;
       },
       // By what the march says, else by what such a prediction usually takes, as long as that is not over.
       secondsLeft({ left, usual_seconds, seconds }) {
-        if (left !== null) return left;
+        if (Number.isFinite(left)) return left;
         return usual_seconds > seconds ? usual_seconds - seconds : null;
       },
       progressShare({ progress }) {
