@@ -119,6 +119,7 @@ def test_texts_have_a_contrast_of_four_and_a_half_at_least(flow, scheme):
     flow.part(scheme).click()
     for source in ("mesh", "dataset", "template"):
         flow.part(f"source-{source}").click()
+        flow.wait("!pennPage.pane.busy")
         flow.page.wait_for_timeout(600)  # colours fade from one to the other
         flow.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert flow.page.evaluate(CONTRAST) == []

@@ -172,9 +172,6 @@
           box[1] = Math.min(box[1], this.points[i + 1]); box[3] = Math.max(box[3], this.points[i + 1]);
         }
         this.box = box;
-        const tips = (record.arrows || []).flatMap((arrow) => [arrow.slice(0, 2), arrow.slice(2, 4)]);
-        this.outside = tips.reduce((known, [x, y]) => [
-          Math.min(known[0], x), Math.min(known[1], y), Math.max(known[2], x), Math.max(known[3], y)], box);
         this.outline = record.outline ? decode(record.outline, Uint32Array) : [];
         this.locator = new Locator(this.points, this.triangles, box);
         gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
@@ -184,6 +181,9 @@
           gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this[name], gl.STATIC_DRAW);
         }
       }
+      const tips = (record.arrows || []).flatMap((arrow) => [arrow.slice(0, 2), arrow.slice(2, 4)]);
+      this.outside = tips.reduce((known, [x, y]) => [
+        Math.min(known[0], x), Math.min(known[1], y), Math.max(known[2], x), Math.max(known[3], y)], this.box);
       this.values = {};
       for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
       this.frames = Math.max(1, (record.times || []).length);

@@ -148,7 +148,7 @@
           if (!this.panes.length) {
             this.panes = [this.fresh(start)];
             if (start.takes_times) this.duration = start.templates[0].duration;
-            this.plays = !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+            this.plays = start.levels.length > 0 && !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
           }
           this.start = start;
           this.requests.forEach((_, index) => this.ask(index));
