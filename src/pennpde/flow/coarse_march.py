@@ -1,8 +1,8 @@
 """Where the flow network starts: a march of the plain scheme, or its steady state, on as many cells as a level allows.
 
     fast       cells as they are, Courant number 4
-    standard   cells split once, Courant number 1.4; also a march on the cells as they are, so that the network sees what
-               splitting has changed; only the pressure is corrected
+    standard   cells split once, Courant number 1.4; also a march on the cells as they are, so that the network sees
+               what splitting has changed; only the pressure is corrected
     fine       cells split at least twice where that is affordable, Courant number 1.4; nothing is learned here
 
 Each level takes about six times as long as the one before.

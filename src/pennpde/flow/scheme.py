@@ -306,7 +306,7 @@ def _split(grid: Grid, splits: int) -> Grid:
 
 
 def _has_own_start(case: Case, at_rest: Problem) -> bool:
-    """Whether the start is neither uniform nor the potential flow, which the scheme finds from rest on its own cells."""
+    """Whether the start is neither uniform nor the potential flow, which the scheme finds from rest itself."""
     velocity = case.initial["u"].detach().to("cpu", torch.float64)
     free = ~case.dirichlet["u"].mask.cpu()
     if not bool((velocity[free] != velocity[free][:1]).any()):
