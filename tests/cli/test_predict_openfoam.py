@@ -226,7 +226,7 @@ def test_a_step_from_blockmesh_is_the_step_of_the_dataset_whatever_its_patches_a
     assert record["times"] == pytest.approx([4 * 0.2 / 3])
     assert all(each["inside"] for each in record["certificate"]["compared"].values())
     mesh = coarse_mesh("a_0.40", cells_per_length=6, jitter=0.0)
-    ours = predict(checkpoints.load(network), flow_case(mesh)).mesh()
+    ours = predict(checkpoints.load(network), flow_case(mesh)).mesh
     found = by_position(Mesh.read(tmp_path / "flow.vtu")) / torch.tensor([0.2, 0.2, 3, 3, 9], dtype=torch.float64)
     torch.testing.assert_close(found, by_position(ours), rtol=0, atol=1e-4)  # single precision, other order of sums
     goes_on(folder, "0.25", 1e-5, installation)

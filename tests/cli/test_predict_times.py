@@ -257,7 +257,7 @@ def test_each_time_is_refused_by_itself(network, channel, tmp_path, monkeypatch)
     assert (record["times"], record["refused_times"], record["expected"]["grade"]) == ([0.5, 1.0], [20.0], "good")
     assert "above 50 %: t = 20." in part.stderr
     assert sorted(each.name for each in openfoam.time_folders(case)) == ["0", "0.5", "1"]
-    assert len(list((tmp_path / "flow").glob("*.vtu"))) == 2
+    assert len(list((tmp_path / "flow.pvd.files").glob("*.vtu"))) == 2
     only = penn("predict", case, "--times", "0.25,20", "--write-time", "20")
     assert only.exit_code == 3
     every = penn("predict", case, "--times", "20,30")

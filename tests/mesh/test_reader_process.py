@@ -33,7 +33,7 @@ def test_a_crash_is_one_sentence_and_the_next_file_is_read(tmp_path, monkeypatch
     (tmp_path / "deadly.vtk").write_text(DEADLY)
     (tmp_path / "junk.msh").write_bytes(b"\xff\xfe")
     box("quad").save(tmp_path / "good.vtu")
-    monkeypatch.chdir(tmp_path)  # which the process does not
+    monkeypatch.chdir(tmp_path)  # the process follows
     reader = reader_process.shared()
     with pytest.raises(ValueError, match=r"^deadly\.vtk is damaged so badly that reading it crashed\.$"):
         reader.read("deadly.vtk")

@@ -1,43 +1,8 @@
-"""Batches of a training: which cases, in which order, stacked or side by side."""
+"""Batches of a training: which cases, in which order."""
 
-import logging
-
-import pytest
 import torch
 
-from pennpde.train import fit
 from pennpde.train.batches import Order
-from problems import heated_plate
-from trainings import (
-    TRAIN,
-    VALIDATION,
-    PointwiseNetwork,
-    network,
-)
-
-
-def test_stacked_cases_give_the_loss_curve_of_cases_block_by_block():
-    cases = [*TRAIN[:3], *(heated_plate(diffusivity=0.1 * k, cells=(5, 4), targets=True) for k in range(4, 7))]
-    curves = [
-        fit(network(), cases, VALIDATION, batch_size=2, epochs=4, test_every=1, stacked=stacked).history
-        for stacked in (True, False)
-    ]
-    for stacked, block in zip(*curves, strict=True):
-        assert stacked["loss"] == pytest.approx(block["loss"], rel=1e-6)  # a stack's weights of points are float32
-        assert stacked["validation"] == pytest.approx(block["validation"], rel=1e-6)
-
-
-def test_a_network_that_needs_the_mesh_gets_it(caplog):
-    class Positions(PointwiseNetwork):
-        def forward(self, case):
-            return {"T": self.network[3](torch.cat([case.mesh.points] * 4, dim=1))}
-
-    with caplog.at_level(logging.INFO, "pennpde"):
-        result = fit(Positions(), TRAIN, VALIDATION, epochs=1)
-    assert "block by block" in result.description
-    assert "mesh.points" in caplog.text
-    with pytest.raises(ValueError, match=r"stacked=True.*mesh\.points"):
-        fit(Positions(), TRAIN, epochs=1, stacked=True)
 
 
 def test_each_epoch_sees_every_case_once_in_its_own_order():

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _EXTRAS = {
-    "train": ("accelerate", "tensorboard"),
+    "train": ("tensorboard",),
     "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
     "generate": ("dask", "distributed"),
 }

@@ -6,7 +6,8 @@ derived         what follows from cells and points, worked out once: graph, boun
 checks          what a sound mesh is; the error for one that is not
 contents        what a file says about a mesh, unchecked; what is mended in it
 selections      points chosen in words: "x == 0", a box, a half-space
-files           reading and writing through PyVista; the choice of a reader; counts in files, compared with their size
+files           reading through PyVista; the choice of a reader; counts in files, compared with their size
+writing         files at one time or at several, as ParaView plays them
 gmsh            .msh
 reader_process  the same in a process of its own, which a damaged file may crash
 distance        distance to a patch
@@ -14,7 +15,6 @@ boundary        of plane meshes: edges that follow each other, corners; what a f
 plane           plane meshes from three-dimensional files, and the way back: extrusion
 triangulation   Delaunay triangles, finding points in them
 interpolation   from points to other places, from cells to points
-series          fields at several times, as ParaView plays them
 splitting       each cell into four
 remesh          triangles of another spacing for the same domain
 """

@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from pennpde import registry
-from pennpde.files import replacing, write_atomically
 from pennpde.mesh.cells import PLANE_TYPES, POINTS_AND_LINES, POLYHEDRON, Cells, Facets, offsets_of, take_rows
 from pennpde.mesh.contents import Contents
 
@@ -257,52 +256,6 @@ def _grid(points: Float[np.ndarray, "points 3"], cells: Cells) -> pyvista.Unstru
         pyvista.CellArray.from_arrays(faces.offsets, faces.connectivity, deep=True),
     )
     return grid
-
-
-def write(path: str | Path, contents: Contents) -> None:
-    path = Path(path)
-    if path.suffix not in WRITABLE:
-        raise ValueError(f"Cannot save a mesh as {path.name!r}: choose one of {', '.join(WRITABLE)}.")
-    dataset = to_dataset(contents)
-    if path.suffix == ".vtu":
-        write_atomically(path, _xml(dataset))
-        return
-    with replacing(path) as temporary:
-        dataset.save(temporary)
-        _check_written(dataset, temporary, path)
-
-
-def _xml(dataset: pyvista.UnstructuredGrid) -> str:
-    """The content of a .vtu file, as PyVista writes it. Not to the disk: where that is full, VTK ends the program."""
-    from vtkmodules.vtkIOXML import vtkXMLUnstructuredGridWriter
-
-    writer = vtkXMLUnstructuredGridWriter()
-    writer.SetInputDataObject(dataset)
-    writer.SetDataModeToBinary()
-    writer.SetCompressorTypeToZLib()
-    writer.SetWriteToOutputString(True)
-    writer.Write()
-    return writer.GetOutputString()
-
-
-def _check_written(dataset: pyvista.UnstructuredGrid, written: Path, path: Path) -> None:
-    """Read the file back: on a full disk VTK writes a part of it and says nothing that a program could hear."""
-    import pyvista
-
-    try:
-        with silence():
-            found = pyvista.read(written)
-        whole = isinstance(found, pyvista.UnstructuredGrid) and (
-            (found.n_points, found.n_cells) == (dataset.n_points, dataset.n_cells)
-            and all(
-                np.array_equal(found.point_data[name], values, equal_nan=True)
-                for name, values in dataset.point_data.items()
-            )
-        )
-    except (RuntimeError, ValueError, TypeError, KeyError, OSError, UserWarning):
-        whole = False
-    if not whole:
-        raise OSError(f"{path} could not be written: it cannot be read back. Is the disk full?")
 
 
 # Counts that a file announces are compared with its size before anything is allocated for them: libraries trust such

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int64, Shaped, UInt8
 from torch import Tensor
 
 from pennpde.mesh import files as mesh_files
+from pennpde.mesh import writing
 from pennpde.mesh.cells import CELL_TYPES, Cells, Facets, cell_facets, facet_keys, joined, matched, mirrored, offsets_of
 from pennpde.mesh.checks import (
     CellsLike,
@@ -520,11 +521,11 @@ class Mesh:
 
     def to_pyvista(self) -> pyvista.UnstructuredGrid:
         """A PyVista grid with all fields and patches; a plane mesh gets z = 0, its vectors a third component."""
-        return mesh_files.to_dataset(self._contents)
+        return mesh_files.to_dataset(self.contents)
 
     def save(self, path: str | Path) -> None:
         """Write the mesh with its fields and patches, as .vtu, .vtk or .vtkhdf; `read` gives the same mesh back."""
-        mesh_files.write(path, self._contents)
+        writing.write(path, self.contents)
 
     def plot(self, path: str | Path | None = None) -> Picture:
         """A picture of a plane mesh, its cells and its patches; `to_pyvista().plot()` shows any in PyVista's window.
@@ -538,7 +539,7 @@ class Mesh:
     # Inside
 
     @property
-    def _contents(self) -> Contents:
+    def contents(self) -> Contents:
         by_points = {name: self._patch_of(patch.points) for name, patch in self.patches.items()}
         return Contents(
             self._positions,

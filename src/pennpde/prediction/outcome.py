@@ -18,7 +18,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh import Mesh
-from pennpde.mesh.series import SERIES, write_series
+from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.penn.physics import Look
 from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels

@@ -24,7 +24,7 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
-from pennpde.operators.sparse import SparseMatrix, UniformMatrix, index_tensor
+from pennpde.operators.sparse import SparseMatrix, index_tensor
 from pennpde.penn.mixing import Linear
 from pennpde.penn.mlp import MLP, Activation, activated
 from pennpde.penn.nisogcn import scale_by, squared_norm
@@ -174,7 +174,7 @@ class GraphConvolution(nn.Module):
         self.network = MLP(sizes, activations, bias=bias)
 
     def forward(
-        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix | UniformMatrix
+        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix
     ) -> Float[Tensor, "points *axes out"]:
         for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
             smoothed = (adjacency @ values.reshape(len(values), -1)).reshape(values.shape)

@@ -8,10 +8,10 @@ report       errors, learning curve and worst cases at the end, next to what can
 fitting      the loop: steps, tests, restarts, rollbacks, pauses
 settings     every number of a training, checked, and the decisions of its protocol
 losses       what a training makes small
-batches      which cases a step sees: filled up to one shape on the device, or block by block
-steps        one step, on a GPU captured as a graph; of networks that march in time, through their last steps
+batches      which cases a step sees
+steps        one step; of networks that march in time, through their last steps
 optimizers   Adam and SOAP on one flat gradient
-machine      devices, threads, processes
+machine      devices, threads
 folder       state and log, everything that a continued training needs
 
 evaluation   errors and times of a network on a test set

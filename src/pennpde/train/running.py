@@ -131,9 +131,8 @@ def run(
             threads=threads,
         )
     record = {**_record(experiment, result, facts), "threads": threads, **origin}
-    if result.is_main:
-        checkpoints.save(result.model, out, about.finished(result, record, validation))
-        write_json(out / RECORD, record)
+    checkpoints.save(result.model, out, about.finished(result, record, validation))
+    write_json(out / RECORD, record)
     return Trained(result, out, record)
 
 
@@ -293,7 +292,7 @@ class _About:
     def finished(
         self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
     ) -> checkpoints.Config:
-        told = ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
+        told = ("steps", "epochs", "minutes", "device", "restarts", "rollbacks")
         more = {"finished": result.finished, **{name: record[name] for name in told}}
         behaviour = behaviour_range(result.model, validation) if isinstance(result.model, Predictor) else {}
         config = self.config(result.best_step, result.best_errors, more, behaviour)
@@ -316,6 +315,5 @@ def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str
         "minutes": result.seconds / 60,
         "processor_minutes": result.processor_seconds / 60,
         "validation": dict(result.best_errors),
-        "how": result.description,
         "device": device_name(next(result.model.parameters()).device),
     }

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import pyvista
 import torch
 
-from pennpde.mesh import Mesh, files
-from pennpde.mesh.series import write_series
+from pennpde.mesh import Mesh, writing
+from pennpde.mesh.writing import write_series
 from problems import rectangle
 from temporal import frames_of, steps_of
 
@@ -38,6 +39,28 @@ def test_one_file_holds_every_time(tmp_path, capfd):
     assert capfd.readouterr().err == ""  # VTK complains on the terminal where it cannot read something
 
 
+def test_pyvista_steps_through_one_file_as_the_docs_say(tmp_path):
+    meshes = frames()
+    write_series(tmp_path / "flow.vtkhdf", TIMES, meshes)
+    reader = pyvista.get_reader(tmp_path / "flow.vtkhdf")
+    assert reader.reader.GetNumberOfSteps() == len(TIMES)
+    for step in (2, 0, 1):
+        reader.reader.SetStep(step)
+        grid = reader.read()
+        np.testing.assert_array_equal(grid.point_data["p"], meshes[step].fields["p"])
+        assert reader.reader.GetTimeValue() == TIMES[step]
+
+
+def test_a_small_mesh_is_a_small_file(tmp_path):
+    frames()[0].save(tmp_path / "flow.vtkhdf")
+    assert (tmp_path / "flow.vtkhdf").stat().st_size < 100_000
+
+
+def test_a_name_that_hdf5_takes_for_a_path_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot be called 'T/in' in a \.vtkhdf file"):
+        rectangle((3, 2)).with_fields({"T/in": torch.zeros(12)}).save(tmp_path / "flow.vtkhdf")
+
+
 def test_our_own_reader_takes_the_mesh_with_the_first_time(tmp_path):
     meshes = frames()
     write_series(tmp_path / "flow.vtkhdf", TIMES, meshes)
@@ -50,7 +73,7 @@ def test_our_own_reader_takes_the_mesh_with_the_first_time(tmp_path):
 def test_a_list_names_a_file_for_every_time(tmp_path):
     meshes = frames()
     write_series(tmp_path / "flow.pvd", TIMES, meshes)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["flow", "flow.pvd"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flow.pvd", "flow.pvd.files"]
     found = frames_of(tmp_path / "flow.pvd")
     assert list(found) == TIMES
     for grid, mesh in zip(found.values(), meshes, strict=True):
@@ -79,7 +102,7 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch, suffix)
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(writing, "write_atomically", full)
     with pytest.raises(OSError, match="no space"):
         write_series(path, TIMES, frames(2.0))
     after = {each.relative_to(tmp_path): each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
