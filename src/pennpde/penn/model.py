@@ -53,8 +53,6 @@ class PENN(Predictor):
         start: Gives the state that the solver starts from, at any time; None: the initial fields of the case.
     """
 
-    """What training compiles on a GPU: one iteration, because the unrolled loop takes minutes to compile."""
-
     def __init__(
         self,
         equation: Equation,

@@ -25,7 +25,6 @@ from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
 from pennpde.operators.sparse import SparseMatrix, index_tensor
-from pennpde.penn.mixing import Linear
 from pennpde.penn.mlp import MLP, Activation, activated
 from pennpde.penn.nisogcn import scale_by, squared_norm
 
@@ -158,7 +157,7 @@ class EquivariantMLP(nn.Module):
     def __init__(self, sizes: Sequence[int], *, bias: bool = True):
         super().__init__()
         self.gate = MLP(sizes, bias=bias)
-        self.linear = Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
+        self.linear = nn.Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
 
     def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
         return scale_by(self.gate(squared_norm(values)), self.linear(values))

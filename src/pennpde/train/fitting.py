@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.files import locked_folder
+from pennpde.machine import device_for, threads_for, with_threads
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
-from pennpde.train.batches import Batches, Order, at_once, check_cases, evenly
+from pennpde.train.cases import Batches, Order, at_once, check_cases, evenly
 from pennpde.train.folder import Journal, duration, log
 from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
-from pennpde.train.machine import device_for, threads_for, with_threads
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
 from pennpde.train.steps import Steps
 
@@ -156,7 +156,8 @@ def threads_of(
     """As many as batches of these cases are worth; another number than before the break would change the last bits."""
     found = states.load(continued) if continued else None
     before = None if found is None else found.plain.get("threads")
-    return before or threads_for(cases, at_once(model, batch_size), device)
+    points = at_once(model, batch_size) * sum(case.number_of_points for case in cases) / len(cases)
+    return before or threads_for(points, device)
 
 
 @dataclass(eq=False)

@@ -19,15 +19,14 @@ from pennpde.data import storage
 from pennpde.data.storage import dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
+from pennpde.machine import device_for, device_name, with_threads
 from pennpde.penn import Predictor
 from pennpde.penn.predictor import check_unknowns, seen_by
 from pennpde.train import folder, losses
-from pennpde.train.batches import evenly
+from pennpde.train.cases import evenly, learned, seen_cases
 from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases
 from pennpde.train.fitting import TrainingResult, fit, threads_of
-from pennpde.train.machine import device_for, device_name, with_threads
 from pennpde.train.settings import Course
-from pennpde.train.targets import learned, seen_cases
 from pennpde.trust import ranges
 from pennpde.trust.certificate import behaviour_range
 

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from pennpde.machine import nothing_captured
 from pennpde.metrics import rank_of, squared_error
-from pennpde.operators.machine import nothing_captured
-from pennpde.train.batches import Batches, at_once
+from pennpde.train.cases import Batches, at_once
 from pennpde.train.losses import Loss
 from pennpde.train.optimizers import Adam, Soap
 from pennpde.train.settings import Settings

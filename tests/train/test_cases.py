@@ -2,7 +2,7 @@
 
 import torch
 
-from pennpde.train.batches import Order
+from pennpde.train.cases import Order
 
 
 def test_each_epoch_sees_every_case_once_in_its_own_order():

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pennpde.machine import chosen_threads, threads_for
 from pennpde.train import fit, folder
-from pennpde.train.machine import chosen_threads, threads_for
 from trainings import TRAIN, network
 
 
@@ -31,8 +31,8 @@ def test_at_least_one_thread_and_at_most_all_cores(points, cores, load):
 
 
 def test_a_small_batch_gets_one_thread_and_a_gpu_few():
-    assert threads_for(TRAIN, 2, torch.device("cpu")) == 1
-    assert 1 <= threads_for(TRAIN, 2, torch.device("cuda")) <= 4
+    assert threads_for(2_000, torch.device("cpu")) == 1
+    assert 1 <= threads_for(2_000, torch.device("cuda")) <= 4
 
 
 def test_a_training_takes_its_threads_keeps_them_and_gives_them_back(tmp_path):
