@@ -27,7 +27,7 @@ from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
-from pennpde.models.inlet import BoundaryProfile
+from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
 from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int64
 
 from pennpde.case import Case, Robin
 from pennpde.mesh.splitting import PlaneCells
-from pennpde.models.inlet import BoundaryProfile
+from pennpde.models.boundary_profile import BoundaryProfile
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State
-from pennpde.models.inlet import BoundaryProfile
+from pennpde.models.boundary_profile import BoundaryProfile
 
 
 def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[Tensor, " facets"]:

@@ -12,15 +12,9 @@ import torch
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
 from pennpde.mesh.boundary import facet_ends
+from pennpde.models.boundary_profile import BoundaryProfile, later
 from pennpde.models.flow_physics import FlowPhysics
-from pennpde.models.inlet import (
-    BoundaryProfile,
-    checked_viscosity,
-    describe_boundary,
-    flow_units,
-    later,
-    pressure_level,
-)
+from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level
 
 _ROUNDING = 1e-9
 _FARTHEST = 1e4

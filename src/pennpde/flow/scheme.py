@@ -23,7 +23,7 @@ from pennpde.flow.problem import Problem, facet_shift
 from pennpde.flow.steady import SteadyState, steady_state
 from pennpde.flow.step import State, advance, begin
 from pennpde.machine import can_capture, keep_freed_memory
-from pennpde.models.inlet import BoundaryProfile
+from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
 from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor

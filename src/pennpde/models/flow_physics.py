@@ -18,7 +18,8 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.mesh.boundary import facet_parabolas
-from pennpde.models.inlet import BoundaryProfile, facet_velocity
+from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.inlet import facet_velocity
 from pennpde.operators import Operators
 from pennpde.penn.physics import OUTFLOW, SCALAR, VECTOR, Check, Clue, FoamName, Look, Physics
 

@@ -1,4 +1,4 @@
-"""What the boundary of a plane flow prescribes: parabolas along its facets; the inlet's width and speed as units.
+"""Quantities from the inlet of a flow: its width and speed as units, and the inflow.
 
 The Navier–Stokes equations do not change when lengths are divided by L, velocities by U, kinematic pressures by U²,
 times by L/U and viscosities by U L, nor when a constant is added to the pressure. The flow network was trained with
@@ -8,8 +8,6 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is scale
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
@@ -18,10 +16,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from pennpde.case import Case, Remark
+from pennpde.case import Case
 from pennpde.case.units import Scale, Units
-from pennpde.mesh import Mesh, Patch
-from pennpde.mesh.boundary import facet_means, facet_parabolas
+from pennpde.mesh import Mesh
+from pennpde.mesh.boundary import facet_means
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -200,158 +198,3 @@ def _inlet_width(case: Case, speed: float) -> float:
             "to take its length from. Give a reference length, or the patch all points of its facets."
         )
     return size ** (1 / (case.space - 1))
-
-
-# Profiles along the boundary
-
-_LOST = 0.1
-"""Share of a patch's largest velocity by which the values at the points may miss what a facet prescribes. A developed
-profile on four facets misses 0.05; a jet of one facet between walls misses all of it."""
-_INWARD = 0.01
-"""Share of the largest prescribed velocity with which a wall has to move inwards beside an outlet to be told."""
-_LATER = tuple(10.0 ** (0.5 * power) for power in range(-8, 9))
-"""Times at which conditions that change are looked at in advance."""
-_IMBALANCE = 0.01
-"""Share of all prescribed fluxes that may be missing in a domain without outlet: it is spread over the cells."""
-
-
-@dataclass(frozen=True, eq=False)
-class BoundaryProfile:
-    """What is prescribed on the exterior facets of a plane flow.
-
-    Attributes:
-        held: facets on which the velocity is prescribed.
-        opened: facets on which the pressure is prescribed and the velocity is not.
-        slips: facets of slip walls.
-        velocity: at start, middle and end of each facet on which it is prescribed.
-        lost: facets whose condition the points of the mesh cannot hold: the values there come from the facet's own
-            patch, and cells have to be split to resolve them.
-        outward: outward normals times length.
-    """
-
-    held: Bool[np.ndarray, " facets"]
-    opened: Bool[np.ndarray, " facets"]
-    slips: Bool[np.ndarray, " facets"]
-    velocity: Float[np.ndarray, "facets 3 2"]
-    lost: Bool[np.ndarray, " facets"]
-    outward: Float[np.ndarray, "facets 2"]
-
-    @staticmethod
-    def of(case: Case) -> BoundaryProfile:
-        """At the time for which the conditions of the case hold."""
-        mesh, condition, pressure = case.mesh, case.dirichlet["u"], case.dirichlet["p"]
-        ends = mesh.facets.connectivity.reshape(-1, 2)
-        points, pressed = condition.mask.cpu().numpy(), pressure.mask.cpu().numpy()[ends].all(axis=1)
-        slips = np.zeros(len(ends), bool)
-        if "u" in case.slip:
-            slips = (case.slip["u"].normals.cpu().numpy() != 0).any(axis=1)[ends].all(axis=1)
-        held = np.all(points[ends], axis=1)
-        known, known_pressure = condition.on_facets, pressure.on_facets
-        if known is not None and known_pressure is not None:
-            # A facet of no patch that lies between two walls is a part of them.
-            held = known.held | (held & ~known_pressure.held & ~slips)
-            # Where the pressure has a level at a single point, no facet prescribes it.
-            pressed = known_pressure.held if known_pressure.held.any() else pressed
-        velocity = facet_parabolas(condition.values.detach().cpu().numpy().astype(float), mesh, points)
-        lost: np.ndarray = ~held & points[ends].all(axis=1)
-        if known is not None:
-            velocity, replaced = _matched(velocity, known.ends, known.patch, known.is_mean)
-            lost |= replaced
-        outward = mesh.facet_areas.detach().cpu().numpy().astype(float)
-        return BoundaryProfile(held, ~held & ~slips & pressed, ~held & slips, velocity, lost, outward)
-
-    @staticmethod
-    def loses(case: Case) -> bool:
-        """Whether the points cannot hold a condition of some facet, now or later."""
-        return any(bool(BoundaryProfile.of(each).lost.any()) for each in (case, *later(case)))
-
-    @property
-    def means(self) -> Float[np.ndarray, "facets 2"]:
-        """The mean velocity of each facet on which it is prescribed."""
-        start, middle, end = self.velocity.transpose(1, 0, 2)
-        return (start + 4.0 * middle + end) / 6.0
-
-    @property
-    def fluxes(self) -> Float[np.ndarray, " facets"]:
-        """Out of the domain through each facet on which the velocity is prescribed; zero on others."""
-        return np.where(self.held, (self.means * self.outward).sum(axis=1), 0.0)
-
-    def refuse_contradiction(self, patches: Mapping[str, Patch]) -> None:
-        """Raise where no outlet lets through what the prescribed velocities do not balance.
-
-        Args:
-            patches: those of the mesh, which the error names.
-        """
-        if self.opened.any():
-            return
-        fluxes = self.fluxes
-        inward, outward = -float(fluxes[fluxes < 0].sum()), float(fluxes[fluxes > 0].sum())
-        # A wall that moves along itself has a flux of rounding errors.
-        moved = float(np.abs(self.means[self.held]).max(initial=0.0) * np.linalg.norm(self.outward, axis=1).sum())
-        if abs(outward - inward) > _IMBALANCE * (inward + outward) and inward + outward > 1e-6 * moved:
-            raise ValueError(
-                f"The prescribed velocities contradict continuity: {inward:.6g} flows in and {outward:.6g} flows out "
-                f"(velocity times length{self._by_patch(patches)}), and there is no outlet for the difference. "
-                "Prescribe the pressure on an outlet and leave its velocity free (in OpenFOAM: fixedValue for p, "
-                "zeroGradient for U), or make both fluxes equal."
-            )
-
-    def _by_patch(self, patches: Mapping[str, Patch]) -> str:
-        """The flux out of the domain through each patch that has one, for an error."""
-        fluxes = {name: float(self.fluxes[patch.facets].sum()) for name, patch in patches.items()}
-        largest = max(map(abs, fluxes.values()), default=0.0)
-        told = [f"{name} {flux:+.6g}" for name, flux in fluxes.items() if abs(flux) > 1e-6 * largest]
-        return f"; outward through {', '.join(told)}" if told else ""
-
-    def remarks(self, case: Case) -> list[Remark]:
-        """What the conditions leave open: next to a wall that moves into the domain at an outlet, fluid enters."""
-        ends = case.mesh.facets.connectivity.reshape(-1, 2)
-        corner = np.zeros((case.number_of_points, 2))
-        corner[ends[self.held]] = self.velocity[self.held][:, [0, 2]]
-        sizes = np.linalg.norm(self.outward, axis=1)
-        through = np.einsum("fea,fa->fe", corner[ends], self.outward / sizes[:, None]).min(axis=1)
-        fastest = float(np.linalg.norm(self.means[self.held], axis=1).max(initial=0.0))
-        entering = self.opened & (through < -_INWARD * fastest)
-        if not entering.any():
-            return []
-        place = case.mesh.points[torch.from_numpy(ends[entering][0])].mean(dim=0).tolist()
-        return [
-            Remark(
-                f"Next to the outlet at {[round(each, 6) for each in place]} a wall moves into the domain and drags "
-                "fluid in through the outlet. Nothing prescribes what it brings, and no finer mesh shows what that "
-                "changes; an outlet further away from the moving wall would help."
-            )
-        ]
-
-
-def later(case: Case) -> Iterator[Case]:
-    """A case whose conditions change, at some times after its start, as far as they are known."""
-    for time in _LATER if case.changes_with_time else ():
-        try:
-            yield case.at(time)
-        except ValueError:  # a table that ends before
-            return
-
-
-def _matched(
-    velocity: Float[np.ndarray, "facets 3 2"],
-    own: Float[np.ndarray, "facets 2 2"],
-    patch: np.ndarray,
-    is_mean: Bool[np.ndarray, " facets"],
-) -> tuple[Float[np.ndarray, "facets 3 2"], Bool[np.ndarray, " facets"]]:
-    """Parabolas that agree with what each facet's own patch prescribes, and the facets whose points said otherwise."""
-    largest = np.zeros(patch.max(initial=-1) + 2)
-    np.maximum.at(largest, patch, np.linalg.norm(own, axis=2).max(axis=1))
-    allowed = _LOST * largest[patch]
-    held = patch >= 0
-    mean = own.mean(axis=1)
-    missing = mean - (velocity[:, 0] + 4.0 * velocity[:, 1] + velocity[:, 2]) / 6.0
-    at_ends = np.linalg.norm(velocity[:, [0, 2]] - own, axis=2).max(axis=1)
-    apart = np.where(is_mean, np.linalg.norm(missing, axis=1), at_ends)
-    # At rest on its own patch and moved by that of a neighbour is lost, too.
-    lost = held & (apart > np.maximum(allowed, 1e-9 * largest.max(initial=0.0)))
-    result = np.where(lost[:, None, None], np.stack([own[:, 0], mean, own[:, 1]], axis=1), velocity)
-    # A smooth profile keeps its shape, and gets the mean that OpenFOAM's face has.
-    smooth = held & is_mean & ~lost & (np.linalg.norm(missing, axis=1) > 1e-9 * largest.max(initial=0.0))
-    result[smooth, 1] += 1.5 * missing[smooth]
-    return result, lost
