@@ -178,10 +178,10 @@ def load_pretrained(
 
 def folder_of(name: str | Path) -> Path:
     """Where a network lies, unpacked: a shipped name, a folder, a packed file or an address, see `load_pretrained`."""
-    if packed.is_address(name):
-        return packed.fetched(str(name))
     if isinstance(name, str) and (SHIPPED / name / CONFIG).is_file():
         return SHIPPED / name
+    if packed.is_address(name):
+        return packed.fetched(str(name))
     folder = Path(name)
     if (present := registry.present_name(str(name))) != str(name) and not folder.exists():
         warnings.warn(f"The network {name} is called {present} now.", FutureWarning, stacklevel=3)

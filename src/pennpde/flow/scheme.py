@@ -23,8 +23,8 @@ from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift
 from pennpde.flow.steady import SteadyState, steady_state
 from pennpde.flow.step import State, advance, begin
+from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
 from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
