@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennpde import progress
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
@@ -152,6 +153,7 @@ def march(
             longer = step * math.sqrt(pace.calm / max(_surprise(problem, following, state, step), 1e-12))
             stretch = min(max(longer / by_courant, 1.0), pace.stretch)
             state, first, fastest = following, False, faster
+            progress.tell(f"marching, {len(problem.cells.areas):,} cells", now / times[-1])
             now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
         yield Snapshot(time, state, step, change)
 
