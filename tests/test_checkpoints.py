@@ -173,9 +173,7 @@ def test_facts_that_a_later_version_adds_do_no_harm(stored):
     load(stored[1])
 
 
-@pytest.mark.parametrize(
-    ("former", "name"), [("flow", "ducts"), ("general-flow", "stepping-flow"), ("gradient", "gradient")]
-)
+@pytest.mark.parametrize(("former", "name"), [("flow", "ducts"), ("gradient", "gradient")])
 def test_networks_stored_before_the_general_one_was_called_flow_keep_their_architecture(stored, former, name):
     change(stored[1], format_version=1, network=former)
     assert checkpoints.read_config(stored[1]).network == name

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _EXTRAS = {
-    "train": ("accelerate", "tensorboard"),
     "animation": ("imageio_ffmpeg",),
     "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
-    "generate": ("dask", "distributed"),
 }
 
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, BadParameter, Option
 
 from pennpde.cli.conventions import Output, check_device
 
@@ -89,8 +89,7 @@ def run(
     """Train a network on a dataset, or a row of an experiment.
 
     For a dataset, network, scales and settings follow from its kind. The folder always contains the best network so
-    far; `penn predict` and `penn evaluate` accept the folder. For several GPUs or machines use `accelerate launch -m
-    pennpde train ...` or `torchrun -m pennpde train ...`.
+    far; `penn predict` and `penn evaluate` accept the folder.
     """
     from pennpde.train import Start
     from pennpde.train import run as run_experiment
@@ -126,8 +125,6 @@ def run(
             progress=not (output.quiet or output.json),
         )
         result = trained.result
-        if not result.is_main:  # only one of several processes prints
-            raise Exit
         output.say(*_lines(result), f"Network: {trained.folder}")
         record = {**trained.record, "network_folder": str(trained.folder)}
         if result.signal is not None:

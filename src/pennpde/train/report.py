@@ -26,10 +26,9 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_atomically, write_json
 from pennpde.pictures import save_figure
-from pennpde.train.batches import evenly
+from pennpde.train.cases import evenly, learned, seen_cases
 from pennpde.train.evaluation import Model, evaluate, worst_if_nan
 from pennpde.train.folder import read_log
-from pennpde.train.targets import learned, seen_cases
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
 NETWORK, START, NEAREST = "network", "start field", "nearest training case"
