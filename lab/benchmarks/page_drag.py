@@ -125,7 +125,9 @@ def main() -> None:
     write_json(OUTPUT, {"moves": MOVES, "processors": os.cpu_count(), "load_average": load, "rows": rows})
     head = ("design", "points", "outline, median", "answer, median", "slowest answer", "processor")
     table = markdown_table(head, [[str(value) for value in row.values()] for row in rows])
-    told = f"Seconds of the clock on {os.cpu_count()} cores with a load of {load}, and of the processor; {MOVES} places each."
+    told = (
+        f"Seconds of the clock on {os.cpu_count()} cores with a load of {load}, and of the processor; {MOVES} places."
+    )
     made = f"{table}\n\n{told}"
     print(made)
     write_within(PAGE, made, "drag")
