@@ -158,7 +158,8 @@ class CoarseMarch(Start):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return {**found.fields, **found.balance} if all(bool(each.converged.all()) for each in found.solutions) else None
+        settled = all(bool(each.converged.all()) for each in found.solutions)
+        return {**found.fields, **found.balance} if settled else None
 
     def _march(self, case: Case, wanted: tuple[float, ...], splits: int) -> Prediction:
         """Kept, because the next level asks for the same again."""
