@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -159,7 +160,7 @@ class Quantity:
     @property
     def name(self) -> str:
         words = (f"{name} {' '.join(f'{each:g}' for each in values)}" for name, values in self.options.items())
-        return " ".join((self.kind.name, *self.arguments, *words))
+        return " ".join((self.kind.name, *map(shlex.quote, self.arguments), *words))
 
     def __repr__(self) -> str:
         return f"Quantity({self.name!r})"
