@@ -58,7 +58,7 @@ def test_what_means_nothing_is_refused_with_what_would(text, said):
 
 def test_a_patch_that_the_mesh_does_not_have_is_named_with_those_it_has():
     case = duct(square("triangle", 3))
-    with pytest.raises(ValueError, match="'cylinder'.*bottom, left, right, top"):
+    with pytest.raises(ValueError, match=r"'cylinder'.*bottom, left, right, top"):
         parse("drag cylinder").check(case)
     with pytest.raises(ValueError, match="'upper'"):
         parse("drag bottom+upper").check(case)
