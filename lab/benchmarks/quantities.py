@@ -29,6 +29,8 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.penn import Predictor
 from pennpde.prediction import Outcome
+from pennpde.quantities import parse
+from pennpde.quantities.calibration import factors_of
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "quantities.json"
@@ -56,8 +58,7 @@ def _predicted(case: Case, level: str, wanted: dict[str, tuple[str, Any]], **ask
     outcome, about = _outcome(case, level, **asked)
     found = {}
     for label, (text, published) in wanted.items():
-        measured = outcome.quantities([text])[0]
-        found[label] = {"found": round(float(measured.values[-1]), 6), "published": published, "error": measured.error}
+        found[label] = _entry(outcome, text, published)
     return about | {"quantities": found}
 
 
@@ -76,6 +77,20 @@ def _outcome(case: Case, level: str, **asked: Any) -> tuple[Outcome, dict[str, A
     return outcome, about | {"seconds": seconds, "flow_lost": lost}
 
 
+def _entry(outcome: Outcome, text: str, published: Any) -> dict[str, Any]:
+    """A quantity, what is published, and how far the coarser solution is from it, which tells the expected error."""
+    quantity, flow = parse(text), outcome.flow
+    assert flow is not None
+    found = quantity.kind.measure(flow, quantity)
+    apart = quantity.difference(flow, found)
+    return {
+        "found": round(float(found.values[-1]), 6),
+        "published": published,
+        "group": quantity.kind.group,
+        "apart": None if apart is None else round(apart, 8),
+    }
+
+
 # The flows
 
 
@@ -89,10 +104,9 @@ def dfg_2d_1(level: str) -> dict[str, Any]:
     outcome, about = _outcome(case, level, steady=True)
     found = {}
     for label, (text, published) in wanted.items():
-        measured = outcome.quantities([text])[0]
-        found[label] = {"found": round(float(measured.values[-1]), 6), "published": published, "error": measured.error}
+        found[label] = _entry(outcome, text, published)
     front, back = (_at_angle(outcome, angle) for angle in (math.pi, 0.0))
-    found["pressure difference"] = {"found": round((front - back) * 0.2**2, 6), "published": 0.11752, "error": None}
+    found["pressure difference"] = {"found": round((front - back) * 0.2**2, 6), "published": 0.11752}
     return about | {"quantities": found}
 
 
@@ -119,7 +133,7 @@ def dfg_2d_2(level: str, points: float, end: float, interval: float) -> dict[str
         "Strouhal number": (lift.strouhal, [0.295, 0.305]),
     }
     found = {
-        name: {"found": None if number is None else round(number, 5), "published": published, "error": None}
+        name: {"found": None if number is None else round(number, 5), "published": published}
         for name, (number, published) in numbers.items()
     }
     return about | {"quantities": found}
@@ -184,9 +198,8 @@ def backward_step(reynolds: float, level: str) -> dict[str, Any]:
     published = table("step_reattachment_erturk_2008.csv")
     expected = dict(zip(published["reynolds"], published["reattachment"], strict=True))[reynolds]
     outcome, about = _outcome(case, level, steady=True)
-    measured = outcome.quantities(["reattachment wall"])[0]
-    found = {"found": round(float(measured.values[-1]) - 2.5, 5), "published": float(expected), "error": measured.error}
-    return about | {"quantities": {"reattachment": found}}
+    entry = _entry(outcome, "reattachment wall", float(expected))
+    return about | {"quantities": {"reattachment": entry | {"found": round(entry["found"] - 2.5, 5)}}}
 
 
 def poiseuille(level: str) -> dict[str, Any]:
@@ -255,15 +268,16 @@ def page_table(results: dict[str, Any]) -> str:
                 f"`{entry['level']}`",
                 f"{entry['seconds']:.0f}",
             ]
-            rows.append([*(about if place == 0 else ["", "", ""]), label, *_compared(each)])
+            rows.append([*(about if place == 0 else ["", "", ""]), label, *_compared(each, entry["level"])])
     return markdown_table(("flow", "level", "seconds", "quantity", "found", "published", "off by"), rows)
 
 
-def _compared(entry: dict[str, Any]) -> Sequence[str]:
+def _compared(entry: dict[str, Any], level: str) -> Sequence[str]:
     published, found = entry["published"], entry["found"]
     if found is None:
         return ("none", str(published), "")
-    plus = "" if entry["error"] is None else f" ± {entry['error']:.2g}"
+    factors, apart = factors_of(level, entry.get("group", "")), entry.get("apart")
+    plus = "" if factors is None or apart is None else f" ± {factors[0] * apart:.2g}"
     low, high = published if isinstance(published, list) else (published, published)
     nearest = min(max(found, low), high)
     off = "within" if low <= found <= high else f"{100 * abs(found / nearest - 1):.2g} %"

@@ -44,7 +44,7 @@ SINGULAR = ("cavity", "ventilated", "moving-tee")
 """Families with walls that slide along others: their friction has no limit on finer cells, so it has no error."""
 SPLITS_OF_LEVEL = {"fast": 0, "standard": 1, "fine": 2}
 REFERENCE_SPLITS = 3
-POINTS = 500
+POINTS = 300
 """About so many has a mesh: three times split it has 64 times as many."""
 COVERED = 0.9
 
