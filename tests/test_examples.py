@@ -71,10 +71,10 @@ def test_the_walls_of_your_own_equation_are_exact():
 
 
 def test_a_pretrained_network_heats_a_mesh_of_yours(tmp_path, capsys):
-    from pennpde import checkpoints
+    from pennpde import registry
 
     network = "advection-diffusion"
-    if network not in checkpoints.shipped():
+    if network not in registry.shipped():
         pytest.skip(f"no network {network} comes with the package yet")
     outcome = load("predict_on_your_mesh").main(tmp_path, network)
     temperature = outcome.fields["T"]

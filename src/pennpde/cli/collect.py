@@ -31,7 +31,7 @@ def run(
             "next to them (NAME.toml or case.toml)."
         ),
     ],
-    out: Annotated[Path, Option(help="Folder of the dataset; runs are added to an older one.")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder of the dataset; runs are added to an older one.")],
     time: Annotated[
         str,
         Option(

@@ -16,7 +16,9 @@ EXAMPLES = [
 def run(
     output: Output,
     network: Annotated[str, Argument(help="Folder of a trained network.")],
-    out: Annotated[Path | None, Option(help="A .zip file; default: NAME.zip in the current folder.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="A .zip file; default: NAME.zip in the current folder.")
+    ] = None,
     licence: Annotated[
         str | None,
         Option(

@@ -1,8 +1,8 @@
 """Where the flow network starts: a march of the plain scheme, or its steady state, on as many cells as a level allows.
 
     fast       cells as they are, Courant number 4
-    standard   cells split once, Courant number 2; also a march on the cells as they are, so that the network sees what
-               splitting has changed; only the pressure is corrected
+    standard   cells split once, Courant number 1.4; also a march on the cells as they are, so that the network sees
+               what splitting has changed; only the pressure is corrected
     fine       cells split at least twice where that is affordable, Courant number 1.4; nothing is learned here
 
 Each level takes about six times as long as the one before.
@@ -34,7 +34,7 @@ from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
 FAST, STANDARD, FINE = "fast", "standard", "fine"
-_COURANT = {0: 4.0, 1: 2.0}
+_COURANT = {0: 4.0, 1: 1.4}
 """By how often cells are split, how many of them fluid may cross in a step; the most accurate of a price."""
 _FINE_COURANT = 1.4
 _MOST_POINTS_SPLIT = 60_000
