@@ -6,7 +6,7 @@ is in the results is not predicted again; delete the file to start over.
 
     python lab/benchmarks/general_flow_references.py [cavity-100 step-400 ...]
 
-Prints and writes `lab/benchmarks/results/general_flow_references.json`, and the table of `docs/general_flow_results.md`.
+Prints and writes `lab/benchmarks/results/general_flow_references.json` and the table of `docs/general_flow_results.md`.
 """
 
 from __future__ import annotations
