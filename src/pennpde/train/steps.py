@@ -1,4 +1,4 @@
-"""Training steps and validation: gradients, Adam and SOAP on them, marches in time.
+"""Training steps and validation: gradients, and Adam and SOAP on them.
 
 A step whose gradient is not finite changes nothing instead of raising. SOAP (Vyas et al. 2024) is Adam in the
 eigenbasis of Shampoo's preconditioner: for each matrix of the network it follows the second moments G G^T and G^T G,
@@ -7,22 +7,17 @@ turns the gradient into their eigenvectors, where the entries are nearly uncorre
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from pennpde.machine import nothing_captured
 from pennpde.metrics import rank_of, squared_error
 from pennpde.train.cases import Batches, at_once
 from pennpde.train.losses import Loss
 from pennpde.train.settings import Settings
 
-USUAL_LAST_STEPS = 32
-"""Steps of a march with gradient, where the settings say nothing."""
 _EPSILON = 1e-8
 _SMALL = 128
 """Rows or columns of a matrix whose eigenvectors can be followed every few steps."""
@@ -35,7 +30,6 @@ class Steps:
         self.model, self.batches, self.loss, self.clip = model, batches, loss, settings.clip
         self.targets = tuple(targets)
         self.together = at_once(model, settings.batch_size)
-        self.last_steps = LastSteps.of(model, settings.last_steps)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not parameters:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
@@ -86,13 +80,7 @@ class Steps:
 
     def _gradient(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
         case, weights = self.batches.draw(row)
-        if self.last_steps is None:
-            loss = self.loss(self.model, case, weights)
-        else:
-            # A steady state, and a case without a time, come when they come.
-            times = case.parameters if getattr(self.model, "takes_times", False) else {}
-            end = float(times.get("time", math.inf))
-            loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights), end)
+        loss = self.loss(self.model, case, weights)
         loss.backward()
         return loss.detach()
 
@@ -126,86 +114,6 @@ def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers
     for parameter, part in zip(parameters, whole.split([each.numel() for each in parameters]), strict=True):
         parameter.grad = part.view_as(parameter)
     return whole
-
-
-class LastSteps:
-    """Gradients through the last steps of a network that marches in time.
-
-    A march of hundreds of steps keeps too much for a gradient, and the first steps have little left to say about its
-    end. So the march goes without gradient to near the end, and the gradient through the last steps: back-propagation
-    through time, truncated. Where the time of the end is known, the lengths of the steps tell when it is near;
-    otherwise the march is made once to count its steps.
-
-    Each step calls `part` of the network once; these calls are counted. Of a network that takes times, the last
-    argument is the length of the step.
-    """
-
-    def __init__(self, part: nn.Module, number: int):
-        self.part, self.number = part, number
-        self._calls: dict[Hashable, int] = {}
-
-    @staticmethod
-    def of(model: nn.Module, number: int | None) -> LastSteps | None:
-        """For a network that names the part which its steps call, `called_each_step`; None for others."""
-        name = getattr(model, "called_each_step", None)
-        return (
-            None
-            if name is None
-            else LastSteps(model.get_submodule(name), USUAL_LAST_STEPS if number is None else number)
-        )
-
-    def __call__(self, key: Hashable, work: Callable[[], Tensor], end: float = math.inf) -> Tensor:
-        """The outcome of a march, with gradient.
-
-        Args:
-            key: Of the march: how many steps it takes is known from the last time, as it changes little in training.
-            work: Marches and returns a number.
-            end: The time to which it marches, infinity where that is not known. With it nothing has to be remembered:
-                about as many steps as were asked for have a gradient, fewer while steps still grow.
-        """
-        if math.isfinite(end):
-            outcome, self._calls[key] = self._watched(work, self._near(end))
-        else:
-            if key not in self._calls:
-                _, self._calls[key] = self._watched(work, lambda *_: False)
-            outcome, self._calls[key] = self._watched(work, self._after(self._calls[key]))
-        if not outcome.requires_grad:  # it ended much earlier than before, or than it should
-            outcome, self._calls[key] = self._watched(work, self._after(self._calls[key]))
-        return outcome
-
-    def _after(self, calls: int) -> Callable[[int, Sequence[Any]], bool]:
-        return lambda call, _: call >= calls - self.number
-
-    def _near(self, end: float) -> Callable[[int, Sequence[Any]], bool]:
-        now = 0.0
-
-        def is_near(_: int, arguments: Sequence[Any]) -> bool:
-            nonlocal now
-            step = float(arguments[-1])
-            # A step that calls twice, or that is taken again, counts twice; then there are a few more with gradient.
-            left, now = (end - now) / step, now + step
-            return left < self.number + 0.5
-
-        return is_near
-
-    def _watched(self, work: Callable[[], Tensor], is_near: Callable[[int, Sequence[Any]], bool]) -> tuple[Tensor, int]:
-        """The outcome with gradient from the first call on that is near the end, and how many calls there were."""
-        calls = 0
-
-        def count(_: nn.Module, arguments: Sequence[Any]) -> None:
-            nonlocal calls
-            if is_near(calls, arguments):
-                torch.set_grad_enabled(True)
-            calls += 1
-
-        hook = self.part.register_forward_pre_hook(count)
-        try:
-            # Without gradient a march may be captured; then its steps could not be counted, and the last would have
-            # none either. `no_grad` also restores what `count` has switched on.
-            with nothing_captured(), torch.no_grad():
-                return work(), calls
-        finally:
-            hook.remove()
 
 
 # Optimizers; all their state lies in tensors that are changed in place
