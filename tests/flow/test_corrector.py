@@ -129,10 +129,11 @@ def test_the_untrained_network_is_its_march_on_every_level(level, splits):
     found = network.solve(case, [0.5, 1.0]).fields
     with torch.no_grad():  # in compiled steps, as the network marches
         expected = FlowScheme(splits=splits, courant=courant).solve(case, [0.5, 1.0]).fields
-    assert_close(found["p"], expected["p"], rtol=0, atol=2e-6)  # the corrector computes in single precision
     if level != FAST:
-        assert_close(found["u"], expected["u"], rtol=0, atol=2e-6)
-    else:  # a velocity at points is not divergence-free to round-off: the projection changes it by the error of cells
+        assert_close(found, expected, rtol=0, atol=1e-12)
+    else:
+        assert_close(found["p"], expected["p"], rtol=0, atol=2e-6)  # the corrector computes in single precision
+        # A velocity at points is not divergence-free to round-off: the projection changes it by the error of cells.
         assert_close(found["u"], expected["u"], rtol=0, atol=2e-2)
 
 
