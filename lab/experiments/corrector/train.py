@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from pennpde.flow.corrector import corrector
 from pennpde.machine import capture
-from pennpde.train.optimizers import Soap
+from pennpde.train.steps import Soap
 
 ROOT = Path(__file__).resolve().parents[3]
 _LEAST = 5e-4
