@@ -29,6 +29,9 @@ viscosity = 1e-3
 [dirichlet.T]                                # changes with time: rows of time and value, linear in between;
 hot = { table = [[0.0, 0.0], [0.5, 1.0]], outside = "clamp" }   # outside of them an error unless clamped
 
+[total_pressure.p]                           # of fluid at rest outside, from where it is drawn in
+inlet = 1.0
+
 [robin.T]                                    # a T + b dT/dn = c
 top = { a = 2.0, b = 1.0, c = 3.0 }
 
@@ -84,6 +87,7 @@ def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem
         if not isinstance(section, Mapping):
             raise ValueError(f"[{name}] of {where} is {shown(section)}; it must be a table.")
     mesh = _with_patches(mesh, sections["patches"], where)
+    mesh, sections["dirichlet"] = _with_streams(mesh, sections["dirichlet"], where)
     unknowns = [name for kind in ("initial", *_CONDITIONS) for name in sections[kind]]
     if not unknowns:
         raise ValueError(f"{where} names no unknown: give [initial], [dirichlet.NAME] or [neumann.NAME].")
@@ -123,6 +127,32 @@ def _with_patches(mesh: Mesh, patches: Mapping[str, Any], where: str) -> Mesh:
         except (ValueError, KeyError) as error:
             raise ValueError(f"{label}: {error.args[0]}") from None
     return mesh
+
+
+def _with_streams(mesh: Mesh, given: Mapping[str, Any], where: str) -> tuple[Mesh, Mapping[str, Any]]:
+    """Free streams, { freestream = [1.0, 0.2] }, prescribed where they enter; all else on these patches elsewhere."""
+    streams: dict[str, Any] = {}
+    made = {name: dict(each) if isinstance(each, Mapping) else each for name, each in given.items()}
+    for name, each in made.items():
+        for patch in [key for key in each if _is_stream(each[key])] if isinstance(each, dict) else []:
+            label = f"[dirichlet.{name}] {patch} of {where}"
+            streams[patch] = each.pop(patch)["freestream"]
+            if not isinstance(streams[patch], list) or len(streams[patch]) != mesh.space:
+                raise ValueError(f"{label} has the free stream {shown(streams[patch])}; give a velocity.")
+            each[f"{patch} inflow"] = _number_or_vector(streams[patch], label)
+    if not streams:
+        return mesh, given
+    for each in made.values():
+        for patch in [key for key in each if key in streams] if isinstance(each, dict) else []:
+            each[f"{patch} outflow"] = each.pop(patch)
+    try:
+        return mesh.with_streams({patch: np.array(along, float) for patch, along in streams.items()}), made
+    except KeyError as error:
+        raise ValueError(f"{where}: {error.args[0]}") from None
+
+
+def _is_stream(given: Any) -> bool:
+    return isinstance(given, Mapping) and given.keys() == {"freestream"}
 
 
 def _number_or_vector(given: Any, label: str) -> float | list[float]:

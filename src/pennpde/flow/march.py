@@ -133,6 +133,7 @@ def march(
             limit = min(stretch * by_courant, pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
+            at_end = at_end.drawing(_continued(state, step), state.pressure, step)
             length = torch.full_like(problem.viscosity, step)
             passes = 2 if first else 1
             following = take(at_end, state, length, passes=passes, effort=effort)
@@ -167,10 +168,16 @@ def _surprise(problem: Problem, following: State, state: State, step: float) -> 
     """How far the velocity after a step is from the one before, continued."""
     if state.before is None:
         return math.inf
+    return _distance(problem, following.velocity.detach(), _continued(state, step).detach())
+
+
+def _continued(state: State, step: float) -> Tensor:
+    """The velocity a step later, if it goes on as in the step before."""
+    if state.before is None:
+        return state.velocity
     earlier, _, last = state.before
     ratio = step / float(last)
-    continued = (1.0 + ratio) * state.velocity.detach() - ratio * earlier.detach()
-    return _distance(problem, following.velocity.detach(), continued)
+    return (1.0 + ratio) * state.velocity - ratio * earlier
 
 
 def _distance(problem: Problem, velocity: Tensor, other: Tensor) -> float:
