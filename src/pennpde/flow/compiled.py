@@ -101,6 +101,15 @@ class CompiledSteps:
         """As `march.rate`."""
         return torch.from_numpy(self.kernels.exchange_rates(self._cells(problem.cells), fluxes.numpy()))
 
+    def _prescribed(self, problem: Problem) -> np.ndarray:
+        if self._flow is not None and self._flow[0].free is problem.free:
+            return self._flow[1].prescribed
+        cells, free = self._cells(problem.cells), problem.free.numpy() > 0
+        row = np.repeat(np.arange(len(free)), np.diff(cells.rows))
+        prescribed = ~(free[row] & free[cells.columns])
+        prescribed[cells.diagonal] = False
+        return np.flatnonzero(prescribed)
+
     def _solved(self, solver: Solver, right: np.ndarray) -> np.ndarray:
         if isinstance(solver, Factorised):
             return solver.solved(right) if solver.lower is None else self.kernels.solved(solver.lower, right)
@@ -115,11 +124,6 @@ class CompiledSteps:
     def _conditions(self, problem: Problem):
         if self._flow is None or self._flow[0] is not problem:
             rise, slope = (np.empty(0), _NOTHING) if problem.jump is None else (each.numpy() for each in problem.jump)
-            cells = self._cells(problem.cells)
-            free = problem.free.numpy() > 0
-            row = np.repeat(np.arange(len(free)), np.diff(cells.rows))
-            prescribed = ~(free[row] & free[cells.columns])
-            prescribed[cells.diagonal] = False
             names = ("free", "velocity", "pressure", "pressure_free", "inflow", "facet_shift", "open")
             self._flow = (
                 problem,
@@ -127,7 +131,7 @@ class CompiledSteps:
                     float(problem.viscosity),
                     slip=_NOTHING if problem.slip is None else problem.slip.numpy(),
                     closed=bool(problem.closed),
-                    prescribed=np.flatnonzero(prescribed),
+                    prescribed=self._prescribed(problem),
                     rise=rise,
                     jump_slope=slope,
                     **{name: getattr(problem, name).numpy() for name in names},

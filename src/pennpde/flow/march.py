@@ -96,11 +96,7 @@ def changes(problem: Problem, following: State, state: State, step: float) -> tu
     """
     velocity, before = following.velocity.detach(), state.velocity.detach()
     change = _distance(problem, velocity, before)
-    if state.before is None:
-        return change, math.inf
-    earlier, _, last = state.before
-    ratio = step / float(last)
-    return change, _distance(problem, velocity, (1.0 + ratio) * before - ratio * earlier.detach())
+    return change, math.inf if state.before is None else _distance(problem, velocity, _continued(state, step).detach())
 
 
 @dataclass(frozen=True)
@@ -163,6 +159,8 @@ def march(
             limit = min(stretch * by_courant, pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
+            if at_end.total is not None:
+                at_end = at_end.drawing(_continued(state, step), state.pressure, step)
             length = torch.full_like(problem.viscosity, step)
             passes = 2 if first else 1
             following = way.take(at_end, state, length, passes=passes, effort=effort)
@@ -185,6 +183,15 @@ def march(
 
 def _fastest(state: State) -> float:
     return float(state.velocity.detach().abs().amax())
+
+
+def _continued(state: State, step: float) -> Tensor:
+    """The velocity a step later, if it goes on as in the step before."""
+    if state.before is None:
+        return state.velocity
+    earlier, _, last = state.before
+    ratio = step / float(last)
+    return (1.0 + ratio) * state.velocity - ratio * earlier
 
 
 def _distance(problem: Problem, velocity: Tensor, other: Tensor) -> float:

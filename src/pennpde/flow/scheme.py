@@ -19,7 +19,7 @@ from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
-from pennpde.flow.problem import Problem, facet_shift
+from pennpde.flow.problem import Problem, facet_shift, outlets
 from pennpde.flow.steady import SteadyState, steady_state
 from pennpde.flow.step import State, begin
 from pennpde.machine import can_capture, keep_freed_memory
@@ -271,6 +271,7 @@ class _Conditions:
             pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
             inflow=torch.from_numpy(flux),
             facet_shift=facet_shift(grid, problem.cells, places),
+            open=outlets(grid, places, problem.free.cpu().numpy() == 0),
         )
         return changed.to(problem.velocity.dtype, problem.velocity.device)
 
