@@ -5,8 +5,8 @@
 Every flow of `data/plane_flow/finished` is marched by the plain scheme on both of its meshes, on the cells as they are
 (level 0), split once (level 1), and with `--levels 3` split twice, as a better target than the dataset's own fields.
 One file per flow in `runs/corrector/data/SPLIT/`: by case and level velocity and pressure at the flow's times, the flow
-at the start, and the seconds, all in the network's units. What a file has is kept. Takes 0.7 s of one core per flow, 6 s
-with level 2.
+at the start, and the seconds, all in the network's units. What a file has is kept. Takes 0.7 s of one core per flow,
+6 s with level 2.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def coarse(case: Case, times: Sequence[float], level: int) -> dict[str, np.ndarr
     return {**found, "start": start.float().numpy(), "seconds": np.array(seconds)}
 
 
-def write(split: str, name: str, levels: int = 2) -> Path:
+def write(split: str, name: str, levels: int = 2, meshes: int = 2) -> Path:
     """The file of a flow, with what it lacks of the levels."""
     path = DATA / split / f"{name}.npz"
     made: dict[str, np.ndarray] = {}
@@ -64,7 +64,7 @@ def write(split: str, name: str, levels: int = 2) -> Path:
         with np.load(path) as known:
             made = dict(known)
     before = len(made)
-    for case, file in finished.cases(ARCHIVES, flows.draw_flow(name, 0)).items():
+    for case, file in list(finished.cases(ARCHIVES, flows.draw_flow(name, 0)).items())[:meshes]:
         for level in range(levels):
             if f"{case}/{level}/u" in made:
                 continue
@@ -89,6 +89,7 @@ def main() -> None:
     arguments.add_argument("--splits", nargs="+", default=list(flows.splits()))
     arguments.add_argument("--limit", type=int, help="flows per split")
     arguments.add_argument("--levels", type=int, default=2, choices=(2, 3))
+    arguments.add_argument("--meshes", type=int, default=2, help="of each flow")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     there = set(finished.names(ARCHIVES))
@@ -96,7 +97,7 @@ def main() -> None:
         names = [name for name in flows.splits()[split] if name in there][: given.limit]
         began = time.time()
         for name in names:
-            write(split, name, given.levels)
+            write(split, name, given.levels, given.meshes)
         print(f"{split}: {len(names)} flows in {time.time() - began:.0f} s", flush=True)
 
 
