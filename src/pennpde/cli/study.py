@@ -1,7 +1,8 @@
 """`penn study`."""
 
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
@@ -25,6 +26,14 @@ EXAMPLES = [
     "penn study verify drag --top 2 --of uncertain --solver simpleFoam",
 ]
 DEFAULT = "run"
+
+
+class Choice(str, Enum):
+    """Which designs a solver gets."""
+
+    BEST, WORST, UNCERTAIN = "best", "worst", "uncertain"
+
+
 _FEW = 16
 """Designs for which no other processes are started: each takes seconds to start."""
 
@@ -172,7 +181,7 @@ def verify(
     solver: Annotated[str, Option(help="OpenFOAM's program, or one of your own, such as icoFoam.")],
     top: Annotated[int, Option(min=1, help="How many designs of each choice.")] = 5,
     of: Annotated[
-        list[Literal["best", "worst", "uncertain"]] | None,
+        list[Choice] | None,
         Option(help="Which designs, several times: the best (smallest), the worst, the most uncertain; default: best."),
     ] = None,
     designs: Annotated[str | None, Option(metavar="1,7,12", help="These designs instead.")] = None,
@@ -200,11 +209,11 @@ def verify(
             raise BadParameter(f"{designs!r} is no list of numbers", param_hint="--designs") from None
     else:
         pick = {
-            "best": lambda: table.best(by, top, largest=largest),
-            "worst": lambda: table.best(by, top, largest=not largest),
-            "uncertain": lambda: table.uncertain(by, top),
+            Choice.BEST: lambda: table.best(by, top, largest=largest),
+            Choice.WORST: lambda: table.best(by, top, largest=not largest),
+            Choice.UNCERTAIN: lambda: table.uncertain(by, top),
         }
-        chosen = list(dict.fromkeys(row.design for each in of or ["best"] for row in pick[each]()))
+        chosen = list(dict.fromkeys(row.design for each in of or [Choice.BEST] for row in pick[each]()))
     for found in output.progress(verified(study, table, folder, chosen, solver, timeout), "solving", len(chosen)):
         if found.reason:
             output.warn(f"design {found.design}: {found.reason}")

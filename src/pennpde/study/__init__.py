@@ -10,6 +10,8 @@ programs      meshers and solvers
 execution     one process, several, or a cluster
 table         rows that are kept, and tables of them
 thumbnails    small pictures
+report        the page of a study
+verification  the same designs by the user's own solver
 """
 
 from pennpde.study.study import Study as Study

@@ -253,6 +253,9 @@ class Study:
                 return  # only this shape may be broken: it becomes a row
             raise error
         check_names(base, others)
+        for each in self.measures:
+            if hasattr(each, "check"):
+                each.check(base)
         found = [each.text for each in base.remarks if each.other_physics]
         if found and not self.force:
             raise ValueError(
