@@ -86,8 +86,10 @@ def _computed(
         else:  # one design of them kills its process: which?
             apart = {f"{place}": (study, [group], fields, suffix) for place, group in enumerate(chunks[name])}
             for place, one in pool.each(_evaluate_all, apart, workers=1, scheduler=scheduler):
-                broken = one.error if isinstance(one, Failure) else ""
-                yield [Row(each.number, each.values, broken) for each in chunks[name][int(place)]] if broken else one
+                if isinstance(one, Failure):
+                    yield [Row(each.number, each.values, one.error) for each in chunks[name][int(place)]]
+                else:
+                    yield one
 
 
 def _groups(study: Study, designs: Sequence[Design]) -> list[list[Design]]:
