@@ -22,6 +22,9 @@ from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.grid import Grid
 from pennpde.operators.sparse import SparseMatrix
 
+_OF_ONE = "cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets", "facet_jumps"
+"""What cannot be joined as it is, or what batches do not have."""
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -160,7 +163,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets", "facet_jumps")
+            if each.name not in _OF_ONE
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
