@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
