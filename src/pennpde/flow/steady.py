@@ -152,7 +152,7 @@ class _Equations:
         free = problem.restrict(momentum)
         held = velocity - problem.velocity
         held = held * (1 - problem.free) + (velocity - problem.along_slip_walls(velocity)) * problem.free
-        given = (pressure - problem.pressure) * (1 - problem.pressure_free)
+        given = (pressure - problem.held_pressure(velocity)) * (1 - problem.pressure_free)
         mass = mass * problem.pressure_free
         values = torch.cat([(free + held).reshape(-1), mass + given])
         size = float(((free.square().sum(dim=0) + mass.square()) / cells.areas).sum() / cells.areas.sum()) ** 0.5
