@@ -20,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator, gmres, splu
 from torch import Tensor
 
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import UPWIND, State, along_edges, begin, own_time, straight
+from pennpde.flow.step import UPWIND, State, along_edges, backward, begin, own_time, straight, unbalanced
 
 TOLERANCE = 1e-7
 """Of the residual: the unbalanced acceleration, root mean square over the domain, in reference speeds squared per
@@ -94,9 +94,6 @@ class _Residual:
     velocity: Float[Tensor, "2 points"]
     fluxes: Float[Tensor, " edges"]
     own: Float[Tensor, " edges"]
-    difference: Float[Tensor, "2 edges"]
-    roughness: Float[Tensor, "2 edges"]
-    backward: Float[Tensor, " points"]
 
 
 class _Equations:
@@ -106,7 +103,6 @@ class _Equations:
         self.problem = problem
         cells = problem.cells
         self.points, edges = cells.number_of_points, len(cells.first)
-        self.viscous = problem.viscosity * cells.conductances
         one, every = np.ones(edges), np.arange(edges)
         self.first = sparse.csr_array((one, (every, cells.first.numpy())), shape=(edges, self.points))
         self.second = sparse.csr_array((one, (every, cells.second.numpy())), shape=(edges, self.points))
@@ -150,27 +146,18 @@ class _Equations:
         uphill = cells.conductances * (cells.difference(pressure) + rise)
         smooth = (cells.faces * cells.mean(problem.restrict(gradient))).sum(dim=0)
         fluxes = convected + own * (smooth - uphill)
-        difference = cells.difference(velocity)
-        roughness = difference - torch.where(fluxes > 0, here, there)
-        gained = 0.5 * UPWIND * fluxes.abs() * roughness
-        backward = 0.5 * problem.open * cells.collected(fluxes).clamp_min(0.0)
-        # Advection and diffusion act on differences, as in `DualCells.matrix`.
-        momentum = cells.gathered(0.5 * fluxes * difference) - cells.collected(self.viscous * difference + gained)
-        momentum = momentum + backward * velocity + cells.areas * gradient
+        momentum = unbalanced(problem, velocity, fluxes, gradient, (here, there))
         mass = cells.collected(fluxes) + problem.inflow
         mass = mass - cells.areas * problem.closed * (mass.sum() / cells.areas.sum())
         free = problem.restrict(momentum)
         held = velocity - problem.velocity
         held = held * (1 - problem.free) + (velocity - problem.along_slip_walls(velocity)) * problem.free
-        given = (pressure - problem.pressure) * (1 - problem.pressure_free)
+        given = (pressure - problem.held_pressure(velocity)) * (1 - problem.pressure_free)
         mass = mass * problem.pressure_free
         values = torch.cat([(free + held).reshape(-1), mass + given])
         size = float(((free.square().sum(dim=0) + mass.square()) / cells.areas).sum() / cells.areas.sum()) ** 0.5
         size = size + float(held.abs().amax())
-        return _Residual(
-            values.numpy(), size if math.isfinite(size) else math.inf, velocity, fluxes, own, difference, roughness,
-            backward,
-        )  # fmt: skip
+        return _Residual(values.numpy(), size if math.isfinite(size) else math.inf, velocity, fluxes, own)
 
     def change(self, unknowns: np.ndarray, found: _Residual, step: float) -> np.ndarray:
         """An implicit step in pseudo-time, Newton's where it is long."""
@@ -208,10 +195,12 @@ class _Equations:
         by_pressure = -(_diagonal(found.own) @ self.uphill)
         out = self.difference.T  # minus what `collected` does
         gathered = (self.first + self.second).T
-        conducted = _diagonal(self.viscous + 0.5 * UPWIND * fluxes.abs())
+        viscous = self.problem.viscosity * self.problem.cells.conductances
+        conducted = _diagonal(viscous + 0.5 * UPWIND * fluxes.abs())
         transport = gathered @ _diagonal(0.5 * fluxes) @ self.difference + out @ conducted @ self.difference
-        transport = transport + _diagonal(found.backward + self.problem.cells.areas / step)
-        by_flux = [gathered @ _diagonal(0.5 * found.difference[axis]) for axis in (0, 1)]
+        transport = transport + _diagonal(backward(self.problem, fluxes) + self.problem.cells.areas / step)
+        difference = self.problem.cells.difference(found.velocity)
+        by_flux = [gathered @ _diagonal(0.5 * difference[axis]) for axis in (0, 1)]
         rows = []
         for axis in (0, 1):
             blocks = [by_flux[axis] @ each for each in self.by_velocity]
