@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
+    from pennpde.study import Study
     from pennpde.train import fit
 
 __version__ = "0.2.0"
@@ -55,6 +56,7 @@ __all__ = [
     "Remark",
     "Robin",
     "Slip",
+    "Study",
     "Table",
     "TotalPressure",
     "batch",
@@ -79,6 +81,7 @@ _NAMES_OF = {
     "penn.solver": "BarzilaiBorwein",
     "prediction": "Outcome predict",
     "sharing": "pack",
+    "study": "Study",
     "train": "fit",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
