@@ -67,9 +67,11 @@ def main() -> None:
     measure(time.monotonic() + given.measure if given.measure else 0.0)
     rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
     factors, coverage = fitted(rows), covered(rows)
-    flows = {level: len({row["case"] for row in rows if row["level"] == level}) for level in LEVELS}
-    write_json(SHIPPED, {"factors": factors, "coverage": coverage, "flows": flows, "reference": "cells split thrice"})
-    made = table(factors, coverage)
+    flows_of = {level: len({row["case"] for row in rows if row["level"] == level}) for level in LEVELS}
+    write_json(
+        SHIPPED, {"factors": factors, "coverage": coverage, "flows": flows_of, "reference": "cells split thrice"}
+    )
+    made = table(factors, coverage, flows_of)
     print(made)
     if PAGE.exists():
         write_within(PAGE, made, "coverage")
@@ -229,7 +231,7 @@ def covered(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, 
     return found
 
 
-def table(factors: Mapping[str, Any], coverage: Mapping[str, Any]) -> str:
+def table(factors: Mapping[str, Any], coverage: Mapping[str, Any], flows: Mapping[str, int]) -> str:
     rows = []
     for group in sorted({group for level in LEVELS for group in factors[level]}):
         cells = [group]
@@ -239,7 +241,7 @@ def table(factors: Mapping[str, Any], coverage: Mapping[str, Any]) -> str:
             error = "" if found is None else f"; {100 * found['median_error']:.2g} %"
             cells.append("not known" if known is None else f"{share}{error}; {known[0]:.2g}")
         rows.append(cells)
-    return markdown_table(("quantities", *(f"`{level}`" for level in LEVELS)), rows)
+    return markdown_table(("quantities", *(f"`{level}`, {flows[level]} flows" for level in LEVELS)), rows)
 
 
 if __name__ == "__main__":
