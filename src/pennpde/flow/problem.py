@@ -77,6 +77,7 @@ class Problem:
         *,
         way: poisson.Way | None = None,
         device: torch.device | str = "cpu",
+        solver: poisson.Solver | None = None,
     ) -> Problem:
         """Assemble a flow, in double precision, on the CPU.
 
@@ -86,6 +87,7 @@ class Problem:
             number_of_points: of the user's mesh.
             way: how the pressure's equation is solved; by default the fastest on the device.
             device: on which the flow will be.
+            solver: of the pressure's equation, where one is known already, or none is going to be needed.
         """
         stands, places = np.unique(grid.representative, return_inverse=True)
         periodic = len(stands) < len(places)
@@ -122,7 +124,7 @@ class Problem:
         slip = merged(grid.slip) * (1.0 - held)[:, None]
         return Problem(
             cells,
-            poisson.poisson(cells, pressure_held, way=way, device=device),
+            solver or poisson.poisson(cells, pressure_held, way=way, device=device),
             torch.tensor([viscosity], dtype=torch.float64),
             torch.from_numpy(1.0 - held),
             _components_first(velocity),

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, gmres, splu
+from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
 from torch import Tensor
 
 from pennpde.flow.problem import Problem
@@ -28,6 +28,8 @@ reference length."""
 MOST_ITERATIONS = 60
 _FIRST_STEP = 0.5
 """Of pseudo-time, in the time that fluid takes for the reference length."""
+_LONG_STEP = 1e3
+"""With which a search begins that starts nearby."""
 _GROWTH, _SHRINKAGE = 4.0, 0.25
 _LINEAR = 0.03
 """How far each linear equation is solved."""
@@ -51,7 +53,11 @@ class SteadyState:
 
 
 def steady_state(
-    problem: Problem, *, tolerance: float = TOLERANCE, most_iterations: int = MOST_ITERATIONS
+    problem: Problem,
+    *,
+    tolerance: float = TOLERANCE,
+    most_iterations: int = MOST_ITERATIONS,
+    nearby: State | None = None,
 ) -> SteadyState:
     """The steady state of one flow, from its potential flow on.
 
@@ -59,12 +65,13 @@ def steady_state(
         problem: One flow, in double precision, on the CPU.
         tolerance: Of the residual.
         most_iterations: Factorisations at most.
+        nearby: The steady state of a similar flow on the same cells, to begin with.
     """
-    start = begin(problem)
-    equations = _Equations(problem)
+    start = nearby or begin(problem)
+    equations = Equations(problem)
     unknowns = equations.packed(start.velocity, start.pressure)
     found = equations.at(unknowns)
-    step, residuals = _FIRST_STEP, [found.size]
+    step, residuals = _FIRST_STEP if nearby is None else _LONG_STEP, [found.size]
     for _ in range(most_iterations):
         if found.size < tolerance:
             break
@@ -86,10 +93,10 @@ def steady_state(
 
 
 @dataclass(frozen=True, eq=False)
-class _Residual:
+class Residual:
     """What is left of the equations at some velocity and pressure, and what their derivatives need."""
 
-    values: Float[np.ndarray, " unknowns"]
+    values: Float[Tensor, " unknowns"]
     size: float
     velocity: Float[Tensor, "2 points"]
     fluxes: Float[Tensor, " edges"]
@@ -97,9 +104,10 @@ class _Residual:
     difference: Float[Tensor, "2 edges"]
     roughness: Float[Tensor, "2 edges"]
     backward: Float[Tensor, " points"]
+    momentum: Float[Tensor, "2 points"]
 
 
-class _Equations:
+class Equations:
     """The steady equations of a flow, and their derivatives as sparse matrices."""
 
     def __init__(self, problem: Problem) -> None:
@@ -133,11 +141,12 @@ class _Equations:
         pressure = torch.where(held, self.problem.pressure, pressure)
         return torch.cat([velocity.reshape(-1), pressure]).numpy().astype(np.float64)
 
-    def unpacked(self, unknowns: np.ndarray) -> tuple[Float[Tensor, "2 points"], Float[Tensor, " points"]]:
-        values = torch.from_numpy(np.ascontiguousarray(unknowns))
+    def unpacked(self, unknowns: np.ndarray | Tensor) -> tuple[Float[Tensor, "2 points"], Float[Tensor, " points"]]:
+        values = unknowns if isinstance(unknowns, Tensor) else torch.from_numpy(np.ascontiguousarray(unknowns))
         return values[: 2 * self.points].reshape(2, -1), values[2 * self.points :]
 
-    def at(self, unknowns: np.ndarray) -> _Residual:
+    def at(self, unknowns: np.ndarray | Tensor) -> Residual:
+        """The residual there; of a tensor with its derivatives by autograd."""
         problem, cells = self.problem, self.problem.cells
         velocity, pressure = self.unpacked(unknowns)
         here, there = along_edges(problem, cells.slope(velocity))
@@ -165,40 +174,46 @@ class _Equations:
         given = (pressure - problem.pressure) * (1 - problem.pressure_free)
         mass = mass * problem.pressure_free
         values = torch.cat([(free + held).reshape(-1), mass + given])
-        size = float(((free.square().sum(dim=0) + mass.square()) / cells.areas).sum() / cells.areas.sum()) ** 0.5
-        size = size + float(held.abs().amax())
-        return _Residual(
-            values.numpy(), size if math.isfinite(size) else math.inf, velocity, fluxes, own, difference, roughness,
-            backward,
+        squares = (free.detach().square().sum(dim=0) + mass.detach().square()) / cells.areas
+        size = float(squares.sum() / cells.areas.sum()) ** 0.5 + float(held.detach().abs().amax())
+        return Residual(
+            values, size if math.isfinite(size) else math.inf, velocity, fluxes, own, difference, roughness,
+            backward, momentum,
         )  # fmt: skip
 
-    def change(self, unknowns: np.ndarray, found: _Residual, step: float) -> np.ndarray:
+    def change(self, unknowns: np.ndarray, found: Residual, step: float) -> np.ndarray:
         """An implicit step in pseudo-time, Newton's where it is long."""
-        factors = splu(
-            self._nearby(found, step),
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.01,
-            options={"SymmetricMode": True},
-        )
+        factors = self.factors(found, step)
         masses = (self.problem.free * self.problem.cells.areas).numpy() / step
         inertia = np.concatenate([masses, masses, np.zeros(self.points)])
         one = 1e-7 * max(1.0, float(np.abs(unknowns).max()))
+
+        left = found.values.numpy()
 
         def derivative(direction: np.ndarray) -> np.ndarray:
             size = float(np.abs(direction).max())
             if size == 0.0:
                 return direction
-            ahead = self.at(unknowns + one / size * direction).values
-            return (ahead - found.values) * (size / one) + inertia * direction
+            ahead = self.at(unknowns + one / size * direction).values.numpy()
+            return (ahead - left) * (size / one) + inertia * direction
 
         shape = (len(unknowns), len(unknowns))
         found_change, _ = gmres(
-            LinearOperator(shape, derivative), -found.values, rtol=_LINEAR, restart=60, maxiter=1,
+            LinearOperator(shape, derivative), -left, rtol=_LINEAR, restart=60, maxiter=1,
             M=LinearOperator(shape, factors.solve),
         )  # fmt: skip
         return found_change
 
-    def _nearby(self, found: _Residual, step: float) -> sparse.csc_array:
+    def factors(self, found: Residual, step: float) -> SuperLU:
+        """Of a matrix near the derivatives, for a step in pseudo-time."""
+        return splu(
+            self._nearby(found, step),
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.01,
+            options={"SymmetricMode": True},
+        )
+
+    def _nearby(self, found: Residual, step: float) -> sparse.csc_array:
         """The derivatives as far as neighbours go: cheap to factorise, and near enough to the whole ones.
 
         Left out are the curvature of the velocity, gradients in the upwind and pressure terms, and how relaxation times
