@@ -49,6 +49,17 @@ class FlowRate:
 
 
 @dataclass(frozen=True)
+class Imbalance:
+    """Root mean square of how far the shares of some outlets are from equal ones, as a share of these."""
+
+    patches: tuple[str, ...]
+
+    def __call__(self, fields: Fields) -> Tensor:
+        shares = torch.stack([FlowRate(each, self.patches)(fields) for each in self.patches]) * len(self.patches)
+        return ((shares - 1.0).square().mean() + 1e-24).sqrt()
+
+
+@dataclass(frozen=True)
 class Force:
     """On the wall of a patch along a direction: its pressure and its friction."""
 

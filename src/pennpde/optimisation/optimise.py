@@ -1,0 +1,304 @@
+"""The best design of a steady flow: what varies, what is wanted, and what came out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pennpde.case import Case
+from pennpde.files import plain, write_atomically
+from pennpde.optimisation.adjoint import Measure
+from pennpde.optimisation.evolution import evolve
+from pennpde.optimisation.flows import Family
+from pennpde.optimisation.goals import Times, parse_limits, parse_measure, searched
+from pennpde.optimisation.search import Found, Limit, Step, descend
+from pennpde.optimisation.trials import BROKEN, CaseAt, Designs, Trial
+from pennpde.prediction import Outcome, predict
+from pennpde.study.changes import changed
+from pennpde.study.morphing import Handle, morphed
+from pennpde.study.variables import Variable
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is minimised or maximised, and under which constraints.
+
+    Attributes:
+        objective: The quantity.
+        sign: -1 where it is maximised.
+        constraints: By their words, the quantities and their limits.
+    """
+
+    objective: str
+    sign: float
+    constraints: Mapping[str, Sequence[tuple[Measure, Limit]]]
+
+    def measures(self, patches: Sequence[str]) -> list[Measure]:
+        best = searched(parse_measure(self.objective, patches))
+        first = best if self.sign > 0 else Times(best, self.sign)
+        return [first, *(measure for each in self.constraints.values() for measure, _ in each)]
+
+    @property
+    def limits(self) -> list[Limit]:
+        return [limit for each in self.constraints.values() for _, limit in each]
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best design that a search has found.
+
+    Attributes:
+        goal: What was wanted.
+        found: The search.
+        before: The quantities of the first design by their words, with what the size of the cells adds to them.
+        after: Those of the best one.
+        finer: The objective of both on cells half as large; None where one of them has no steady flow there.
+        seconds: All together.
+    """
+
+    goal: Goal
+    found: Found
+    before: Mapping[str, tuple[float, float]]
+    after: Mapping[str, tuple[float, float]]
+    finer: tuple[float, float] | None
+    seconds: float
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The numbers of the best design."""
+        return self.found.best.values
+
+    @property
+    def case(self) -> Case:
+        return self.found.best.case
+
+    @property
+    def reason(self) -> str:
+        """Why the search ended."""
+        return self.found.reason
+
+    @property
+    def gain(self) -> float:
+        """By how much the objective is better than at the start."""
+        return self.goal.sign * (self.before[self.goal.objective][0] - self.after[self.goal.objective][0])
+
+    @property
+    def expected_error(self) -> float:
+        """Of the gain: what it changes by on cells half as large, else the change of the error of the cells' size."""
+        if self.finer is not None:
+            return abs(self.gain - self.goal.sign * (self.finer[0] - self.finer[1]))
+        return abs(self.before[self.goal.objective][1] - self.after[self.goal.objective][1])
+
+    @property
+    def missed(self) -> list[str]:
+        """The constraints that the best design does not keep."""
+        numbers = iter(self.found.best.numbers[1:])
+        return [
+            text
+            for text, parts in self.goal.constraints.items()
+            if max(limit.missed(next(numbers)) for _, limit in parts) > 2e-3
+        ]
+
+    def __repr__(self) -> str:
+        first, best = self.before[self.goal.objective][0], self.after[self.goal.objective][0]
+        return (
+            f"Optimum({self.goal.objective}: {first:.4g} -> {best:.4g}, expected error of the gain "
+            f"{self.expected_error:.2g}; {self.found.trials} flows, {self.seconds:.1f} s)"
+        )
+
+    def predict(self, **how: Any) -> Outcome:
+        """The flow of the best design with its certificate, as `penn.predict` gives it."""
+        return predict("flow", self.case, steady=True, **how)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "objective": self.goal.objective,
+            "sense": "minimise" if self.goal.sign > 0 else "maximise",
+            "constraints": list(self.goal.constraints),
+            "missed": self.missed,
+            "start": self.found.first.values,
+            "values": self.values,
+            "before": {name: {"value": value, "error": error} for name, (value, error) in self.before.items()},
+            "after": {name: {"value": value, "error": error} for name, (value, error) in self.after.items()},
+            "on_finer_cells": self.finer,
+            "gain": self.gain,
+            "expected_error_of_gain": self.expected_error,
+            "reason": self.reason,
+            "flows": self.found.trials,
+            "broken": self.found.broken,
+            "seconds": round(self.seconds, 3),
+            "history": [
+                {"flows": step.trials, **step.trial.values, "objective": float(step.trial.numbers[0])}
+                for step in self.found.steps
+            ],
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `optimum.json` and the mesh of the best design with its flow, `best.vtu`."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        write_atomically(target / "optimum.json", json.dumps(plain(self.as_dict()), indent=1).encode() + b"\n")
+        self.predict().save(target / "best.vtu")
+        return target
+
+
+def optimise(
+    case: Case | CaseAt,
+    vary: Mapping[str, str | Sequence[float] | Variable],
+    minimise: str | None = None,
+    subject_to: str | Sequence[str] = (),
+    *,
+    maximise: str | None = None,
+    morph: Mapping[str, Handle | Mapping[str, Any]] | None = None,
+    start: Mapping[str, float] | None = None,
+    level: str = "standard",
+    gradients: bool | None = None,
+    most: int = 60,
+    watch: Callable[[Step], None] = lambda step: None,
+) -> Optimum:
+    """The best design of a steady flow.
+
+    Args:
+        case: A case whose parameters, prescribed values (`inlet.u`) or control points vary; or a function that makes
+            the case of a design from its numbers by name.
+        vary: By name, the ends of a range, "1e-3:1e-2" or "1e-3:1e-2:log"; or the numbers to choose from.
+        minimise: The quantity, such as "total pressure drop inlet outlet".
+        subject_to: Constraints, such as "flow split a b within 5 %" or "drag body < 0.3".
+        maximise: A quantity, in place of `minimise`.
+        morph: Control points that move the mesh, by the names of variables.
+        start: The first design; by default the case as it is, or the middle of each range.
+        level: Of accuracy, whose cells are solved on: "fast", "standard" or "fine".
+        gradients: Whether gradients are used; None: wherever the cells stay the same and no variable has choices.
+        most: Flows that are solved.
+        watch: Is told every better design.
+    """
+    began = time.perf_counter()
+    if (minimise is None) == (maximise is None):
+        raise ValueError("Give one quantity to minimise or to maximise.")
+    variables = [Variable.of(name, given) if isinstance(given, str) else _range(name, given) for name, given in vary.items()]
+    case_at = case if not isinstance(case, Case) else _variants(case, variables, morph or {})
+    values = _first(case, variables, start)
+    first = case_at(values)
+    patches = list(first.mesh.patches)
+    texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
+    goal = Goal(
+        minimise or maximise or "", 1.0 if maximise is None else -1.0, {each: parse_limits(each, patches) for each in texts}
+    )
+    designs = Designs(variables, case_at, Family.of(first, level), goal.measures(patches))
+    discrete = any(each.choices for each in variables)
+    if gradients is None:
+        gradients = not discrete and _keeps_cells(designs, values)
+    elif gradients and discrete:
+        raise ValueError("A variable with single choices has no gradient; leave out gradients=True.")
+    look = descend if gradients else evolve
+    found = look(designs, designs.position(values), goal.limits, most=most, watch=watch)
+    shown = replace(designs, measures=[parse_measure(goal.objective, patches), *designs.measures[1:]])
+    before, after = (_told(goal, replace(each, designs=shown)) for each in (found.first, found.best))
+    return Optimum(goal, found, before, after, _on_finer_cells(shown, found), time.perf_counter() - began)
+
+
+def pareto(
+    case: Case | CaseAt, vary: Mapping[str, Any], minimise: Sequence[str], *, number: int = 7, **how: Any
+) -> list[Optimum]:
+    """The Pareto front of two quantities: the best of the first for bounds of the second, from its own best design on.
+
+    Args:
+        case: As for `optimise`.
+        vary: Likewise.
+        minimise: The two quantities.
+        number: Of points of the front, ends included.
+        how: Further arguments of `optimise`.
+    """
+    if len(minimise) != 2:
+        raise ValueError(f"A front is drawn of two quantities, not of {len(minimise)}; make others constraints.")
+    one, other = minimise
+    kept = how.pop("subject_to", ())
+    kept = [kept] if isinstance(kept, str) else list(kept)
+    ends = [optimise(case, vary, each, kept, **how) for each in (one, other)]
+
+    def second(optimum: Optimum) -> float:
+        from pennpde.optimisation.adjoint import value_of
+
+        answer = optimum.found.best.answer
+        return value_of(answer, parse_measure(other, list(answer.flow.case.mesh.patches)))
+
+    high, low = (second(each) for each in ends)
+    front, how["start"] = [ends[0]], ends[0].values
+    for bound in np.linspace(high, low, number)[1:-1]:
+        found = optimise(case, vary, one, [*kept, f"{other} < {bound!r}"], **how)
+        if not found.missed:
+            front.append(found)
+            how["start"] = found.values
+    return [*front, ends[1]]
+
+
+def _range(name: str, given: Sequence[float] | Variable) -> Variable:
+    if isinstance(given, Variable):
+        return given
+    if isinstance(given, tuple) and len(given) == 2:
+        return Variable.of(name, f"{given[0]!r}:{given[1]!r}")
+    return Variable.of(name, given)
+
+
+def _variants(case: Case, variables: Sequence[Variable], morph: Mapping[str, Any]) -> CaseAt:
+    """Cases of the same mesh, maybe moved, in double precision: differences of single precision are rounding errors."""
+    exact = case.to(torch.float64)
+    handles = {name: Handle.of(name, given) for name, given in morph.items()}
+    if idle := sorted(handles.keys() - {each.name for each in variables}):
+        raise ValueError(f"The control points {idle} have no range; say how far they move, as in vary={{{idle[0]!r}: (-0.1, 0.1)}}.")
+
+    def made(values: Mapping[str, float]) -> Case:
+        moved = replace(exact, mesh=morphed(exact.mesh, handles, values), cached_operators=None)
+        return changed(moved, {name: value for name, value in values.items() if name not in handles})
+
+    return made
+
+
+def _first(case: Any, variables: Sequence[Variable], start: Mapping[str, float] | None) -> dict[str, float]:
+    """The values of the first design: those that are given, those of the case, the middle of the range."""
+    found = {}
+    for each in variables:
+        own = case.parameters.get(each.name) if isinstance(case, Case) else None
+        if start and each.name in start:
+            found[each.name] = float(start[each.name])
+        elif own is not None and each.low <= float(own) <= each.high:
+            found[each.name] = float(own)
+        else:
+            found[each.name] = each.at(0.0) if each.choices else (0.0 if each.low <= 0 <= each.high else each.at(0.5))
+    if start and (unknown := sorted(start.keys() - found.keys())):
+        raise ValueError(f"The search starts with {unknown}, which do not vary; variables are {sorted(found)}.")
+    return found
+
+
+def _keeps_cells(designs: Designs, values: Mapping[str, float]) -> bool:
+    """Whether a design close by has the same cells, so that they only move."""
+    position = designs.position(values)
+    one, other = (designs.case(np.clip(position + shift, 0.0, 1.0)).mesh for shift in (0.0, 0.01))
+    return np.array_equal(one.connectivity, other.connectivity) and one.number_of_points == other.number_of_points
+
+
+def _told(goal: Goal, trial: Trial) -> dict[str, tuple[float, float]]:
+    rows = iter(zip(trial.numbers.tolist(), trial.errors.tolist(), strict=True))
+    told = {goal.objective: next(rows)}
+    for text, parts in goal.constraints.items():
+        own = [next(rows) for _ in parts]
+        for place, each in enumerate(own):
+            told[text if len(own) == 1 else f"{text} ({place + 1})"] = each
+    return told
+
+
+def _on_finer_cells(designs: Designs, found: Found) -> tuple[float, float] | None:
+    family = replace(designs.family, splits=designs.family.splits + 1)
+    finer = replace(designs, family=family, measures=designs.measures[:1])
+    try:
+        one, other = (float(finer.trial(each.position).numbers[0]) for each in (found.first, found.best))
+    except BROKEN:
+        return None
+    return one, other
