@@ -20,6 +20,7 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.flow.steady import factors
 from pennpde.optimisation.flows import Answer, Fields
 
 Measure = Callable[[Fields], Tensor]
@@ -84,14 +85,14 @@ def _adjoints(answer: Answer, measures: Sequence[Measure]) -> list[np.ndarray]:
         values = fields.residual.values
         sides = [torch.autograd.grad(each(fields), unknowns, retain_graph=True)[0].numpy() for each in measures]
     with torch.no_grad():
-        factors = equations.factors(equations.at(answer.unknowns), _LONG)
+        nearly = factors(equations, equations.residual(answer.unknowns), _LONG)
 
     def transposed(vector: np.ndarray) -> np.ndarray:
         return torch.autograd.grad(values, unknowns, torch.from_numpy(vector.copy()), retain_graph=True)[0].numpy()
 
     shape = (len(unknowns), len(unknowns))
     matrix = LinearOperator(shape, transposed)  # pyright: ignore[reportCallIssue]
-    nearby = LinearOperator(shape, lambda vector: factors.solve(vector, trans="T"))  # pyright: ignore[reportCallIssue]
+    nearby = LinearOperator(shape, lambda vector: nearly.solve(vector, trans="T"))  # pyright: ignore[reportCallIssue]
     found = []
     for side in sides:
         adjoint, _ = gmres(matrix, side, rtol=_TOLERANCE, restart=100, maxiter=6, M=nearby)

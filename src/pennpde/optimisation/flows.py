@@ -16,7 +16,8 @@ from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.flow.grid import Grid
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem
-from pennpde.flow.steady import Equations, Residual, SteadyState, steady_state
+from pennpde.flow.steady import SteadyState, steady_state
+from pennpde.flow.steady_equations import Residual, SteadyEquations
 from pennpde.flow.step import State
 
 TOLERANCE = 1e-9
@@ -93,8 +94,8 @@ class Flow:
     problem: Problem
 
     @cached_property
-    def equations(self) -> Equations:
-        return Equations(self.problem)
+    def equations(self) -> SteadyEquations:
+        return SteadyEquations(self.problem)
 
     def facets(self, patch: str) -> Int64[np.ndarray, " facets"]:
         """The facets of a patch, as split as the cells are."""
@@ -103,7 +104,7 @@ class Flow:
 
     def at(self, unknowns: Float[Tensor, " unknowns"]) -> Fields:
         velocity, pressure = self.equations.unpacked(unknowns)
-        return Fields(self, velocity, pressure, self.equations.at(unknowns))
+        return Fields(self, velocity, pressure, self.equations.residual(unknowns))
 
     def solved(self, nearby: Answer | None = None) -> Answer:
         """The steady state.
@@ -113,7 +114,7 @@ class Flow:
         """
         found: SteadyState | None = None
         if nearby is not None:
-            found = steady_state(self.problem, tolerance=TOLERANCE, nearby=nearby.state)
+            found = steady_state(self.problem, nearby.state, tolerance=TOLERANCE)
         if found is None or not found.converged:
             found = steady_state(self.problem, tolerance=TOLERANCE)
         if not found.converged:
