@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pennpde.checkpoints import Config, load_pretrained, save
     from pennpde.mesh import Mesh, read
     from pennpde.operators import Operators
+    from pennpde.optimisation import Optimum, optimise
     from pennpde.penn import PENN, SCALAR, STEADY, TENSOR, VECTOR, Equation, Predictor
     from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot
     from pennpde.penn.solver import BarzilaiBorwein
@@ -36,6 +37,7 @@ __all__ = [
     "Mesh",
     "Neumann",
     "Operators",
+    "Optimum",
     "Outcome",
     "Periodic",
     "Predictor",
@@ -47,6 +49,7 @@ __all__ = [
     "dot",
     "fit",
     "load_pretrained",
+    "optimise",
     "pack",
     "predict",
     "read",
@@ -60,6 +63,7 @@ _NAMES_OF = {
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",
+    "optimisation": "Optimum optimise",
     "penn": "PENN SCALAR STEADY TENSOR VECTOR Equation Predictor",
     "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",

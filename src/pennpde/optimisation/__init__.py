@@ -3,4 +3,13 @@
 flows      steady flows of one family, in the same units
 measures   quantities as functions of the state that autograd can take apart
 adjoint    their gradients: one linear equation per quantity, however many parameters
+goals      what is wanted, in words
+trials     designs that are tried out
+search     with gradients: quadratic models in a trust region
+evolution  without them
+optimise   all of it, and what comes out
 """
+
+from pennpde.optimisation.optimise import Optimum as Optimum
+from pennpde.optimisation.optimise import optimise as optimise
+from pennpde.optimisation.optimise import pareto as pareto

@@ -14,7 +14,7 @@ import torch
 
 from pennpde.case import Case
 from pennpde.files import plain, write_atomically
-from pennpde.optimisation.adjoint import Measure
+from pennpde.optimisation.adjoint import Measure, value_of
 from pennpde.optimisation.evolution import evolve
 from pennpde.optimisation.flows import Family
 from pennpde.optimisation.goals import Times, parse_limits, parse_measure, searched
@@ -31,17 +31,21 @@ class Goal:
     """What is minimised or maximised, and under which constraints.
 
     Attributes:
-        objective: The quantity.
+        objective: The words of the quantity.
+        measure: It.
         sign: -1 where it is maximised.
         constraints: By their words, the quantities and their limits.
     """
 
     objective: str
+    measure: Measure
     sign: float
     constraints: Mapping[str, Sequence[tuple[Measure, Limit]]]
 
-    def measures(self, patches: Sequence[str]) -> list[Measure]:
-        best = searched(parse_measure(self.objective, patches))
+    @property
+    def measures(self) -> list[Measure]:
+        """As a search takes them: the first is minimised, the others have limits."""
+        best = searched(self.measure)
         first = best if self.sign > 0 else Times(best, self.sign)
         return [first, *(measure for each in self.constraints.values() for measure, _ in each)]
 
@@ -152,10 +156,10 @@ class Optimum:
 def optimise(
     case: Case | CaseAt,
     vary: Mapping[str, str | Sequence[float] | Variable],
-    minimise: str | None = None,
+    minimise: str | Measure | None = None,
     subject_to: str | Sequence[str] = (),
     *,
-    maximise: str | None = None,
+    maximise: str | Measure | None = None,
     morph: Mapping[str, Handle | Mapping[str, Any]] | None = None,
     start: Mapping[str, float] | None = None,
     level: str = "standard",
@@ -188,10 +192,12 @@ def optimise(
     first = case_at(values)
     patches = list(first.mesh.patches)
     texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
-    goal = Goal(
-        minimise or maximise or "", 1.0 if maximise is None else -1.0, {each: parse_limits(each, patches) for each in texts}
-    )
-    designs = Designs(variables, case_at, Family.of(first, level), goal.measures(patches))
+    wanted = maximise if minimise is None else minimise
+    assert wanted is not None
+    measure = parse_measure(wanted, patches) if isinstance(wanted, str) else wanted
+    name = wanted if isinstance(wanted, str) else type(wanted).__name__.lower()
+    goal = Goal(name, measure, -1.0 if minimise is None else 1.0, {each: parse_limits(each, patches) for each in texts})
+    designs = Designs(variables, case_at, Family.of(first, level), goal.measures)
     discrete = any(each.choices for each in variables)
     if gradients is None:
         gradients = not discrete and _keeps_cells(designs, values)
@@ -199,7 +205,7 @@ def optimise(
         raise ValueError("A variable with single choices has no gradient; leave out gradients=True.")
     look = descend if gradients else evolve
     found = look(designs, designs.position(values), goal.limits, most=most, watch=watch)
-    shown = replace(designs, measures=[parse_measure(goal.objective, patches), *designs.measures[1:]])
+    shown = replace(designs, measures=[goal.measure, *designs.measures[1:]])
     before, after = (_told(goal, replace(each, designs=shown)) for each in (found.first, found.best))
     return Optimum(goal, found, before, after, _on_finer_cells(shown, found), time.perf_counter() - began)
 
@@ -224,10 +230,7 @@ def pareto(
     ends = [optimise(case, vary, each, kept, **how) for each in (one, other)]
 
     def second(optimum: Optimum) -> float:
-        from pennpde.optimisation.adjoint import value_of
-
-        answer = optimum.found.best.answer
-        return value_of(answer, parse_measure(other, list(answer.flow.case.mesh.patches)))
+        return value_of(optimum.found.best.answer, parse_measure(other, list(optimum.case.mesh.patches)))
 
     high, low = (second(each) for each in ends)
     front, how["start"] = [ends[0]], ends[0].values
@@ -249,13 +252,19 @@ def _range(name: str, given: Sequence[float] | Variable) -> Variable:
 
 def _variants(case: Case, variables: Sequence[Variable], morph: Mapping[str, Any]) -> CaseAt:
     """Cases of the same mesh, maybe moved, in double precision: differences of single precision are rounding errors."""
-    exact = case.to(torch.float64)
+    exact, facets = case.to(torch.float64), case.mesh.facets
     handles = {name: Handle.of(name, given) for name, given in morph.items()}
     if idle := sorted(handles.keys() - {each.name for each in variables}):
         raise ValueError(f"The control points {idle} have no range; say how far they move, as in vary={{{idle[0]!r}: (-0.1, 0.1)}}.")
 
     def made(values: Mapping[str, float]) -> Case:
-        moved = replace(exact, mesh=morphed(exact.mesh, handles, values), cached_operators=None)
+        mesh = morphed(exact.mesh, handles, values)
+
+        def turned(_: str, each: Any) -> Any:
+            within = np.flatnonzero(facets.within(each.mask.cpu().numpy()))
+            return replace(each, normals=mesh.normals_of_facets(within)) if hasattr(each, "normals") else each
+
+        moved = exact if mesh is exact.mesh else exact.with_conditions(turned, mesh=mesh, cached_operators=None)
         return changed(moved, {name: value for name, value in values.items() if name not in handles})
 
     return made

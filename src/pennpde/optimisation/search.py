@@ -21,7 +21,7 @@ from pennpde.optimisation.trials import BROKEN, Designs, Trial
 
 _FIRST, _LARGEST, _SMALLEST = 0.15, 0.5, 1e-4
 """Half the width of the trust region, as a share of the variables' ranges."""
-_FLAT = 1e-5
+_FLAT = 1e-4
 """Gains below this share of the objective are none."""
 _FEASIBLE = 1e-3
 """What a constraint may be missed by, as a share of its own size."""

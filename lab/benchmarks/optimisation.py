@@ -1,0 +1,304 @@
+"""Gradients and optimised designs: against differences of whole solves, against OpenFOAM, against what is known.
+
+    python lab/benchmarks/optimisation.py gradients designs verify inverse [adjoint] [--write]
+
+Each part adds to `results/optimisation.json`; --write puts the tables into docs/optimisation.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pennlab import running
+from pennpde import openfoam
+from pennpde.case import Case
+from pennpde.mesh import Mesh
+from pennpde.mesh.splitting import PlaneCells
+from pennpde.openfoam import NonUniform, PolyMesh, Uniform
+from pennpde.openfoam.poly_mesh import FacePatch
+from pennpde.optimisation.adjoint import gradients, value_of
+from pennpde.optimisation.flows import Family
+from pennpde.optimisation.goals import parse_measure
+from pennpde.optimisation.optimise import _variants
+from pennpde.optimisation.trials import Designs
+from pennpde.study.variables import Variable
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results" / "optimisation.json"
+sys.path.insert(0, str(ROOT / "examples"))
+
+import inlet_from_probes  # noqa: E402
+import optimise_diffuser  # noqa: E402
+import optimise_manifold  # noqa: E402
+
+SPLITS = 3
+"""How often the cells of a design are split for OpenFOAM: of 921 points 50,000 cells."""
+SCHEMES: dict[str, Any] = {
+    "ddtSchemes": {"default": "steadyState"},
+    "gradSchemes": {"default": "Gauss linear"},
+    "divSchemes": {
+        "default": "none",
+        "div(phi,U)": "bounded Gauss linearUpwind grad(U)",
+        "div((nuEff*dev2(T(grad(U)))))": "Gauss linear",
+    },
+    "laplacianSchemes": {"default": "Gauss linear corrected"},
+    "interpolationSchemes": {"default": "linear"},
+    "snGradSchemes": {"default": "corrected"},
+}
+SOLUTION: dict[str, Any] = {
+    "solvers": {
+        "p": {"solver": "GAMG", "smoother": "GaussSeidel", "tolerance": 1e-9, "relTol": 0.05},
+        "U": {"solver": "smoothSolver", "smoother": "symGaussSeidel", "tolerance": 1e-10, "relTol": 0.1},
+    },
+    "SIMPLE": {"nNonOrthogonalCorrectors": 1, "consistent": True, "residualControl": {"p": 1e-6, "U": 1e-7}},
+    "relaxationFactors": {"equations": {"U": 0.9, "p": 1.0}, "fields": {"p": 1.0}},
+}
+
+
+# Gradients
+
+
+def difference(designs: Designs, position: np.ndarray, place: int, step: float) -> np.ndarray:
+    """Central differences of the whole steady solve, from cold to a tight tolerance."""
+    ends = [designs.trial(position + sign * step * np.eye(len(position))[place]) for sign in (1.0, -1.0)]
+    return (ends[0].numbers - ends[1].numbers) / (2 * step)
+
+
+def measure_gradients() -> dict[str, Any]:
+    found = {}
+    for name, example, mesh, words in (
+        ("manifold", optimise_manifold, optimise_manifold.manifold(), ["total pressure drop inlet c", "flow split a b c"]),
+        ("diffuser", optimise_diffuser, optimise_diffuser.diffuser(), ["total pressure drop inlet outlet", "drag wall"]),
+    ):
+        case = example.case_of(mesh)
+        variables = [Variable.of("viscosity", "0.005:0.02"), Variable.of("inlet.u", "0.5:2.5")]
+        variables += [Variable.of(each, "-0.4:0.3") for each in example.MORPH]
+        case_at = _variants(case, variables, example.MORPH)
+        patches = list(case.mesh.patches)
+        designs = Designs(variables, case_at, Family.of(case), [parse_measure(each, patches) for each in words])
+        values = {"viscosity": 0.01, "inlet.u": 1.5} | {each: 0.02 * (-1) ** n for n, each in enumerate(example.MORPH)}
+        position = designs.position(values)
+        began = time.process_time()
+        trial = designs.trial(position)
+        solved = time.process_time()
+        slopes = trial.gradients
+        seconds = {"solve": solved - began, "gradients": time.process_time() - solved}
+        errors = []
+        for place in range(len(variables)):
+            exact = difference(designs, position, place, 1e-4)
+            errors.append(np.abs(slopes[:, place] - exact) / np.abs(exact).max())
+        scale = np.linalg.norm(slopes, axis=1)
+        apart = [float(max(row)) for row in errors]
+        found[name] = {
+            "quantities": words,
+            "parameters": dict(zip([each.name for each in variables], apart, strict=True)),
+            "sizes": scale.tolist(),
+            "points": designs.family.flow(case).problem.cells.number_of_points,
+            "seconds": seconds,
+        }
+        print(name, found[name])
+    return found
+
+
+# Designs
+
+
+def design(name: str) -> dict[str, Any]:
+    example = {"manifold": optimise_manifold, "diffuser": optimise_diffuser}[name]
+    best = example.main()
+    return best.as_dict()
+
+
+# OpenFOAM
+
+
+def layer(mesh: Mesh, splits: int) -> tuple[PolyMesh, np.ndarray, dict[str, np.ndarray]]:
+    """The cells of a plane mesh, split, one layer thick; ends of the faces of each patch."""
+    cells = PlaneCells.of(mesh)
+    patch_of = np.full(len(cells.facets), "", dtype=object)
+    for name, patch in mesh.patches.items():
+        free = patch.facets[patch_of[patch.facets] == ""]
+        patch_of[free] = name
+    for _ in range(splits):
+        cells, patch_of = cells.split(), np.repeat(patch_of, 2)
+    points, quads = cells.points, cells.quads
+    assert not len(cells.triangles)
+    starts, ends = quads.ravel(), np.roll(quads, -1, axis=1).ravel()
+    cell = np.repeat(np.arange(len(quads)), 4)
+    number = len(points)
+    keys = np.minimum(starts, ends) * np.int64(number) + np.maximum(starts, ends)
+    order = np.argsort(keys, kind="stable")
+    same = keys[order][:-1] == keys[order][1:]
+    one, other = order[:-1][same], order[1:][same]
+    swap = cell[one] > cell[other]
+    one, other = np.where(swap, other, one), np.where(swap, one, other)
+    rank = np.lexsort((cell[other], cell[one]))
+    one, other = one[rank], other[rank]
+    facet_key = np.sort(cells.facets, axis=1) @ np.array([number, 1])
+    at = order[np.searchsorted(keys[order], facet_key)]
+    sides = [np.stack([starts[one], ends[one]], axis=1)]
+    owners, patches, of_patch = [cell[one]], {}, {}
+    total = len(one)
+    for name in dict.fromkeys(patch_of.tolist()):
+        own = at[patch_of == name]
+        sides.append(np.stack([starts[own], ends[own]], axis=1))
+        owners.append(cell[own])
+        patches[name] = FacePatch(name, "patch", total, len(own))
+        of_patch[name] = sides[-1]
+        total += len(own)
+    patches["frontAndBack"] = FacePatch("frontAndBack", "empty", total, 2 * len(quads))
+    flat = np.concatenate(sides)
+    upright = np.concatenate([flat, flat[:, ::-1] + number], axis=1)
+    faces = np.concatenate([upright.ravel(), quads[:, ::-1].ravel(), quads.ravel() + number])
+    every = np.arange(len(quads))
+    offsets = np.arange(len(upright) + 2 * len(quads) + 1) * 4
+    body = np.concatenate([np.column_stack([points, np.full(number, z)]) for z in (0.0, 0.1)])
+    poly = PolyMesh(body, faces, offsets, np.concatenate([*owners, every, every]), cell[other], patches)
+    return poly, points, of_patch
+
+
+def solved_by_openfoam(case: Case, inlet: Any, splits: int) -> dict[str, Any]:
+    """Flow rates and mean total pressures of the patches by simpleFoam, from its own fluxes."""
+    poly, points, of_patch = layer(case.mesh, splits)
+    slips = {"axis"} & of_patch.keys()
+    outlets = [name for name in of_patch if bool(case.dirichlet["p"].mask[torch.from_numpy(case.mesh.patch(name).points)].all())]
+    velocity: dict[str, Any] = {"frontAndBack": {"type": "empty"}}
+    pressure: dict[str, Any] = {"frontAndBack": {"type": "empty"}}
+    for name, ends in of_patch.items():
+        pressure[name] = {"type": "zeroGradient"}
+        velocity[name] = {"type": "noSlip"}
+        if name == "inlet":
+            start, end = points[ends[:, 0], 1], points[ends[:, 1], 1]
+            means = (inlet(start) + 4 * inlet(0.5 * (start + end)) + inlet(end)) / 6
+            velocity[name] = {"type": "fixedValue", "value": NonUniform(np.column_stack([means, 0 * means, 0 * means]))}
+        elif name in outlets:
+            velocity[name] = {"type": "zeroGradient"}
+            pressure[name] = {"type": "fixedValue", "value": Uniform(0.0)}
+        elif name in slips:
+            velocity[name] = {"type": "symmetryPlane"}
+            pressure[name] = {"type": "symmetryPlane"}
+    control = {"application": "simpleFoam", "startFrom": "startTime", "startTime": 0, "stopAt": "endTime", "endTime": 4000,
+               "deltaT": 1, "writeControl": "timeStep", "writeInterval": 4000, "writeFormat": "binary", "runTimeModifiable": False}  # fmt: skip
+    text = openfoam.format_dictionary
+    viscosity = float(case.parameters["viscosity"])
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="penn-design-") as scratch:
+        folder = Path(scratch)
+        running.write_mesh(folder, poly)
+        kinds = {"frontAndBack": "empty"} | dict.fromkeys(slips, "symmetryPlane")
+        rows = [
+            f"{name} {{ type {kinds.get(name, 'patch')}; nFaces {each.count}; startFace {each.start}; }}"
+            for name, each in poly.patches.items()
+        ]
+        header = text("boundary", {}, "polyBoundaryMesh")
+        (folder / "constant/polyMesh/boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
+        for name, content in {
+            "system/controlDict": text("controlDict", control),
+            "system/fvSchemes": text("fvSchemes", SCHEMES),
+            "system/fvSolution": text("fvSolution", SOLUTION),
+            "constant/transportProperties": text(
+                "transportProperties", {"transportModel": "Newtonian", "nu": (openfoam.VISCOSITY, viscosity)}
+            ),
+            "constant/turbulenceProperties": text("turbulenceProperties", {"simulationType": "laminar"}),
+        }.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content)
+        (folder / "0").mkdir()
+        openfoam.write_field(folder / "0/U", np.zeros((poly.number_of_cells, 3)), openfoam.VELOCITY, velocity)
+        openfoam.write_field(folder / "0/p", np.zeros(poly.number_of_cells), openfoam.PRESSURE, pressure)
+        iterations = 0
+
+        def hear(_: running.Progress) -> None:
+            nonlocal iterations
+            iterations += 1
+
+        running.run(folder, "potentialFoam", "-writephi")
+        running.run(folder, "simpleFoam", on_progress=hear, timeout=1500)
+        last = max((each for each in folder.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+        u = openfoam.read_field(last / "U").values(poly.number_of_cells)[:, :2]
+        p = openfoam.read_field(last / "p").values(poly.number_of_cells)
+    rates, totals = {}, {}
+    for name in ("inlet", *outlets):
+        ends = of_patch[name]
+        along = points[ends[:, 1]] - points[ends[:, 0]]
+        outward = np.stack([along[:, 1], -along[:, 0]], axis=1)
+        cells = poly.owner[poly.patches[name].faces]
+        if name == "inlet":
+            start, end = points[ends[:, 0], 1], points[ends[:, 1], 1]
+            speed = (inlet(start) + 4 * inlet(0.5 * (start + end)) + inlet(end)) / 6
+            through, square, level = speed * outward[:, 0], speed**2, p[cells]
+        else:
+            through, square, level = (u[cells] * outward).sum(axis=1), (u[cells] ** 2).sum(axis=1), 0.0
+        rates[name] = float(through.sum())
+        totals[name] = float((through * (level + 0.5 * square)).sum() / through.sum())
+    return {
+        "cells": poly.number_of_cells, "iterations": iterations, "seconds": time.monotonic() - began, "rates": rates,
+        "total pressures": totals,
+    }  # fmt: skip
+
+
+def verify(name: str, record: dict[str, Any], splits: int) -> dict[str, Any]:
+    """The first and the best design by simpleFoam."""
+    example = {"manifold": optimise_manifold, "diffuser": optimise_diffuser}[name]
+    if name == "manifold":
+        base, inlet = example.case_of(example.manifold()), lambda y: 6 * y * (1 - y)
+    else:
+        base, inlet = example.case_of(example.diffuser()), lambda y: 1.5 * (1 - y**2)
+    variables = [Variable.of(each, "-9:9") for each in example.MORPH]
+    case_at = _variants(base, variables, example.MORPH)
+    found = {}
+    for which in ("start", "values"):
+        flow = solved_by_openfoam(case_at(record[which]), inlet, splits)
+        rates = {each: value for each, value in flow["rates"].items() if each != "inlet"}
+        if name == "manifold":
+            shares = np.array(list(rates.values())) / sum(rates.values()) * len(rates)
+            flow["objective"] = float(np.sqrt(((shares - 1) ** 2).mean()))
+        else:
+            flow["objective"] = flow["total pressures"]["inlet"] - flow["total pressures"]["outlet"]
+        print(name, which, flow)
+        found[which] = flow
+    found["gain"] = found["start"]["objective"] - found["values"]["objective"]
+    return found
+
+
+def inverse() -> dict[str, Any]:
+    found = inlet_from_probes.main()
+    record = found["found"].as_dict()
+    return {"error": found["error"], "true": inlet_from_probes.TRUE, **{name: record[name] for name in ("values", "flows", "seconds", "reason")}}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+    def keep(part: str, name: str | None, value: Any) -> None:
+        if name is None:
+            known[part] = value
+        else:
+            known.setdefault(part, {})[name] = value
+        RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+
+    parts = [each for each in sys.argv[1:] if not each.startswith("--")]
+    if "gradients" in parts:
+        keep("gradients", None, measure_gradients())
+    if "designs" in parts:
+        for name in ("manifold", "diffuser"):
+            keep("designs", name, design(name))
+    if "inverse" in parts:
+        keep("inverse", None, inverse())
+    if "verify" in parts:
+        for name in ("manifold", "diffuser"):
+            for splits in (SPLITS - 1, SPLITS):
+                keep("openfoam", f"{name}, cells split {splits} times", verify(name, known["designs"][name], splits))
+
+
+if __name__ == "__main__":
+    main()
