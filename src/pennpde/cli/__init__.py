@@ -22,7 +22,7 @@ traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError
 for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
-`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring. Another package adds a subcommand by naming its
+`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring; `DEFAULT` names one that is meant without a name. Another package adds a subcommand by naming its
 module under the entry point `pennpde.commands`.
 """
 
@@ -40,7 +40,7 @@ from typer.core import TyperGroup
 from pennpde import __version__, registry
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = ("demo", "predict", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
+SUBCOMMANDS = ("demo", "predict", "study", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
 
 
 def _module_of() -> dict[str, str]:

@@ -92,16 +92,16 @@ def _results(
                         f"The Dask scheduler is gone ({error}). All cases that were complete are kept; start the same "
                         "command again when it is back."
                     ) from error
-                yield name, Failure(_DIED)
+                yield name, Failure(DIED)
     for name in lost:
         # A process that dies takes the pool with it, and nobody says which call it was: each gets its own process.
         if len(arguments) == 1:
-            yield name, Failure(_DIED)
+            yield name, Failure(DIED)
         else:
             yield from _results(work, {name: arguments[name]}, 1, None)
 
 
-_DIED = "the process that worked on it died, perhaps for lack of memory"
+DIED = "the process that worked on it died, perhaps for lack of memory"
 
 
 def _attempt(work: Callable[..., Result], *arguments: Any) -> Result | Failure:

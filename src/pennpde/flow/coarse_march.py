@@ -21,15 +21,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.flow.balance import balance
 from pennpde.flow.corrector import FEATURES, coarse_case, corrector
 from pennpde.flow.march import FlowDivergedError
-from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import PRESSED, Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
@@ -124,23 +124,27 @@ class CoarseMarch(Start):
             )
         # On cells split twice what is left is no larger than what the reference solutions of training were off by.
         learned = self.level != FINE and splits <= 1 and (splits == 0 or coarser is not None)
-        uncorrected = found.fields if learned and coarser is None else coarser
-        return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow)
+        uncorrected = {**found.fields, **found.balance} if learned and coarser is None else coarser
+        return Started(tuple(cases), learned, found.solutions, uncorrected, found.balance)
 
-    def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
+    def finished(
+        self, case: Case, started: Case, fields: dict[str, Tensor], balanced: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh; on split cells only the pressure is corrected.
 
         There the velocity of the march is off by no more than the reference solutions that training has seen: by a
         fine-grid reference its correction makes things worse, in cavities by a factor of three.
         """
         if self.splits(case):
-            return {**fields, "u": started.initial["u"]}
+            pressed = balanced[PRESSED] + _pressed(case, fields["p"] - started.initial["p"].to(fields["p"]))
+            return {**fields, **balanced, "u": started.initial["u"], PRESSED: pressed}
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
         found = conserving(problem, fields["u"])
         velocity = found.velocity[:, problem.places].T
-        through = outflow(problem, BoundaryProfile.of(started), found)
-        return {**fields, "u": velocity.to(fields["u"]), OUTFLOW: through}
+        given = (fields["p"] - problem.jumps).to(problem.pressure)
+        found = replace(found, pressure=problem.pressure.index_copy(0, problem.places, given))
+        return {**fields, "u": velocity.to(fields["u"]), **balance(problem, BoundaryProfile.of(started), found)}
 
     def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
         return self._coarser(case, tuple(times), self.splits(case))
@@ -154,7 +158,7 @@ class CoarseMarch(Start):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return found.fields if all(bool(each.converged.all()) for each in found.solutions) else None
+        return {**found.fields, **found.balance} if all(bool(each.converged.all()) for each in found.solutions) else None
 
     def _march(self, case: Case, wanted: tuple[float, ...], splits: int) -> Prediction:
         """Kept, because the next level asks for the same again."""
@@ -168,6 +172,12 @@ class CoarseMarch(Start):
 
 def _at(fields: Mapping[str, Tensor], place: int, times: int) -> dict[str, Tensor]:
     return {name: values[..., place] if times > 1 else values for name, values in fields.items()}
+
+
+def _pressed(case: Case, pressure: Float[Tensor, " points"]) -> Float[Tensor, "facets space"]:
+    """The force of a pressure at the points on each facet of the boundary."""
+    ends = torch.from_numpy(case.mesh.facets.connectivity.reshape(-1, 2))
+    return pressure.detach().cpu().double()[ends].mean(dim=1)[:, None] * case.mesh.facet_areas.cpu().double()
 
 
 def conserving(problem: Problem, velocity: Float[Tensor, "points space"]) -> State:

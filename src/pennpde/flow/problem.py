@@ -48,6 +48,7 @@ class Problem:
             points, the weights and what is added; None where there are none. Batches have none.
         facets: of the boundary, the cells at both ends, in the order of the user's mesh, each in as many parts as its
             cells are split; None for batches.
+        facet_jumps: by how much the pressure on each is larger than in these cells; None where there are no jumps.
     """
 
     cells: DualCells
@@ -68,6 +69,7 @@ class Problem:
     jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
     corner_pressure: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
     facets: Int[Tensor, "facets 2"] | None = None
+    facet_jumps: Float[Tensor, " facets"] | None = None
 
     @staticmethod
     def of(
@@ -140,6 +142,7 @@ class Problem:
             torch.from_numpy(grid.pressure_jump[:number_of_points]),
             jump,
             facets=torch.from_numpy(places[grid.cells.facets]),
+            facet_jumps=None if jump is None else torch.from_numpy(grid.pressure_jump[grid.cells.facets].mean(axis=1)),
         )
 
     @staticmethod
@@ -153,7 +156,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets")
+            if each.name not in ("cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets", "facet_jumps")
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]

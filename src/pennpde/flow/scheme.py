@@ -9,16 +9,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.flow.balance import balance
 from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, march
-from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift
 from pennpde.flow.steady import SteadyState, prolonged, steady_state
@@ -26,7 +27,7 @@ from pennpde.flow.step import State, advance, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import BALANCE, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
@@ -166,7 +167,7 @@ class FlowScheme(Predictor):
         return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
 
     def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
-        """The fields on cells twice as large, for a quarter of the time; None where cells are not split, or diverge."""
+        """The fields, and the balance, on cells twice as large, for a quarter of the time; None where cells are not split, or diverge."""
         splits = self.number_of_splits(case)
         if not splits:
             return None
@@ -175,7 +176,7 @@ class FlowScheme(Predictor):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return found.fields if all(bool(each.converged.all()) for each in found.solutions) else None
+        return {**found.fields, **found.balance} if all(bool(each.converged.all()) for each in found.solutions) else None
 
     def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
         keep_freed_memory()
@@ -223,16 +224,17 @@ class FlowScheme(Predictor):
             now = problem
             if conditions is not None:
                 now, boundary = conditions.at_output(problem, snapshot.time), BoundaryProfile.of(case.at(snapshot.time))
-            fields.append(self._fields(case, now, snapshot.state))
+            level = _level(case, now, snapshot.state)
+            fields.append(self._fields(case, now, snapshot.state, level))
             if not torch.is_grad_enabled():
-                fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
+                fields[-1] |= balance(now, boundary, snapshot.state, float(level))
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
             for name in fields[0]
         }
-        through = stacked.pop(OUTFLOW, None)
-        return Prediction(settled.fulfilled(stacked), solutions, {}, outflow=through)
+        balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
+        return Prediction(settled.fulfilled(stacked), solutions, {}, balance=balanced)
 
     @torch.inference_mode(mode=False)
     @torch.no_grad()
@@ -250,17 +252,26 @@ class FlowScheme(Predictor):
             known[splits] = steady_state(own, start)
         return known[splits]
 
-    def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
+    def _fields(self, case: Case, problem: Problem, state: State, level: Tensor) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
-        pressure = state.pressure[problem.places] + problem.jumps
-        if problem.corner_pressure is not None:
-            corners, weights, added = problem.corner_pressure
-            pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
-        held = case.dirichlet["p"]
-        if bool(problem.closed.all()) and bool(held.mask.any()):
-            # In a closed domain the level is that of the prescribed point.
-            pressure = pressure + (held.values - pressure)[held.mask].mean()
+        pressure = _pressure(problem, state) + level
         return {"u": velocity.to(case.initial["u"]), "p": pressure.to(case.initial["p"])}
+
+
+def _pressure(problem: Problem, state: State) -> Float[Tensor, " user_points"]:
+    pressure = state.pressure[problem.places] + problem.jumps
+    if problem.corner_pressure is not None:
+        corners, weights, added = problem.corner_pressure
+        pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
+    return pressure
+
+
+def _level(case: Case, problem: Problem, state: State) -> Tensor:
+    """What is missing to the pressure: in a closed domain the level is that of the prescribed point."""
+    held = case.dirichlet["p"]
+    if not (bool(problem.closed.all()) and bool(held.mask.any())):
+        return torch.zeros_like(state.pressure[0])
+    return (held.values - _pressure(problem, state))[held.mask].mean()
 
 
 @dataclass(frozen=True, eq=False)

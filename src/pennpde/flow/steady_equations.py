@@ -40,7 +40,6 @@ class Residual:
         difference: of the velocity along the edges.
         roughness: what of it the gradient upstream does not explain.
         backward: see `step.advance`.
-        momentum: what is left of its equation, also where the velocity is prescribed: there walls take it up.
     """
 
     values: Float[Tensor, " unknowns"]
@@ -53,7 +52,6 @@ class Residual:
     difference: Float[Tensor, "2 edges"]
     roughness: Float[Tensor, "2 edges"]
     backward: Float[Tensor, " points"]
-    momentum: Float[Tensor, "2 points"]
 
 
 class SteadyEquations:
@@ -159,7 +157,7 @@ class SteadyEquations:
         size = float(squares.sum() / cells.areas.sum()) ** 0.5 + float(held.detach().abs().amax())
         return Residual(
             values, size if math.isfinite(size) else math.inf, velocity, fluxes, convected, own, damped,
-            difference, roughness, backward, momentum,
+            difference, roughness, backward,
         )  # fmt: skip
 
     def derivative(self, found: Residual, change: tuple[_Values, _Values, _Values]) -> tuple[_Values, ...]:

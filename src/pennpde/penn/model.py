@@ -20,7 +20,7 @@ from pennpde.operators.damping import Damping
 from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.equation import EncodedCase, Equation
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import BALANCE, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.penn.start import Start
@@ -200,6 +200,7 @@ class PENN(Predictor):
         """What the network makes of a cheap solution, at each time."""
         with torch.no_grad():
             started = start.solve(case, times)
+        own = started.balance
         if started.corrected:
             at_once = max(1, _AT_ONCE // case.number_of_points)
             frames = []
@@ -207,18 +208,19 @@ class PENN(Predictor):
                 together = batch(started.cases[first : first + at_once])
                 frames += unbatch(self._predict(together, record=False).fields, together)
             if not torch.is_grad_enabled():
-                pairs = zip(started.cases, frames, strict=True)
-                frames = [start.finished(case, each, fields) for each, fields in pairs]
+                for place, each in enumerate(started.cases):
+                    now = {name: values[..., place] if len(times) > 1 else values for name, values in own.items()}
+                    frames[place] = start.finished(case, each, frames[place], now)
         else:
             frames = [dict(each.initial) for each in started.cases]
         stacked = {
             name: (values if len(times) == 1 else torch.stack([frame[name] for frame in frames], dim=-1))
             for name, values in frames[0].items()
         }
-        outflow = stacked.pop(OUTFLOW, started.outflow)
+        balance = {name: stacked.pop(name, own[name]) for name in BALANCE if name in own}
         fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
         settled = case.over(times) if case.changes_with_time else case
-        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, outflow)
+        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -28,14 +28,14 @@ class Started:
         solutions: How it came about.
         coarser: The same fields by an even cheaper way, all times as a trailing axis as in `Prediction`; None where
             there is none.
-        outflow: What leaves through each facet of the boundary, see `Prediction`.
+        balance: What the cheap solution's own balance gives, see `Prediction`.
     """
 
     cases: tuple[Case, ...]
     corrected: bool
     solutions: tuple[Solution, ...] = ()
     coarser: Mapping[str, Tensor] | None = None
-    outflow: Tensor | None = None
+    balance: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Start(nn.Module, ABC):
@@ -58,17 +58,22 @@ class Start(nn.Module, ABC):
     def is_started(self, case: Case) -> bool:
         """Whether the initial fields of a case are those of a cheap solution already, as in training."""
 
-    def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+    def finished(
+        self,
+        case: Case,  # noqa: ARG002
+        started: Case,  # noqa: ARG002
+        fields: dict[str, Tensor],
+        balance: Mapping[str, Tensor],
+    ) -> dict[str, Tensor]:
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
-
-        Where that changes what leaves through the facets of the boundary, it is among them as `OUTFLOW`.
 
         Args:
             case: As it was given.
             started: As the network saw it.
             fields: The network's.
+            balance: That of the cheap solution; what belongs to the fields instead is returned among them.
         """
-        return fields
+        return {**fields, **balance}
 
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh and keep it."""
