@@ -52,7 +52,7 @@ def test_the_jacobian_is_the_derivative_of_the_residual(make):
     unknowns = equations.packed(start.velocity, start.pressure)
     unknowns = unknowns + 0.1 * random.standard_normal(len(unknowns))
     direction, length = random.standard_normal(len(unknowns)), 1e-6
-    ahead, behind = (equations.residual(unknowns + sign * length * direction).values for sign in (1, -1))
+    ahead, behind = (equations.residual(unknowns + sign * length * direction).values.numpy() for sign in (1, -1))
     found = equations.residual(unknowns)
     expected = (ahead - behind) / (2 * length)
     # Central differences in double precision: 1e-16 / 1e-6.

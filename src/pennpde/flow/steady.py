@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.sparse.linalg import LinearOperator, gmres, splu
+from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
 
 from pennpde.flow.problem import Problem
 from pennpde.flow.steady_equations import Residual, SteadyEquations
@@ -158,7 +158,7 @@ class _Linear:
     def change(self, found: Residual, step: float) -> Float[np.ndarray, " unknowns"]:
         """An implicit step in pseudo-time, Newton's where it is long."""
         if self.solve is None or self.taken > _FEW:
-            self.solve = self._factors(found, step)
+            self.solve = factors(self.equations, found, step).solve
         self.taken = 0
         inertia, shape = self.masses / step, (len(self.masses),) * 2
         changed = self.equations.derivative(found)
@@ -174,16 +174,17 @@ class _Linear:
             for each in (derivative, self.solve)
         )
         change, _ = gmres(
-            whole, -found.values, rtol=_LINEAR, restart=_MOST, maxiter=1, M=solve,
+            whole, -found.values.numpy(), rtol=_LINEAR, restart=_MOST, maxiter=1, M=solve,
             callback=counted, callback_type="pr_norm",
         )  # fmt: skip
         return change
 
-    def _factors(self, found: Residual, step: float) -> Callable[[np.ndarray], np.ndarray]:
-        factors = splu(
-            self.equations.nearby(found, step),
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.01,
-            options={"SymmetricMode": True},
-        )
-        return factors.solve
+
+def factors(equations: SteadyEquations, found: Residual, step: float = math.inf) -> SuperLU:
+    """Of the derivatives by neighbours."""
+    return splu(
+        equations.nearby(found, step),
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.01,
+        options={"SymmetricMode": True},
+    )

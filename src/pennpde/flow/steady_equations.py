@@ -43,9 +43,10 @@ class Residual:
         difference: of the velocity along the edges.
         roughness: what of it the gradient upstream does not explain.
         backward: see `step.advance`.
+        momentum: what is left of its equation, also where the velocity is prescribed: there walls take it up.
     """
 
-    values: Float[np.ndarray, " unknowns"]
+    values: Float[Tensor, " unknowns"]
     size: float
     velocity: Float[Tensor, "2 points"]
     fluxes: Float[Tensor, " edges"]
@@ -55,6 +56,7 @@ class Residual:
     difference: Float[Tensor, "2 edges"]
     roughness: Float[Tensor, "2 edges"]
     backward: Float[Tensor, " points"]
+    momentum: Float[Tensor, "2 points"]
 
 
 class SteadyEquations:
@@ -123,11 +125,12 @@ class SteadyEquations:
         velocity = torch.where(problem.free > 0.5, problem.along_slip_walls(velocity), problem.velocity)
         return torch.cat([velocity.reshape(-1), pressure]).numpy().astype(np.float64)
 
-    def unpacked(self, unknowns: np.ndarray) -> tuple[Float[Tensor, "2 points"], Float[Tensor, " points"]]:
-        values = torch.from_numpy(np.ascontiguousarray(unknowns))
+    def unpacked(self, unknowns: np.ndarray | Tensor) -> tuple[Float[Tensor, "2 points"], Float[Tensor, " points"]]:
+        values = unknowns if isinstance(unknowns, Tensor) else torch.from_numpy(np.ascontiguousarray(unknowns))
         return values[: 2 * self.points].reshape(2, -1), values[2 * self.points :]
 
-    def residual(self, unknowns: np.ndarray) -> Residual:
+    def residual(self, unknowns: np.ndarray | Tensor) -> Residual:
+        """What is left there; of a tensor with its derivatives by autograd."""
         problem, cells = self.problem, self.problem.cells
         velocity, pressure = self.unpacked(unknowns)
         here, there = along_edges(problem, cells.slope(velocity))
@@ -155,11 +158,11 @@ class SteadyEquations:
         given = (pressure - problem.pressure) * (1 - problem.pressure_free)
         mass = mass * problem.pressure_free
         values = torch.cat([(free + held).reshape(-1), mass + given])
-        size = float(((free.square().sum(dim=0) + mass.square()) / cells.areas).sum() / cells.areas.sum()) ** 0.5
-        size = size + float(held.abs().amax())
+        squares = (free.detach().square().sum(dim=0) + mass.detach().square()) / cells.areas
+        size = float(squares.sum() / cells.areas.sum()) ** 0.5 + float(held.detach().abs().amax())
         return Residual(
-            values.numpy(), size if math.isfinite(size) else math.inf, velocity, fluxes, convected, own, damped,
-            difference, roughness, backward,
+            values, size if math.isfinite(size) else math.inf, velocity, fluxes, convected, own, damped,
+            difference, roughness, backward, momentum,
         )  # fmt: skip
 
     def derivative(self, found: Residual) -> Callable[[Changes], tuple[Any, ...]]:
