@@ -151,7 +151,6 @@ class _Linear:
     def __init__(self, equations: SteadyEquations) -> None:
         self.equations = equations
         self.solve: Callable[[np.ndarray], np.ndarray] | None = None
-        self.order: np.ndarray | None = None
         self.taken = 0
         free = equations.problem.free * equations.problem.cells.areas
         self.masses = torch.cat([free, free, torch.zeros_like(free)]).numpy()
@@ -161,18 +160,22 @@ class _Linear:
         if self.solve is None or self.taken > _FEW:
             self.solve = factors(self.equations, found, step).solve
         self.taken = 0
-        inertia = self.masses / step
-        shape = (len(inertia), len(inertia))
+        inertia, shape = self.masses / step, (len(self.masses),) * 2
+        changed = self.equations.derivative(found)
 
         def derivative(direction: np.ndarray) -> np.ndarray:
-            return self.equations.times_jacobian(found, direction) + inertia * direction
+            return np.concatenate(changed(tuple(direction.reshape(3, -1)))) + inertia * direction
 
         def counted(_: float) -> None:
             self.taken += 1
 
+        whole, solve = (
+            LinearOperator(shape, each, dtype=float)  # pyright: ignore[reportCallIssue]
+            for each in (derivative, self.solve)
+        )
         change, _ = gmres(
-            LinearOperator(shape, derivative), -found.values.numpy(), rtol=_LINEAR, restart=_MOST, maxiter=1,
-            M=LinearOperator(shape, self.solve), callback=counted, callback_type="pr_norm",
+            whole, -found.values.numpy(), rtol=_LINEAR, restart=_MOST, maxiter=1, M=solve,
+            callback=counted, callback_type="pr_norm",
         )  # fmt: skip
         return change
 

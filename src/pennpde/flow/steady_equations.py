@@ -9,9 +9,10 @@ and mass in each cell, or what is prescribed there.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +20,12 @@ from jaxtyping import Float
 from scipy import sparse
 from torch import Tensor
 
+from pennpde.flow.curvature_flux import MEAN
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import CROSSED, UPWIND, along_edges, own_time, straight
 
-_Values = TypeVar("_Values", np.ndarray, sparse.csr_array)
+Changes = tuple[np.ndarray, ...] | tuple[sparse.csr_array, ...]
+"""Of u, v and p."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,7 @@ class Residual:
         difference: of the velocity along the edges.
         roughness: what of it the gradient upstream does not explain.
         backward: see `step.advance`.
+        momentum: what is left of its equation, also where the velocity is prescribed: there walls take it up.
     """
 
     values: Float[Tensor, " unknowns"]
@@ -52,6 +56,7 @@ class Residual:
     difference: Float[Tensor, "2 edges"]
     roughness: Float[Tensor, "2 edges"]
     backward: Float[Tensor, " points"]
+    momentum: Float[Tensor, "2 points"]
 
 
 class SteadyEquations:
@@ -81,7 +86,7 @@ class SteadyEquations:
         curved, bent = cells.curvature, self._along[0] - self._along[1]
         shape = edges, curved.number_of_cells
         sides = sparse.csr_array((np.ones(len(curved.side_cell)), (curved.side_cell, curved.side_edge)), shape[::-1])
-        above = sides @ _diagonal(curved.heights / 3.0) @ bent
+        above = sides @ _diagonal(MEAN * curved.heights) @ bent
         self._convected = [
             _diagonal(face) @ self._mean
             + sparse.csr_array((share.numpy(), (curved.face_edge.numpy(), curved.face_cell.numpy())), shape) @ above
@@ -157,56 +162,58 @@ class SteadyEquations:
         size = float(squares.sum() / cells.areas.sum()) ** 0.5 + float(held.detach().abs().amax())
         return Residual(
             values, size if math.isfinite(size) else math.inf, velocity, fluxes, convected, own, damped,
-            difference, roughness, backward,
+            difference, roughness, backward, momentum,
         )  # fmt: skip
 
-    def derivative(self, found: Residual, change: tuple[_Values, _Values, _Values]) -> tuple[_Values, ...]:
-        """The change of the equations with that of u, v and p: vectors, or the columns of matrices."""
+    def derivative(self, found: Residual) -> Callable[[Changes], tuple[Any, ...]]:
+        """The function from changes of u, v and p to that of the equations: of vectors, or of columns of matrices."""
         problem, areas = self.problem, self.problem.cells.areas
-        velocities, pressure = change[:2], change[2]
-        convected = self._convected[0] @ velocities[0] + self._convected[1] @ velocities[1]
-        exchanged = self._gathered @ (_diagonal(found.convected.sign()) @ convected)
-        own = _diagonal(-0.5 / CROSSED * found.own.square() / areas) @ exchanged
-        fluxes = convected + _diagonal(self._mean @ found.own.numpy()) @ (self._damped @ pressure)
-        fluxes = fluxes + _diagonal(found.damped) @ (self._mean @ own)
-        leaving = self._collected @ fluxes
+        signs = _diagonal(found.convected.sign())
+        slower = _diagonal(-0.5 / CROSSED * found.own.square() / areas)
+        own, damped = _diagonal(self._mean @ found.own.numpy()), _diagonal(found.damped)
         enters = 0.5 * problem.open * (problem.cells.collected(found.fluxes) > 0)
         forth = (found.fluxes > 0).to(areas)
-        rates = []
-        for axis, velocity in enumerate(velocities):
-            difference = self._difference @ velocity
-            upstream = _diagonal(forth) @ (self._along[0] @ velocity) + _diagonal(1 - forth) @ (
-                self._along[1] @ velocity
-            )
-            rate = self._gathered @ (
-                _diagonal(0.5 * found.difference[axis]) @ fluxes + _diagonal(0.5 * found.fluxes) @ difference
-            )
-            gained = _diagonal(0.5 * UPWIND * found.fluxes.sign() * found.roughness[axis]) @ fluxes
-            gained = gained + _diagonal(0.5 * UPWIND * found.fluxes.abs()) @ (difference - upstream)
-            rate = rate - self._collected @ (_diagonal(self.viscous) @ difference + gained)
-            rate = rate + _diagonal(found.backward) @ velocity + _diagonal(enters * found.velocity[axis]) @ leaving
-            rates.append(rate + _diagonal(areas) @ (self._gradient[axis] @ pressure))
-        momentum = [
-            sum(
-                _diagonal(self._restrict[row][column]) @ rates[column]
-                + _diagonal(self._keep[row][column]) @ velocities[column]
-                for column in (0, 1)
-            )
-            for row in (0, 1)
+        ahead, behind, half, viscous = map(_diagonal, (forth, 1 - forth, 0.5 * found.fluxes, self.viscous))
+        gains = _diagonal(0.5 * UPWIND * found.fluxes.abs())
+        by_flux = [
+            (_diagonal(0.5 * each), _diagonal(0.5 * UPWIND * found.fluxes.sign() * rough), _diagonal(enters * velocity))
+            for each, rough, velocity in zip(found.difference, found.roughness, found.velocity, strict=True)
         ]
-        free = problem.pressure_free
-        mass = _diagonal(free) @ leaving + _diagonal(1 - free) @ pressure
-        return *momentum, mass
+        backward, volumes = _diagonal(found.backward), _diagonal(areas)
+        free, given = _diagonal(problem.pressure_free), _diagonal(1 - problem.pressure_free)
+        restrict, keep = ([[_diagonal(each) for each in row] for row in rows] for rows in (self._restrict, self._keep))
 
-    def times_jacobian(self, found: Residual, change: Float[np.ndarray, " unknowns"]) -> Float[np.ndarray, " unknowns"]:
-        u, v, p = change.reshape(3, -1)
-        return np.concatenate(self.derivative(found, (u, v, p)))
+        def changed(changes: Changes) -> tuple[Any, ...]:
+            *velocities, pressure = changes
+            convected = self._convected[0] @ velocities[0] + self._convected[1] @ velocities[1]
+            fluxes = convected + own @ (self._damped @ pressure)
+            fluxes = fluxes + damped @ (self._mean @ (slower @ (self._gathered @ (signs @ convected))))
+            leaving = self._collected @ fluxes
+            rates = []
+            for axis, (velocity, (carried, rough, entering)) in enumerate(zip(velocities, by_flux, strict=True)):
+                difference = self._difference @ velocity
+                here, there = (along @ velocity for along in self._along)
+                rate = self._gathered @ (carried @ fluxes + half @ difference)
+                gained = rough @ fluxes + gains @ (difference - ahead @ here - behind @ there)
+                rate = rate - self._collected @ (viscous @ difference + gained)
+                rate = rate + backward @ velocity + entering @ leaving
+                rates.append(rate + volumes @ (self._gradient[axis] @ pressure))
+            momentum = [
+                restrict[row][0] @ rates[0]
+                + restrict[row][1] @ rates[1]
+                + keep[row][0] @ velocities[0]
+                + keep[row][1] @ velocities[1]
+                for row in (0, 1)
+            ]
+            return *momentum, free @ leaving + given @ pressure
+
+        return changed
 
     def jacobian(self, found: Residual) -> sparse.csr_array:
         """All derivatives. The rows are wide: a direct solver is better served by `nearby`, corrected by iterations."""
-        whole = sparse.eye_array(3 * self.points, format="csr")
-        columns = [whole[start * self.points : (start + 1) * self.points] for start in range(3)]
-        return sparse.csr_array(sparse.vstack(self.derivative(found, (columns[0], columns[1], columns[2]))))
+        whole = sparse.csr_array(sparse.eye_array(3 * self.points))
+        columns = tuple(sparse.csr_array(whole[start * self.points : (start + 1) * self.points]) for start in range(3))
+        return sparse.csr_array(sparse.vstack(self.derivative(found)(columns)))
 
     def nearby(self, found: Residual, step: float = math.inf) -> sparse.csc_array:
         """The derivatives as far as neighbours go: cheap to factorise, and near enough to the whole ones.
@@ -254,7 +261,10 @@ class SteadyEquations:
         mass = [laid(0.5 * face, 0.5 * face, -0.5 * face, -0.5 * face) for face in faces]
         mass.append(laid(own, -own, -own, own))
         restricted = [
-            [sum(self._restrict[row][each][rows] * blocks[each][column] for each in (0, 1)) for column in range(3)]
+            [
+                self._restrict[row][0][rows] * blocks[0][column] + self._restrict[row][1][rows] * blocks[1][column]
+                for column in range(3)
+            ]
             for row in (0, 1)
         ]
         restricted.append([problem.pressure_free.numpy()[rows] * each for each in mass])
