@@ -32,14 +32,14 @@ def step(size=0.1):
 
 
 def profile(y, waves):
-    return sum(size * np.sin((place + 1) * np.pi * y) for place, size in enumerate(waves.values()))
+    return np.sum([size * np.sin((place + 1) * np.pi * y) for place, size in enumerate(waves)], axis=0)
 
 
 def family(mesh):
     """The function from the sizes of the waves to the case."""
 
-    def case_at(waves):
-        speed = profile(mesh.points[:, 1].numpy(), waves)
+    def case_at(wave1, wave2, wave3, wave4):
+        speed = profile(mesh.points[:, 1].numpy(), [wave1, wave2, wave3, wave4])
         return penn.Case(
             mesh,
             initial={"u": (0.0, 0.0), "p": 0.0},
@@ -54,7 +54,7 @@ def family(mesh):
 def measured(size):
     from pennpde.optimisation.flows import Family
 
-    case = family(step(size))(TRUE)
+    case = family(step(size))(**TRUE)
     answer = Family.of(case, "fine").flow(case).solved()
     return np.round(probed(answer.flow.at(answer.unknowns), PROBES).numpy(), 2)
 
@@ -70,8 +70,8 @@ def main(size=0.1, level="standard"):
     print(found)
     print(found.reason)
     y = np.linspace(0, 1, 101)
-    true = profile(y, TRUE)
-    error = float(np.sqrt(((profile(y, found.values) - true) ** 2).mean() / (true**2).mean()))
+    true = profile(y, TRUE.values())
+    error = float(np.sqrt(((profile(y, found.values.values()) - true) ** 2).mean() / (true**2).mean()))
     print(", ".join(f"{name} {value:.3f} ({TRUE[name]:g})" for name, value in found.values.items()))
     print(f"The profile is off by {error:.1%} of its size.")
     return {"found": found, "error": error}

@@ -21,7 +21,12 @@ def height(x):
 
 
 MORPH = {
-    f"h{place}": {"at": [x, float(height(x))], "direction": [0, 1], "radius": 3.0, "fixed": ["inlet", "outlet", "axis", "pipe"]}
+    f"h{place}": {
+        "at": [x, float(height(x))],
+        "direction": [0, 1],
+        "radius": 3.0,
+        "fixed": ["inlet", "outlet", "axis", "pipe"],
+    }
     for place, x in enumerate(PLACES)
 }
 
@@ -61,7 +66,7 @@ def main(folder=None, across=10, most=60, level="standard"):
         morph=MORPH,
         level=level,
         most=most,
-        watch=lambda step: print(f"{step.trials:3} flows: loss {step.trial.numbers[0]:.4f}"),
+        watch=lambda step: print(f"{step.trials:3} flows: loss {step.objective:.4f}"),
     )
     print(best)
     print(best.reason)

@@ -24,10 +24,9 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.openfoam import NonUniform, PolyMesh, Uniform
 from pennpde.openfoam.poly_mesh import FacePatch
-from pennpde.optimisation.adjoint import gradients, value_of
 from pennpde.optimisation.flows import Family
 from pennpde.optimisation.goals import parse_measure
-from pennpde.optimisation.optimise import _variants
+from pennpde.optimisation.optimise import variants
 from pennpde.optimisation.trials import Designs
 from pennpde.study.variables import Variable
 
@@ -75,15 +74,24 @@ def difference(designs: Designs, position: np.ndarray, place: int, step: float) 
 def measure_gradients() -> dict[str, Any]:
     found = {}
     for name, example, mesh, words in (
-        ("manifold", optimise_manifold, optimise_manifold.manifold(), ["total pressure drop inlet c", "flow split a b c"]),
-        ("diffuser", optimise_diffuser, optimise_diffuser.diffuser(), ["total pressure drop inlet outlet", "drag wall"]),
+        (
+            "manifold",
+            optimise_manifold,
+            optimise_manifold.manifold(),
+            ["total pressure drop inlet c", "flow split a b c"],
+        ),
+        (
+            "diffuser",
+            optimise_diffuser,
+            optimise_diffuser.diffuser(),
+            ["total pressure drop inlet outlet", "drag wall"],
+        ),
     ):
         case = example.case_of(mesh)
         variables = [Variable.of("viscosity", "0.005:0.02"), Variable.of("inlet.u", "0.5:2.5")]
         variables += [Variable.of(each, "-0.4:0.3") for each in example.MORPH]
-        case_at = _variants(case, variables, example.MORPH)
-        patches = list(case.mesh.patches)
-        designs = Designs(variables, case_at, Family.of(case), [parse_measure(each, patches) for each in words])
+        case_at = variants(case, [each.name for each in variables], example.MORPH)
+        designs = Designs(variables, case_at, Family.of(case), [parse_measure(each, case) for each in words])
         values = {"viscosity": 0.01, "inlet.u": 1.5} | {each: 0.02 * (-1) ** n for n, each in enumerate(example.MORPH)}
         position = designs.position(values)
         began = time.process_time()
@@ -169,7 +177,11 @@ def solved_by_openfoam(case: Case, inlet: Any, splits: int) -> dict[str, Any]:
     """Flow rates and mean total pressures of the patches by simpleFoam, from its own fluxes."""
     poly, points, of_patch = layer(case.mesh, splits)
     slips = {"axis"} & of_patch.keys()
-    outlets = [name for name in of_patch if bool(case.dirichlet["p"].mask[torch.from_numpy(case.mesh.patch(name).points)].all())]
+    outlets = [
+        name
+        for name in of_patch
+        if bool(case.dirichlet["p"].mask[torch.from_numpy(case.mesh.patch(name).points)].all())
+    ]
     velocity: dict[str, Any] = {"frontAndBack": {"type": "empty"}}
     pressure: dict[str, Any] = {"frontAndBack": {"type": "empty"}}
     for name, ends in of_patch.items():
@@ -185,8 +197,18 @@ def solved_by_openfoam(case: Case, inlet: Any, splits: int) -> dict[str, Any]:
         elif name in slips:
             velocity[name] = {"type": "symmetryPlane"}
             pressure[name] = {"type": "symmetryPlane"}
-    control = {"application": "simpleFoam", "startFrom": "startTime", "startTime": 0, "stopAt": "endTime", "endTime": 4000,
-               "deltaT": 1, "writeControl": "timeStep", "writeInterval": 4000, "writeFormat": "binary", "runTimeModifiable": False}  # fmt: skip
+    control = {
+        "application": "simpleFoam",
+        "startFrom": "startTime",
+        "startTime": 0,
+        "stopAt": "endTime",
+        "endTime": 4000,
+        "deltaT": 1,
+        "writeControl": "timeStep",
+        "writeInterval": 4000,
+        "writeFormat": "binary",
+        "runTimeModifiable": False,
+    }
     text = openfoam.format_dictionary
     viscosity = float(case.parameters["viscosity"])
     began = time.monotonic()
@@ -220,7 +242,6 @@ def solved_by_openfoam(case: Case, inlet: Any, splits: int) -> dict[str, Any]:
             nonlocal iterations
             iterations += 1
 
-        running.run(folder, "potentialFoam", "-writephi")
         running.run(folder, "simpleFoam", on_progress=hear, timeout=1500)
         last = max((each for each in folder.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
         u = openfoam.read_field(last / "U").values(poly.number_of_cells)[:, :2]
@@ -252,8 +273,7 @@ def verify(name: str, record: dict[str, Any], splits: int) -> dict[str, Any]:
         base, inlet = example.case_of(example.manifold()), lambda y: 6 * y * (1 - y)
     else:
         base, inlet = example.case_of(example.diffuser()), lambda y: 1.5 * (1 - y**2)
-    variables = [Variable.of(each, "-9:9") for each in example.MORPH]
-    case_at = _variants(base, variables, example.MORPH)
+    case_at = variants(base, example.MORPH, example.MORPH)
     found = {}
     for which in ("start", "values"):
         flow = solved_by_openfoam(case_at(record[which]), inlet, splits)
@@ -272,7 +292,11 @@ def verify(name: str, record: dict[str, Any], splits: int) -> dict[str, Any]:
 def inverse() -> dict[str, Any]:
     found = inlet_from_probes.main()
     record = found["found"].as_dict()
-    return {"error": found["error"], "true": inlet_from_probes.TRUE, **{name: record[name] for name in ("values", "flows", "seconds", "reason")}}
+    return {
+        "error": found["error"],
+        "true": inlet_from_probes.TRUE,
+        **{name: record[name] for name in ("values", "flows", "seconds", "reason")},
+    }
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ from typer.core import TyperGroup
 from pennpde import __version__, registry
 from pennpde.cli.conventions import as_command
 
-SUBCOMMANDS = ("demo", "predict", "study", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
+SUBCOMMANDS = ("demo", "predict", "study", "optimise", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
 
 
 def _module_of() -> dict[str, str]:

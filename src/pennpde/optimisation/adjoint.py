@@ -91,8 +91,8 @@ def _adjoints(answer: Answer, measures: Sequence[Measure]) -> list[np.ndarray]:
         return torch.autograd.grad(values, unknowns, torch.from_numpy(vector.copy()), retain_graph=True)[0].numpy()
 
     shape = (len(unknowns), len(unknowns))
-    matrix = LinearOperator(shape, transposed)  # pyright: ignore[reportCallIssue]
-    nearby = LinearOperator(shape, lambda vector: nearly.solve(vector, trans="T"))  # pyright: ignore[reportCallIssue]
+    matrix = LinearOperator(shape, transposed)
+    nearby = LinearOperator(shape, lambda vector: nearly.solve(vector, trans="T"))
     found = []
     for side in sides:
         adjoint, _ = gmres(matrix, side, rtol=_TOLERANCE, restart=100, maxiter=6, M=nearby)

@@ -23,8 +23,8 @@ def evolve(
     start: Float[np.ndarray, " variables"],
     limits: Sequence[Limit] = (),
     *,
-    most: int = 200,
-    watch: Callable[[Step], None] = lambda step: None,
+    most: int | None = None,
+    watch: Callable[[Step], None] = lambda _: None,
 ) -> Found:
     """The smallest first quantity that keeps the others within limits; for the arguments see `search.descend`.
 
@@ -33,6 +33,7 @@ def evolve(
     """
     from scipy.optimize import differential_evolution
 
+    most = most or 200
     steps: list[Step] = []
     known: dict[tuple[float, ...], tuple[float, float]] = {}
     broken = 0

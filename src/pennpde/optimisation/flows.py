@@ -98,9 +98,11 @@ class Flow:
         return SteadyEquations(self.problem)
 
     def facets(self, patch: str) -> Int64[np.ndarray, " facets"]:
-        """The facets of a patch, as split as the cells are."""
-        parts = 2**self.family.splits
-        return (self.case.mesh.patch(patch).facets[:, None] * parts + np.arange(parts)).ravel()
+        """The facets of a patch, or of several joined by +, as split as the cells are."""
+        mesh, parts = self.case.mesh, 2**self.family.splits
+        names = [patch] if patch in mesh.patches else patch.split("+")
+        facets = np.unique(np.concatenate([mesh.patch(name).facets for name in names]))
+        return (facets[:, None] * parts + np.arange(parts)).ravel()
 
     def at(self, unknowns: Float[Tensor, " unknowns"]) -> Fields:
         velocity, pressure = self.equations.unpacked(unknowns)

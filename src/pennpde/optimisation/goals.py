@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from pennpde.case import Case
+from pennpde.checkpoints import load_pretrained
 from pennpde.files import read_regular
+from pennpde.flow.coarse_march import CoarseMarch
+from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.optimisation.adjoint import Measure
 from pennpde.optimisation.flows import Fields
-from pennpde.optimisation.measures import FlowRate, Force, Imbalance, Misfit, PressureDrop
+from pennpde.optimisation.measures import FlowRate, Force, Imbalance, MeanPressure, Misfit, PressureDrop, Probe
 from pennpde.optimisation.search import Limit
+from pennpde.penn import STEADY, Predictor
+from pennpde.prediction import predict
+from pennpde.quantities import Quantity, SolvedFlow, parse
 
-KNOWN = (
-    "pressure drop A B, total pressure drop A B, flow rate A, flow share A of A B ..., flow imbalance A B ..., drag A, "
-    "lift A, misfit FILE.csv"
-)
 _NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _LIMIT = re.compile(
     rf"^(?P<what>.+?)\s+(?:(?:<=?|below)\s*(?P<most>{_NUMBER})|(?:>=?|above)\s*(?P<least>{_NUMBER})"
@@ -50,49 +53,87 @@ class Squared:
         return self.measure(fields).square()
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """Any quantity, of a whole prediction: it has no gradient."""
+
+    quantity: Quantity
+
+    def __call__(self, fields: Fields) -> Tensor:
+        model = load_pretrained("flow")
+        assert isinstance(model, Predictor)
+        levels = CoarseMarch.levels
+        model.set_level(levels[min(fields.flow.family.splits, len(levels) - 1)])
+        outcome = predict(model, fields.flow.case, steady=True)
+        return torch.tensor(self.quantity.of(outcome).values[-1], dtype=torch.float64)
+
+
 def searched(measure: Measure) -> Measure:
     """The quantity in the form in which it is minimised."""
     return Squared(measure) if isinstance(measure, Imbalance | Misfit) else measure
 
 
-def parse_measure(text: str, patches: Collection[str]) -> Measure:
-    """A quantity from its words; patches are named as in the mesh."""
+def parse_measure(text: str, case: Case) -> Measure:
+    """A quantity of `penn predict --quantity`, or `flow imbalance PATCH PATCH ...`, or `misfit FILE.csv`.
+
+    Args:
+        text: Its words.
+        case: Any of the designs, whose patches are named.
+    """
     words = text.split()
-
-    def named(names: list[str], least: int, most: int) -> tuple[str, ...]:
-        if not least <= len(names) <= most:
-            raise ValueError(f"{text!r} names {len(names)} patches. Known are: {KNOWN}.")
-        if unknown := sorted(set(names) - set(patches)):
-            raise ValueError(f"{text!r} names {unknown}; the mesh has the patches {sorted(patches)}.")
-        return tuple(names)
-
-    match words:
-        case ["pressure", "drop", *names]:
-            return PressureDrop(*named(names, 2, 2))
-        case ["total", "pressure", "drop", *names]:
-            return PressureDrop(*named(names, 2, 2), total=True)
-        case ["flow", "rate", *names]:
-            return FlowRate(*named(names, 1, 1))
-        case ["flow", "share", one, "of", *names]:
-            return FlowRate(*named([one], 1, 1), named(names, 2, 99))
-        case ["flow", "imbalance", *names]:
-            return Imbalance(named(names, 2, 99))
-        case ["drag", *names]:
-            return Force(*named(names, 1, 1), (1.0, 0.0))
-        case ["lift", *names]:
-            return Force(*named(names, 1, 1), (0.0, 1.0))
-        case ["misfit", *rest]:
-            return read_misfit(Path(" ".join(rest)))
-    raise ValueError(f"{text!r} is no quantity that has gradients. Known are: {KNOWN}.")
+    if words[:1] == ["misfit"]:
+        return read_misfit(Path(text.split(maxsplit=1)[-1]))
+    if words[:2] == ["flow", "imbalance"]:
+        names = parse("flow split " + " ".join(words[2:]))
+        names.check(case)
+        return Imbalance(names.arguments)
+    quantity = parse(text)
+    quantity.check(case)
+    found = _with_gradient(quantity, case)
+    density = quantity.options.get("density", (1.0,))[0]
+    return Predicted(quantity) if found is None else found if density == 1.0 else Times(found, density)
 
 
-def parse_limits(text: str, patches: Collection[str]) -> list[tuple[Measure, Limit]]:
+def _with_gradient(quantity: Quantity, case: Case) -> Measure | None:
+    """The quantity as a function of the state, where there is one that does not change with the design."""
+    options, (patch, *others) = quantity.options, quantity.arguments or ("",)
+    match quantity.kind.name:
+        case "pressure drop" | "total pressure drop" as name:
+            return PressureDrop(patch, *others, total=name.startswith("total"))
+        case "mean pressure":
+            return MeanPressure(patch)
+        case "loss coefficient" if "speed" in options:
+            return Times(PressureDrop(patch, *others, total=True), 2.0 / options["speed"][0] ** 2)
+        case "flow rate":
+            return FlowRate(patch)
+        case "flow split":
+            return FlowRate(patch, quantity.arguments)
+        case "force x":
+            return Force(patch, (1.0, 0.0))
+        case "force y":
+            return Force(patch, (0.0, 1.0))
+        case "drag" | "lift" | "drag coefficient" | "lift coefficient" as name:
+            units = PlaneFlowPhysics().units(case)
+            flow = SolvedFlow(case, (STEADY,), {}, {}, units.length, units.speed)
+            along = quantity.directions(flow)["lift" in name]
+            force = Force(patch, (float(along[0]), float(along[1])))
+            if "coefficient" not in name:
+                return force
+            if options.keys() >= {"speed", "length"}:
+                return Times(force, 2.0 / (options["speed"][0] ** 2 * options["length"][0]))
+        case "probe u" | "probe v" | "probe p" as name:
+            return Probe(name[-1], (float(patch), float(others[0])))
+    return None
+
+
+def parse_limits(text: str, case: Case) -> list[tuple[Measure, Limit]]:
     """A constraint from its words: `flow split a b within 5 %`, or a quantity `< 0.3`, `> 0.3`, `between 1 and 2`."""
     if found := _SPLIT.match(text):
-        names = tuple(found["patches"].split())
-        share, off = 1.0 / len(names), float(found["percent"]) / 100.0
-        parse_measure("flow imbalance " + " ".join(names), patches)  # refuses unknown patches
-        return [(FlowRate(each, names), Limit(share * (1 - off), share * (1 + off))) for each in names]
+        split = parse("flow split " + found["patches"])
+        split.check(case)
+        names, off = split.arguments, float(found["percent"]) / 100.0
+        equal = 1.0 / len(names)
+        return [(FlowRate(each, names), Limit(equal * (1 - off), equal * (1 + off))) for each in names]
     if not (found := _LIMIT.match(text)):
         raise ValueError(
             f"{text!r} is no constraint; write QUANTITY < 0.3, QUANTITY > 0.3, QUANTITY between 1 and 2, or "
@@ -101,7 +142,7 @@ def parse_limits(text: str, patches: Collection[str]) -> list[tuple[Measure, Lim
     one = 0.01 if found["percent"] else 1.0
     low, high = found["least"] or found["low"], found["most"] or found["high"]
     limit = Limit(-math.inf if low is None else one * float(low), math.inf if high is None else one * float(high))
-    return [(parse_measure(found["what"], patches), limit)]
+    return [(parse_measure(found["what"], case), limit)]
 
 
 def read_misfit(path: Path) -> Misfit:
@@ -111,6 +152,7 @@ def read_misfit(path: Path) -> Misfit:
         rows = np.array([[float(item) for item in line] for line in lines[1:]])
     except ValueError:
         rows = np.zeros((0, 0))
-    if [each.strip() for each in lines[0] if lines] != ["x", "y", "u", "v"] or rows.ndim != 2 or not len(rows):
-        raise ValueError(f"{path} has no measured velocities; its first line is x,y,u,v and each other one four numbers.")
+    header = [each.strip() for each in lines[0]] if lines else []
+    if header != ["x", "y", "u", "v"] or rows.ndim != 2 or not rows.size:
+        raise ValueError(f"{path} has no measured velocities: its first line is x,y,u,v, the others have four numbers.")
     return Misfit(rows[:, :2], rows[:, 2:])

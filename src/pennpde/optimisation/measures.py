@@ -30,6 +30,17 @@ class PressureDrop:
 
 
 @dataclass(frozen=True)
+class MeanPressure:
+    """Over a patch."""
+
+    patch: str
+
+    def __call__(self, fields: Fields) -> Tensor:
+        scale = fields.flow.family.units.scale("p")
+        return _mean_pressure(fields, self.patch) * scale.one + scale.zero
+
+
+@dataclass(frozen=True)
 class FlowRate:
     """Out of the domain through a patch, as volume per time and depth; as a share of what leaves through several."""
 
@@ -103,16 +114,36 @@ class Misfit:
         return ((found - torch.from_numpy(self.velocities)).square().sum(dim=1).mean() + 1e-24).sqrt()
 
 
+@dataclass(frozen=True)
+class Probe:
+    """The pressure, or a component of the velocity, at a place."""
+
+    field: str
+    at: tuple[float, float]
+
+    def __call__(self, fields: Fields) -> Tensor:
+        values = fields.pressure[None] if self.field == "p" else fields.velocity[["uv".index(self.field)]]
+        scale = fields.flow.family.units.scale("p" if self.field == "p" else "u")
+        return _at(fields, values, np.array([self.at]))[0, 0] * scale.one + scale.zero
+
+
 def probed(fields: Fields, positions: Float[np.ndarray, "probes 2"]) -> Float[Tensor, "probes 2"]:
-    """The velocity at positions, linear in triangles."""
-    units, cells = fields.flow.family.units, fields.flow.grid.cells
+    """The velocity at positions."""
+    return _at(fields, fields.velocity, positions).T * fields.flow.family.units.speed
+
+
+def _at(
+    fields: Fields, values: Float[Tensor, "rows points"], positions: Float[np.ndarray, "places 2"]
+) -> Float[Tensor, "rows places"]:
+    """Values at positions, linear in triangles."""
+    cells = fields.flow.grid.cells
     triangles = np.concatenate([cells.triangles, cells.quads[:, :3], cells.quads[:, [0, 2, 3]]])
-    weights, _ = triangulation.interpolation(cells.points, triangles, positions / units.length)
+    weights, _ = triangulation.interpolation(cells.points, triangles, positions / fields.flow.family.units.length)
     entries = weights.tocoo()
     _, places = np.unique(fields.flow.grid.representative, return_inverse=True)
-    values = fields.velocity[:, torch.from_numpy(places[entries.col])] * torch.from_numpy(entries.data)
-    found = values.new_zeros(2, len(positions)).index_add(1, torch.from_numpy(entries.row.astype(np.int64)), values)
-    return found.T * units.speed
+    shares = values[:, torch.from_numpy(places[entries.col])] * torch.from_numpy(entries.data)
+    nothing = shares.new_zeros(len(values), len(positions))
+    return nothing.index_add(1, torch.from_numpy(entries.row.astype(np.int64)), shares)
 
 
 def _outward(fields: Fields) -> Float[Tensor, "facets 2"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ import torch
 
 from pennpde.case import Case
 from pennpde.files import plain, write_atomically
+from pennpde.mesh import Mesh
 from pennpde.optimisation.adjoint import Measure, value_of
 from pennpde.optimisation.evolution import evolve
 from pennpde.optimisation.flows import Family
-from pennpde.optimisation.goals import Times, parse_limits, parse_measure, searched
+from pennpde.optimisation.goals import Predicted, Times, parse_limits, parse_measure, searched
 from pennpde.optimisation.search import Found, Limit, Step, descend
 from pennpde.optimisation.trials import BROKEN, CaseAt, Designs, Trial
 from pennpde.prediction import Outcome, predict
+from pennpde.study import Study
 from pennpde.study.changes import changed
 from pennpde.study.morphing import Handle, morphed
 from pennpde.study.variables import Variable
@@ -139,7 +141,7 @@ class Optimum:
             "broken": self.found.broken,
             "seconds": round(self.seconds, 3),
             "history": [
-                {"flows": step.trials, **step.trial.values, "objective": float(step.trial.numbers[0])}
+                {"flows": step.trials, **step.trial.values, "objective": step.objective}
                 for step in self.found.steps
             ],
         }
@@ -154,55 +156,57 @@ class Optimum:
 
 
 def optimise(
-    case: Case | CaseAt,
-    vary: Mapping[str, str | Sequence[float] | Variable],
+    source: Study | Case | Mesh | str | Path | Callable[..., Case | Mesh],
+    vary: Mapping[str, str | Sequence[float] | Variable] | None = None,
     minimise: str | Measure | None = None,
     subject_to: str | Sequence[str] = (),
     *,
     maximise: str | Measure | None = None,
     morph: Mapping[str, Handle | Mapping[str, Any]] | None = None,
+    problem: Mapping[str, Any] | str | Path | None = None,
+    mesher: str | None = None,
     start: Mapping[str, float] | None = None,
     level: str = "standard",
     gradients: bool | None = None,
-    most: int = 60,
-    watch: Callable[[Step], None] = lambda step: None,
+    most: int | None = None,
+    watch: Callable[[Step], None] = lambda _: None,
 ) -> Optimum:
     """The best design of a steady flow.
 
     Args:
-        case: A case whose parameters, prescribed values (`inlet.u`) or control points vary; or a function that makes
-            the case of a design from its numbers by name.
-        vary: By name, the ends of a range, "1e-3:1e-2" or "1e-3:1e-2:log"; or the numbers to choose from.
+        source: A study, or what one starts from: a case, the folder of an OpenFOAM case or template, a mesh or its
+            file (with `problem`), or a function that returns a case, whose arguments are numbers that vary.
+        vary: By the name of a parameter, a prescribed value (`inlet.u`) or a number of the shape: the ends of a range,
+            (1e-3, 1e-2), "1e-3:1e-2" or "1e-3:1e-2:log"; or a list of numbers to choose from. Of a study its own.
         minimise: The quantity, such as "total pressure drop inlet outlet".
         subject_to: Constraints, such as "flow split a b within 5 %" or "drag body < 0.3".
         maximise: A quantity, in place of `minimise`.
         morph: Control points that move the mesh, by the names of variables.
+        problem: As for `Study`.
+        mesher: Likewise.
         start: The first design; by default the case as it is, or the middle of each range.
         level: Of accuracy, whose cells are solved on: "fast", "standard" or "fine".
         gradients: Whether gradients are used; None: wherever the cells stay the same and no variable has choices.
-        most: Flows that are solved.
+        most: Flows that are solved; None: 60, without gradients 200.
         watch: Is told every better design.
     """
     began = time.perf_counter()
     if (minimise is None) == (maximise is None):
         raise ValueError("Give one quantity to minimise or to maximise.")
-    variables = [Variable.of(name, given) if isinstance(given, str) else _range(name, given) for name, given in vary.items()]
-    case_at = case if not isinstance(case, Case) else _variants(case, variables, morph or {})
-    values = _first(case, variables, start)
+    variables, case_at, base = _variants(source, vary, morph or {}, problem=problem, mesher=mesher)
+    values = _first(base, variables, start)
     first = case_at(values)
-    patches = list(first.mesh.patches)
     texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
     wanted = maximise if minimise is None else minimise
     assert wanted is not None
-    measure = parse_measure(wanted, patches) if isinstance(wanted, str) else wanted
+    measure = parse_measure(wanted, first) if isinstance(wanted, str) else wanted
     name = wanted if isinstance(wanted, str) else type(wanted).__name__.lower()
-    goal = Goal(name, measure, -1.0 if minimise is None else 1.0, {each: parse_limits(each, patches) for each in texts})
+    goal = Goal(name, measure, -1.0 if minimise is None else 1.0, {each: parse_limits(each, first) for each in texts})
     designs = Designs(variables, case_at, Family.of(first, level), goal.measures)
-    discrete = any(each.choices for each in variables)
-    if gradients is None:
-        gradients = not discrete and _keeps_cells(designs, values)
-    elif gradients and discrete:
-        raise ValueError("A variable with single choices has no gradient; leave out gradients=True.")
+    without = _without_gradients(designs, values) if gradients is not False else ""
+    if gradients and without:
+        raise ValueError(f"There are no gradients: {without}. Leave out gradients=True.")
+    gradients = gradients is not False and not without
     look = descend if gradients else evolve
     found = look(designs, designs.position(values), goal.limits, most=most, watch=watch)
     shown = replace(designs, measures=[goal.measure, *designs.measures[1:]])
@@ -211,12 +215,12 @@ def optimise(
 
 
 def pareto(
-    case: Case | CaseAt, vary: Mapping[str, Any], minimise: Sequence[str], *, number: int = 7, **how: Any
+    source: Any, vary: Mapping[str, Any] | None, minimise: Sequence[str], *, number: int = 7, **how: Any
 ) -> list[Optimum]:
     """The Pareto front of two quantities: the best of the first for bounds of the second, from its own best design on.
 
     Args:
-        case: As for `optimise`.
+        source: As for `optimise`.
         vary: Likewise.
         minimise: The two quantities.
         number: Of points of the front, ends included.
@@ -227,35 +231,51 @@ def pareto(
     one, other = minimise
     kept = how.pop("subject_to", ())
     kept = [kept] if isinstance(kept, str) else list(kept)
-    ends = [optimise(case, vary, each, kept, **how) for each in (one, other)]
+    ends = [optimise(source, vary, each, kept, **how) for each in (one, other)]
 
     def second(optimum: Optimum) -> float:
-        return value_of(optimum.found.best.answer, parse_measure(other, list(optimum.case.mesh.patches)))
+        return value_of(optimum.found.best.answer, parse_measure(other, optimum.case))
 
     high, low = (second(each) for each in ends)
     front, how["start"] = [ends[0]], ends[0].values
     for bound in np.linspace(high, low, number)[1:-1]:
-        found = optimise(case, vary, one, [*kept, f"{other} < {bound!r}"], **how)
+        found = optimise(source, vary, one, [*kept, f"{other} < {bound!r}"], **how)
         if not found.missed:
             front.append(found)
             how["start"] = found.values
     return [*front, ends[1]]
 
 
-def _range(name: str, given: Sequence[float] | Variable) -> Variable:
-    if isinstance(given, Variable):
-        return given
+def _variants(
+    source: Any, vary: Mapping[str, Any] | None, morph: Mapping[str, Any], **how: Any
+) -> tuple[list[Variable], CaseAt, Case | None]:
+    """What varies, the function that makes cases, and the case that it starts from, where there is one."""
+    if isinstance(source, Study):
+        return list(source.variables), source.case_of, None
+    given = {name: _range(name, each) for name, each in (vary or {}).items()}
+    if not given:
+        raise ValueError('Nothing varies; say what does, as in vary={"inlet.u": (0.5, 2.0)}.')
+    if not isinstance(source, Case):
+        study = Study(source, given, morph=morph, **how)
+        return list(study.variables), study.case_of, None
+    return list(given.values()), variants(source, given, morph), source
+
+
+def _range(name: str, given: Any) -> Variable:
     if isinstance(given, tuple) and len(given) == 2:
         return Variable.of(name, f"{given[0]!r}:{given[1]!r}")
     return Variable.of(name, given)
 
 
-def _variants(case: Case, variables: Sequence[Variable], morph: Mapping[str, Any]) -> CaseAt:
-    """Cases of the same mesh, maybe moved, in double precision: differences of single precision are rounding errors."""
+def variants(case: Case, names: Collection[str], morph: Mapping[str, Any]) -> CaseAt:
+    """The function from numbers to cases on one mesh, maybe moved by control points."""
+    # Differences of numbers in single precision are rounding errors.
     exact, facets = case.to(torch.float64), case.mesh.facets
     handles = {name: Handle.of(name, given) for name, given in morph.items()}
-    if idle := sorted(handles.keys() - {each.name for each in variables}):
-        raise ValueError(f"The control points {idle} have no range; say how far they move, as in vary={{{idle[0]!r}: (-0.1, 0.1)}}.")
+    if idle := sorted(handles.keys() - set(names)):
+        raise ValueError(
+            f"The control points {idle} have no range; say how far they move: vary={{{idle[0]!r}: (-1, 1)}}."
+        )
 
     def made(values: Mapping[str, float]) -> Case:
         mesh = morphed(exact.mesh, handles, values)
@@ -270,11 +290,11 @@ def _variants(case: Case, variables: Sequence[Variable], morph: Mapping[str, Any
     return made
 
 
-def _first(case: Any, variables: Sequence[Variable], start: Mapping[str, float] | None) -> dict[str, float]:
+def _first(case: Case | None, variables: Sequence[Variable], start: Mapping[str, float] | None) -> dict[str, float]:
     """The values of the first design: those that are given, those of the case, the middle of the range."""
     found = {}
     for each in variables:
-        own = case.parameters.get(each.name) if isinstance(case, Case) else None
+        own = None if case is None else case.parameters.get(each.name)
         if start and each.name in start:
             found[each.name] = float(start[each.name])
         elif own is not None and each.low <= float(own) <= each.high:
@@ -286,11 +306,16 @@ def _first(case: Any, variables: Sequence[Variable], start: Mapping[str, float] 
     return found
 
 
-def _keeps_cells(designs: Designs, values: Mapping[str, float]) -> bool:
-    """Whether a design close by has the same cells, so that they only move."""
+def _without_gradients(designs: Designs, values: Mapping[str, float]) -> str:
+    """Why there are no gradients; empty where there are."""
+    if chosen := [each.name for each in designs.variables if each.choices]:
+        return f"{', '.join(chosen)} has numbers to choose from, not a range"
+    if any(isinstance(getattr(each, "measure", each), Predicted) for each in designs.measures):
+        return "a quantity is known of whole predictions only"
     position = designs.position(values)
     one, other = (designs.case(np.clip(position + shift, 0.0, 1.0)).mesh for shift in (0.0, 0.01))
-    return np.array_equal(one.connectivity, other.connectivity) and one.number_of_points == other.number_of_points
+    same = one.number_of_points == other.number_of_points and np.array_equal(one.connectivity, other.connectivity)
+    return "" if same else "shapes are meshed again, and other cells are another flow"
 
 
 def _told(goal: Goal, trial: Trial) -> dict[str, tuple[float, float]]:

@@ -51,6 +51,11 @@ class Step:
     radius: float
     trials: int
 
+    @property
+    def objective(self) -> float:
+        """As the search minimises it: of root mean squares the square, of what is maximised the negative."""
+        return float(self.trial.numbers[0])
+
 
 @dataclass(frozen=True)
 class Found:
@@ -82,8 +87,8 @@ def descend(
     start: Float[np.ndarray, " variables"],
     limits: Sequence[Limit] = (),
     *,
-    most: int = 60,
-    watch: Callable[[Step], None] = lambda step: None,
+    most: int | None = None,
+    watch: Callable[[Step], None] = lambda _: None,
 ) -> Found:
     """The smallest first quantity that keeps the others within limits, by gradients.
 
@@ -94,6 +99,7 @@ def descend(
         most: Flows that are solved.
         watch: Is told every accepted design.
     """
+    most = most or 60
     now = designs.trial(start)
     scale = max(abs(now.numbers[0]), 1e-12)
     weight, radius, broken, trials = 10.0, _FIRST, 0, 1
@@ -185,7 +191,7 @@ def _model_step(
         np.concatenate([np.zeros(number), start]),
         jac=model_slope,
         bounds=[*bounds, *[(0.0, None)] * len(limits)],
-        constraints=[{"type": "ineq", "fun": lambda at: matrix @ at + offset, "jac": lambda at: matrix}]
+        constraints=[{"type": "ineq", "fun": lambda at: matrix @ at + offset, "jac": lambda _: matrix}]
         if len(offset)
         else [],
         method="SLSQP",
@@ -218,6 +224,6 @@ def _learned(curvature: np.ndarray, change: np.ndarray, difference: np.ndarray) 
         return curvature
     share = 1.0 if seen >= 0.2 * expected else 0.8 * expected / (expected - seen)
     difference = share * difference + (1 - share) * stretched
-    return curvature - np.outer(stretched, stretched) / expected + np.outer(difference, difference) / (
-        change @ difference
+    return (
+        curvature - np.outer(stretched, stretched) / expected + np.outer(difference, difference) / (change @ difference)
     )

@@ -57,7 +57,7 @@ class Designs:
             value, low, high = values[each.name], each.low, each.high
             if not low <= value <= high:
                 raise ValueError(f"The search starts at {each.name} = {value:g}, outside of {low:g} to {high:g}.")
-            value, low, high = (np.log([value, low, high]) if each.is_logarithmic else (value, low, high))
+            value, low, high = np.log([value, low, high]) if each.is_logarithmic else (value, low, high)
             shares.append((value - low) / (high - low))
         return np.array(shares)
 
@@ -109,7 +109,7 @@ class Trial:
 
     @cached_property
     def errors(self) -> Float[np.ndarray, " measures"]:
-        """What the size of the cells adds to each number, as far as cells twice as large tell; NaN where they do not."""
+        """What the size of the cells adds to each number, as cells twice as large tell; NaN where they do not."""
         coarser = self.designs.family.coarser
         if coarser is None:
             return np.full(len(self.numbers), np.nan)
