@@ -70,7 +70,10 @@ def _at(
 ) -> Float[np.ndarray, " measures"]:
     """J - λ·R of another case at the same state."""
     with torch.no_grad():
-        fields = answer.flow.family.flow(case, like=answer.flow).at(answer.unknowns)
+        flow = answer.flow.family.flow(case, like=answer.flow)
+        if flow.problem.cells.number_of_points != answer.flow.problem.cells.number_of_points:
+            raise ArithmeticError("The cells of this shape are others than those next to it: search without gradients.")
+        fields = flow.at(answer.unknowns)
         left = fields.residual.values.numpy()
         return np.array(
             [float(measure(fields)) - adjoint @ left for measure, adjoint in zip(measures, adjoints, strict=True)]

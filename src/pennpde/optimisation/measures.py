@@ -15,6 +15,13 @@ from torch import Tensor
 from pennpde.mesh import triangulation
 from pennpde.optimisation.flows import Fields
 
+_PLACES, _WEIGHTS = (each / 2 for each in np.polynomial.legendre.leggauss(4))
+_PLACES = _PLACES + 0.5
+_PARABOLA = np.stack(
+    [(2 * _PLACES - 1) * (_PLACES - 1), 4 * _PLACES * (1 - _PLACES), _PLACES * (2 * _PLACES - 1)], axis=1
+)
+"""Values at the places of a quadrature, from those at start, middle and end of a facet."""
+
 
 @dataclass(frozen=True)
 class PressureDrop:
@@ -80,20 +87,10 @@ class Force:
     def __call__(self, fields: Fields) -> Tensor:
         flow, problem = fields.flow, fields.flow.problem
         assert problem.facets is not None
-        facets = flow.facets(self.patch)
-        ends = problem.facets[torch.from_numpy(facets)]
-        outward = _outward(fields)
-        pushed = (outward[facets] * fields.pressure[ends].mean(dim=1)[:, None]).sum(dim=0)
-        # A point at the end of the patch shares its friction with the next one.
-        lengths = outward.norm(dim=1)
-        around = torch.zeros_like(fields.pressure).index_add(
-            0, problem.facets.reshape(-1), lengths.repeat_interleave(2)
-        )
-        share = torch.zeros_like(around).index_add(0, ends.reshape(-1), lengths[facets].repeat_interleave(2)) / around
-        rubbed = (fields.residual.momentum * torch.where(around > 0, share, 0.0)).sum(dim=1)
-        units = flow.family.units
-        along = torch.tensor(self.direction, dtype=torch.float64)
-        return ((pushed - rubbed) * along).sum() * units.speed**2 * units.length
+        facets = torch.from_numpy(flow.facets(self.patch))
+        pressed = _outward(fields)[facets] * fields.pressure[problem.facets[facets]].mean(dim=1)[:, None]
+        total = (pressed - _reactions(fields)[facets]).sum(dim=0)
+        return (total * total.new_tensor(self.direction)).sum() * flow.family.units.speed**2 * flow.family.units.length
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,23 +158,47 @@ def _mean_pressure(fields: Fields, patch: str) -> Tensor:
 
 
 def _mean_total_pressure(fields: Fields, patch: str) -> Tensor:
-    """Simpson's rule on each facet for what is linear between its ends."""
-    facets = fields.flow.facets(patch)
+    """Weighted by what flows, with velocities along each facet that are in keeping with the fluxes through it."""
+    grid, facets = fields.flow.grid, fields.flow.facets(patch)
     assert fields.flow.problem.facets is not None
     outward = _outward(fields)[facets]
+    lengths = outward.norm(dim=1)
     ends = fields.flow.problem.facets[torch.from_numpy(facets)]
-    velocity, pressure = fields.velocity[:, ends].permute(1, 2, 0), fields.pressure[ends]
+    corners = fields.velocity[:, ends].permute(1, 2, 0)
+    straight = torch.stack([corners[:, 0], corners.mean(dim=1), corners[:, 1]], dim=1)
+    held = torch.from_numpy(grid.facet_held[facets])[:, None, None]
+    curve = torch.where(held, torch.from_numpy(grid.facet_velocity[facets]), straight)
+    velocity = torch.einsum("gk,fka->fga", torch.from_numpy(_PARABOLA), curve)
+    weights = torch.from_numpy(_WEIGHTS)
+    through = _through(fields)[facets]
+    missing = (through - torch.einsum("fga,fa,g->f", velocity, outward, weights)) / lengths.square()
+    velocity = velocity + (missing[:, None] * outward)[:, None]
+    carried = torch.einsum("fga,fa,g->fg", velocity, outward, weights)
+    pressure = fields.pressure[ends].mean(dim=1)
+    return (carried * (pressure[:, None] + 0.5 * velocity.square().sum(dim=2))).sum() / through.sum()
 
-    def carried(velocity: Tensor, pressure: Tensor) -> tuple[Tensor, Tensor]:
-        through = (velocity * outward).sum(dim=1)
-        return through, through * (pressure + 0.5 * velocity.square().sum(dim=1))
 
-    start, end = carried(velocity[:, 0], pressure[:, 0]), carried(velocity[:, 1], pressure[:, 1])
-    middle = carried(velocity.mean(dim=1), pressure.mean(dim=1))
-    through, total = (
-        one.sum() + 4.0 * half.sum() + other.sum() for one, half, other in zip(start, middle, end, strict=True)
-    )
-    return total / through
+def _reactions(fields: Fields) -> Float[Tensor, "facets 2"]:
+    """What the boundary takes up by friction through each facet, see `flow.balance`."""
+    grid, problem, cells = fields.flow.grid, fields.flow.problem, fields.flow.problem.cells
+    assert problem.facets is not None
+    outward, ends = _outward(fields), problem.facets
+    takes = torch.from_numpy(grid.facet_held | grid.facet_slips).to(outward)
+    left = fields.residual.momentum
+    left = left - problem.restrict(left)  # what is solved has no reaction
+    # Between the facets of a corner: as the gradient at the point says, and what is left by length.
+    direct = 0.5 * problem.viscosity * torch.einsum("cafe,fa->cfe", cells.slope(fields.velocity)[:, :, ends], outward)
+    direct = direct * takes[:, None]
+    lengths = (outward.norm(dim=1) * takes)[:, None].expand(-1, 2)
+    around = torch.zeros_like(left[0]).index_add(0, ends.reshape(-1), lengths.reshape(-1))
+    left = left.index_add(1, ends.reshape(-1), direct.reshape(2, -1), alpha=-1)
+    shares = left[:, ends] * lengths / around[ends].clamp_min(1e-300)
+    # Stress is more than the normal derivative where the boundary turns, by (∇u)ᵀ n.
+    change = torch.from_numpy(grid.facet_velocity[:, 2] - grid.facet_velocity[:, 0]) * takes[:, None]
+    normal = outward / outward.norm(dim=1)[:, None]
+    tangent = torch.stack([-normal[:, 1], normal[:, 0]], dim=1)
+    across, along = ((each * change).sum(dim=1)[:, None] for each in (normal, tangent))
+    return (direct + shares).sum(dim=2).T + problem.viscosity * (tangent * across - normal * along)
 
 
 def _through(fields: Fields) -> Float[Tensor, " facets"]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +143,7 @@ class Optimum:
             "broken": self.found.broken,
             "seconds": round(self.seconds, 3),
             "history": [
-                {"flows": step.trials, **step.trial.values, "objective": step.objective}
-                for step in self.found.steps
+                {"flows": step.trials, **step.trial.values, "objective": step.objective} for step in self.found.steps
             ],
         }
 
@@ -194,6 +195,8 @@ def optimise(
     if (minimise is None) == (maximise is None):
         raise ValueError("Give one quantity to minimise or to maximise.")
     variables, case_at, base = _variants(source, vary, morph or {}, problem=problem, mesher=mesher)
+    if not variables:
+        raise ValueError('Nothing varies; say what does, as in vary={"inlet.u": (0.5, 2.0)}.')
     values = _first(base, variables, start)
     first = case_at(values)
     texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
@@ -239,7 +242,7 @@ def pareto(
     high, low = (second(each) for each in ends)
     front, how["start"] = [ends[0]], ends[0].values
     for bound in np.linspace(high, low, number)[1:-1]:
-        found = optimise(source, vary, one, [*kept, f"{other} < {bound!r}"], **how)
+        found = optimise(source, vary, one, [*kept, f"{other} < {float(bound):.12g}"], **how)
         if not found.missed:
             front.append(found)
             how["start"] = found.values
@@ -253,8 +256,6 @@ def _variants(
     if isinstance(source, Study):
         return list(source.variables), source.case_of, None
     given = {name: _range(name, each) for name, each in (vary or {}).items()}
-    if not given:
-        raise ValueError('Nothing varies; say what does, as in vary={"inlet.u": (0.5, 2.0)}.')
     if not isinstance(source, Case):
         study = Study(source, given, morph=morph, **how)
         return list(study.variables), study.case_of, None
@@ -313,9 +314,14 @@ def _without_gradients(designs: Designs, values: Mapping[str, float]) -> str:
     if any(isinstance(getattr(each, "measure", each), Predicted) for each in designs.measures):
         return "a quantity is known of whole predictions only"
     position = designs.position(values)
-    one, other = (designs.case(np.clip(position + shift, 0.0, 1.0)).mesh for shift in (0.0, 0.01))
-    same = one.number_of_points == other.number_of_points and np.array_equal(one.connectivity, other.connectivity)
-    return "" if same else "shapes are meshed again, and other cells are another flow"
+    own = designs.case(position).mesh.connectivity
+    for place, end in product(range(len(position)), (0.0, 1.0)):
+        moved = position.copy()
+        moved[place] = end
+        with suppress(*BROKEN):
+            if not np.array_equal(designs.case(moved).mesh.connectivity, own):
+                return "shapes are meshed again, and on other cells the flow changes by jumps"
+    return ""
 
 
 def _told(goal: Goal, trial: Trial) -> dict[str, tuple[float, float]]:

@@ -103,7 +103,7 @@ def descend(
     now = designs.trial(start)
     scale = max(abs(now.numbers[0]), 1e-12)
     weight, radius, broken, trials = 10.0, _FIRST, 0, 1
-    curvature = np.eye(len(start))
+    curvature = None
     steps = [Step(now, radius, trials)]
     watch(steps[0])
 
@@ -115,8 +115,13 @@ def descend(
         return Found(tuple(steps), reason, trials, broken)
 
     while trials < most:
-        slopes = now.gradients / scale
-        change, foreseen = _model_step(now, slopes[0], curvature, limits, radius, weight)
+        slope = now.gradients[0] / scale
+        change, foreseen = _model_step(
+            now, slope, _first(slope) if curvature is None else curvature, limits, radius, weight
+        )
+        if foreseen < _FLAT and curvature is not None:  # maybe what was learned is wrong
+            curvature, radius = None, max(radius, _FIRST)
+            continue
         if foreseen < _FLAT:
             return ended("No small change of the design gains anything.")
         trials += 1
@@ -136,6 +141,8 @@ def descend(
             continue
         if gained > 0.7 * foreseen:
             radius = min(2.0 * radius, _LARGEST)
+        change = tried.position - now.position
+        curvature = _first(slope) if curvature is None else curvature
         curvature = _learned(curvature, change, _lagrangian(tried, limits, scale) - _lagrangian(now, limits, scale))
         before, now = now, tried
         steps.append(Step(now, radius, trials))
@@ -214,6 +221,11 @@ def _lagrangian(trial: Trial, limits: Sequence[Limit], scale: float) -> np.ndarr
     rows = trial.gradients[near]
     prices = np.linalg.lstsq(rows.T, -slope, rcond=None)[0]
     return slope + prices @ rows
+
+
+def _first(slope: np.ndarray) -> np.ndarray:
+    """The curvature with which a first step is as long as the first region is wide."""
+    return np.eye(len(slope)) * max(float(np.linalg.norm(slope)), 1e-12) / _FIRST
 
 
 def _learned(curvature: np.ndarray, change: np.ndarray, difference: np.ndarray) -> np.ndarray:

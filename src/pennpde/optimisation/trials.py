@@ -55,6 +55,11 @@ class Designs:
         shares = []
         for each in self.variables:
             value, low, high = values[each.name], each.low, each.high
+            if each.choices:
+                if value not in each.choices:
+                    raise ValueError(f"The search starts at {each.name} = {value:g}, which is none of {each.choices}.")
+                shares.append((each.choices.index(value) + 0.5) / len(each.choices))
+                continue
             if not low <= value <= high:
                 raise ValueError(f"The search starts at {each.name} = {value:g}, outside of {low:g} to {high:g}.")
             value, low, high = np.log([value, low, high]) if each.is_logarithmic else (value, low, high)
