@@ -55,7 +55,7 @@ def measured(size):
     from pennpde.optimisation.flows import Family
 
     case = family(step(size))(**TRUE)
-    answer = Family.of(case, "fine").flow(case).solved()
+    answer = Family.of(case).flow(case).solved()
     return np.round(probed(answer.flow.at(answer.unknowns), PROBES).numpy(), 2)
 
 

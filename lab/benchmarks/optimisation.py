@@ -7,7 +7,11 @@ Each part adds to `results/optimisation.json`; --write puts the tables into docs
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import re
+import shutil
 import sys
 import tempfile
 import time
@@ -299,6 +303,113 @@ def inverse() -> dict[str, Any]:
     }
 
 
+# OpenFOAM's adjoint
+
+TUTORIAL = "incompressible/adjointOptimisationFoam"
+COARSER = 2
+"""Of the tutorial's 200 by 120 cells every second line is kept: the adjoint takes minutes then."""
+BUMPS = 8
+"""Control points on each of the two walls."""
+
+
+def bend(points: np.ndarray) -> Mesh:
+    """The tutorial's S-bend, from its points: 121 lines across, two sides, 201 lines along."""
+    kept = points.reshape(121, 2, 201, 3)[::COARSER, 0, ::COARSER, :2]
+    n = np.arange(kept[..., 0].size).reshape(kept.shape[:2])
+    quads = np.stack([n[:-1, :-1], n[:-1, 1:], n[1:, 1:], n[1:, :-1]], axis=-1).reshape(-1, 4)
+    curved = abs(kept[0, :, 0]) < 0.9759
+    patches = {"Inlet": n[:, 0], "Outlet": n[:, -1], "lower": n[0][curved], "upper": n[-1][curved], "sideWall": "rest"}
+    return Mesh.from_arrays(kept.reshape(-1, 2), quads, patches=patches)
+
+
+def adjoint() -> dict[str, Any]:
+    """Derivatives of the loss of total pressure by control points on both walls, by OpenFOAM's adjoint and by ours."""
+    tutorials = Path(os.environ.get("FOAM_TUTORIALS", "/usr/share/doc/openfoam-examples/examples")) / TUTORIAL
+    unpacked = {path: gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+                for path in (tutorials / "sensitivityMaps/sbend/laminar").rglob("*") if path.is_file()}  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="penn-bend-") as scratch:
+        folder = Path(scratch)
+        for path, content in unpacked.items():
+            target = folder / path.relative_to(tutorials / "sensitivityMaps/sbend/laminar")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.with_suffix("" if target.suffix == ".gz" else target.suffix).write_bytes(content)
+        for path in (tutorials / "resources/meshes/sbend/polyMesh").iterdir():
+            target = folder / "constant/polyMesh" / path.name.removesuffix(".gz")
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+        mesh = bend(PolyMesh.read(folder).points)
+        poly, _, of_patch = layer(mesh, 0)
+        shutil.rmtree(folder / "constant/polyMesh")
+        running.write_mesh(folder, poly)
+        kinds = {"Inlet": "patch", "Outlet": "patch", "frontAndBack": "empty"}
+        rows = [
+            f"{'frontBack' if name == 'frontAndBack' else name} "
+            f"{{ type {kinds.get(name, 'wall')}; nFaces {each.count}; startFace {each.start}; }}"
+            for name, each in poly.patches.items()
+        ]
+        header = openfoam.format_dictionary("boundary", {}, "polyBoundaryMesh")
+        (folder / "constant/polyMesh/boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
+        began = time.monotonic()
+        running.run(folder, "adjointOptimisationFoam", timeout=1500)
+        seconds = time.monotonic() - began
+        last = max((each for each in folder.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+        name = next(path for path in last.iterdir() if path.name.startswith("pointSensVec"))
+        content = gzip.decompress(name.read_bytes()) if name.suffix == ".gz" else name.read_bytes()
+        sensitivity = point_values(content.decode(), of_patch, poly)
+    return compared(mesh, sensitivity, seconds)
+
+
+def point_values(text: str, of_patch: dict[str, np.ndarray], poly: PolyMesh) -> np.ndarray:
+    """The vectors of OpenFOAM's point field at the points of the plane, both sides together."""
+    field = re.search(r"internalField\s+nonuniform List<vector>\s*(\d+)\s*\((.*?)\n\)", text, re.DOTALL)
+    assert field is not None, f"no values in a field of {len(of_patch)} patches"
+    rows = np.array([[float(each) for each in row.split()] for row in re.findall(r"\(([^()]*)\)", field[2])])
+    half = len(poly.points) // 2
+    return (rows[:half] + rows[half:])[:, :2]
+
+
+def compared(mesh: Mesh, sensitivity: np.ndarray, seconds: float) -> dict[str, Any]:
+    walls = [name for name in ("lower", "upper") for _ in range(BUMPS)]
+    morph = {}
+    for place, wall in enumerate(walls):
+        own = mesh.points.numpy()[mesh.patch(wall).points]
+        own = own[np.argsort(own[:, 0])]
+        at = own[round((place % BUMPS + 1) / (BUMPS + 1) * (len(own) - 1))]
+        morph[f"{wall} {place % BUMPS}"] = {"at": at.tolist(), "direction": [0, 1], "radius": 0.3,
+                                            "fixed": ["Inlet", "Outlet", "sideWall"]}  # fmt: skip
+    case = Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={
+            "u": {"Inlet": (0.039473, 0.0), "sideWall": 0.0, "lower": 0.0, "upper": 0.0},
+            "p": {"Outlet": 0.0},
+        },
+        neumann={"u": {"Outlet": 0.0}, "p": 0.0},
+        parameters={"viscosity": 1.5e-5},
+    )
+    variables = [Variable.of(name, "-0.02:0.02") for name in morph]
+    case_at = variants(case, list(morph), morph)
+    designs = Designs(
+        variables, case_at, Family.of(case, "fast"), [parse_measure("total pressure drop Inlet Outlet", case)]
+    )
+    trial = designs.trial(designs.position(dict.fromkeys(morph, 0.0)))
+    ours = trial.gradients[0] / 0.04
+    points, theirs = mesh.points.numpy(), []
+    for name in morph:
+        moved = case_at(dict.fromkeys(morph, 0.0) | {name: 1e-3}).mesh.points.numpy() - points
+        theirs.append(float((sensitivity * moved).sum() / 1e-3))
+    cosine = float(ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs))
+    found = {
+        "cells": mesh.number_of_cells,
+        "cosine": cosine,
+        "ours": ours.tolist(),
+        "OpenFOAM": theirs,
+        "seconds": seconds,
+    }
+    print(found)
+    return found
+
+
 def main() -> None:
     torch.set_num_threads(1)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -318,6 +429,8 @@ def main() -> None:
             keep("designs", name, design(name))
     if "inverse" in parts:
         keep("inverse", None, inverse())
+    if "adjoint" in parts:
+        keep("adjoint", None, adjoint())
     if "verify" in parts:
         for name in ("manifold", "diffuser"):
             for splits in (SPLITS - 1, SPLITS):
