@@ -30,7 +30,7 @@ _KNOWN: dict[str, Study] = {}
 def run(
     study: Study,
     folder: Path | None,
-    workers: int,
+    workers: int | None,
     scheduler: str | None,
     keep_fields: str,
     on_progress: Callable[[Status], None] | None,
@@ -61,17 +61,17 @@ def _status(study: Study, rows: Mapping[int, Row]) -> Status:
 
 
 def _computed(
-    study: Study, designs: Sequence[Design], workers: int, scheduler: str | None, fields: Path | None, suffix: str
+    study: Study, designs: Sequence[Design], workers: int | None, scheduler: str | None, fields: Path | None, suffix: str
 ) -> Iterator[list[Row]]:
     groups = _groups(study, designs)
     if scheduler is None and workers == 0:
         for group in groups:
             yield evaluate(study, group, fields, suffix)
         return
-    size = max(1, min(_TOGETHER, len(groups) // (4 * max(workers, 1))))
+    size = max(1, min(_TOGETHER, len(groups) // (4 * (workers or pool.processors()))))
     chunks = {f"{place}": groups[place : place + size] for place in range(0, len(groups), size)}
     arguments = {name: (study, chunk, fields, suffix) for name, chunk in chunks.items()}
-    for name, result in pool.each(_evaluate_all, arguments, workers=workers or None, scheduler=scheduler):
+    for name, result in pool.each(_evaluate_all, arguments, workers=workers, scheduler=scheduler):
         if not isinstance(result, Failure):
             yield result
         elif result.error != pool.DIED:

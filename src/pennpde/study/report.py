@@ -45,7 +45,11 @@ def page_of(table: Table, title: str) -> str:
 
 def _record(table: Table) -> Mapping[str, Any]:
     titles = [title for name in table.names for title, _ in table.places(name)]
-    columns = {name: [_short(each) for each in column] for name, column in table.columns.items()}
+    columns = {
+        name: [_short(each) for each in column]
+        for name, column in table.columns.items()
+        if name in titles or any(each not in (None, "") for each in column)
+    }
     return {
         "columns": columns,
         "variables": list(dict.fromkeys(name for row in table.rows for name in row.values)),

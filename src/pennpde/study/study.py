@@ -281,7 +281,7 @@ class Study:
         self,
         folder: Path | str | None = None,
         *,
-        workers: int = 0,
+        workers: int | None = 0,
         scheduler: str | None = None,
         keep_fields: str = "",
         on_progress: Callable[..., None] | None = None,
@@ -290,7 +290,7 @@ class Study:
 
         Args:
             folder: Of the rows, the table and the report; None: nothing is written.
-            workers: Number of processes on this machine; 0: this one.
+            workers: Number of processes on this machine; 0: this one; None: one for each processor.
             scheduler: Address of a running Dask scheduler instead.
             keep_fields: The suffix of files with the fields of each design, such as ".vtu"; empty: none.
             on_progress: Is called after each design with `pennpde.data.workers.Status`.

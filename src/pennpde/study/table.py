@@ -64,6 +64,8 @@ class Row:
     def of(line: str | bytes) -> Row:
         entries = json.loads(line)
         entries["times"] = tuple(STEADY if each == "steady" else each for each in entries["times"])
+        for name in ("quantities", "errors"):
+            entries[name] = {quantity: tuple(values) for quantity, values in entries[name].items()}
         return Row(**entries)
 
 
@@ -226,13 +228,15 @@ class Journal:
         self.rows, self._stream, self._synced = rows, stream, time.monotonic()
 
     def append(self, row: Row) -> None:
+        if self._stream is not None:
+            self._written(self._stream, row)
         self.rows[row.design] = row
-        if self._stream is None:
-            return
-        self._stream.write(row.line.encode() + b"\n")
-        self._stream.flush()
+
+    def _written(self, stream: IO[bytes], row: Row) -> None:
+        stream.write(row.line.encode() + b"\n")
+        stream.flush()
         if time.monotonic() - self._synced > _SYNC:
-            os.fsync(self._stream.fileno())
+            os.fsync(stream.fileno())
             self._synced = time.monotonic()
 
 

@@ -14,7 +14,8 @@ from pennpde.mesh import Mesh
 from pennpde.pictures import DIVERGING, SEQUENTIAL, limits_of
 from pennpde.prediction import Outcome
 
-_WIDTH, _HEIGHT = 144, 96
+_WIDTH, _HEIGHT = 120, 80
+_SHADES = 48
 
 
 def thumbnail(outcome: Outcome) -> str:
@@ -28,7 +29,7 @@ def thumbnail(outcome: Outcome) -> str:
     inside, point = _raster(mesh)
     low, high = limits_of(values, colours)
     shades = np.zeros(inside.shape, np.uint8)
-    shades[inside] = 1 + np.clip((values[point] - low) / max(high - low, 1e-300), 0, 1) * 254
+    shades[inside] = 1 + np.clip((values[point] - low) / max(high - low, 1e-300), 0, 1) * (_SHADES - 1)
     return _png(shades, colours)
 
 
@@ -42,8 +43,9 @@ def _raster(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
     y = low[1] + pixel * (np.arange(size[1])[::-1] + 0.5)
     places = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     away, nearest = KDTree(points).query(places)
-    # Near a concave corner the nearest point alone does not tell; cells around it do, as far as a pixel is large.
-    inside = np.asarray(away) <= np.maximum(0.75 * np.sqrt(mesh.point_volumes.numpy()[nearest]), 0.0)
+    reach = mesh.point_volumes.numpy().copy()
+    reach[mesh.boundary_points] *= 2.0  # points of the boundary have half a cell around them
+    inside = np.asarray(away) <= 0.75 * np.sqrt(reach[nearest])
     return inside.reshape(size[1], size[0]), np.asarray(nearest)[inside]
 
 
@@ -51,7 +53,7 @@ def _raster(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
 def _palette(name: str) -> bytes:
     from matplotlib import colormaps
 
-    colours = (255 * colormaps[name](np.linspace(0, 1, 255))[:, :3]).round().astype(np.uint8)
+    colours = (255 * colormaps[name](np.linspace(0, 1, _SHADES))[:, :3]).round().astype(np.uint8)
     return b"\xff\xff\xff" + colours.tobytes()
 
 
