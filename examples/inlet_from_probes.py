@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import pennpde as penn
-from pennpde.optimisation.measures import Misfit, probed
+from pennpde.study.optimisation.measures import Misfit, probed
 
 PROBES = np.array([[0.7, 0.25], [0.7, 0.75], [1.2, 0.2], [1.6, 0.5], [2.4, 0.0]])
 TRUE = {"wave1": 1.2, "wave2": 0.25, "wave3": 0.1, "wave4": -0.05}
@@ -52,7 +52,7 @@ def family(mesh):
 
 
 def measured(size):
-    from pennpde.optimisation.flows import Family
+    from pennpde.study.optimisation.flows import Family
 
     case = family(step(size))(**TRUE)
     answer = Family.of(case).flow(case).solved()

@@ -28,10 +28,10 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.openfoam import NonUniform, PolyMesh, Uniform
 from pennpde.openfoam.poly_mesh import FacePatch
-from pennpde.optimisation.flows import Family
-from pennpde.optimisation.goals import parse_measure
-from pennpde.optimisation.optimise import variants
-from pennpde.optimisation.trials import Designs
+from pennpde.study.optimisation.flows import Family
+from pennpde.study.optimisation.goals import parse_measure
+from pennpde.study.optimisation.optimise import variants
+from pennpde.study.optimisation.trials import Designs
 from pennpde.study.variables import Variable
 
 ROOT = Path(__file__).parents[2]

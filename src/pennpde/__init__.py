@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from pennpde.checkpoints import Config, load_pretrained, save
     from pennpde.mesh import Mesh, read
     from pennpde.operators import Operators
-    from pennpde.optimisation import Optimum, optimise
     from pennpde.penn import PENN, SCALAR, STEADY, TENSOR, VECTOR, Equation, Predictor
     from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
+    from pennpde.study.optimisation import Optimum, optimise
     from pennpde.train import fit
 
 __version__ = "0.2.0"
@@ -63,7 +63,7 @@ _NAMES_OF = {
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",
-    "optimisation": "Optimum optimise",
+    "study.optimisation": "Optimum optimise",
     "penn": "PENN SCALAR STEADY TENSOR VECTOR Equation Predictor",
     "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",

@@ -8,7 +8,7 @@ from typer import Argument, BadParameter, Option
 from pennpde.cli.conventions import Output, duration
 
 if TYPE_CHECKING:
-    from pennpde.optimisation import Optimum
+    from pennpde.study.optimisation import Optimum
 
 EXAMPLES = [
     'penn optimise study.toml --minimise "total pressure drop inlet outlet" --out best',
@@ -69,8 +69,8 @@ def run(
     if is_file and (vary or case or mesher):
         raise BadParameter(f"{input_path} says what varies; set it there", param_hint="INPUT")
 
-    from pennpde.optimisation import optimise, pareto
     from pennpde.study import Study
+    from pennpde.study.optimisation import optimise, pareto
     from pennpde.study.variables import parse_vary
 
     if is_file:

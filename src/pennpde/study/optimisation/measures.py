@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.mesh import triangulation
-from pennpde.optimisation.flows import Fields
+from pennpde.study.optimisation.flows import Fields
 
 _PLACES, _WEIGHTS = (each / 2 for each in np.polynomial.legendre.leggauss(4))
 _PLACES = _PLACES + 0.5

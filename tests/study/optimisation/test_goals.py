@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import pennpde as penn
-from pennpde.optimisation.adjoint import value_of
-from pennpde.optimisation.flows import Family
-from pennpde.optimisation.goals import Predicted, parse_limits, parse_measure
-from pennpde.optimisation.measures import FlowRate, Imbalance
 from pennpde.quantities import parse
+from pennpde.study.optimisation.adjoint import value_of
+from pennpde.study.optimisation.flows import Family
+from pennpde.study.optimisation.goals import Predicted, parse_limits, parse_measure
+from pennpde.study.optimisation.measures import FlowRate, Imbalance
 from steady_flows import duct, square
 
 CASE = duct(square("triangle", 6, jitter=0.0), viscosity=0.05)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import pennpde as penn
-from pennpde.optimisation import pareto
-from pennpde.optimisation.optimise import variants
 from pennpde.study.morphing import MorphError
+from pennpde.study.optimisation import pareto
+from pennpde.study.optimisation.optimise import variants
 from steady_flows import duct, square
 
 BUMP = {"bump": {"at": [0.5, 1.0], "direction": [0, 1], "radius": 0.45, "fixed": ["left", "right", "bottom"]}}

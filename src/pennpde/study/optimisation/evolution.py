@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from pennpde.optimisation.search import Found, Limit, Step
-from pennpde.optimisation.trials import BROKEN, Designs, Trial
+from pennpde.study.optimisation.search import Found, Limit, Step
+from pennpde.study.optimisation.trials import BROKEN, Designs, Trial
 
 _SEED = 0
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from pennpde.optimisation.adjoint import gradients, value_of
-from pennpde.optimisation.flows import Family, NoSteadyStateError, UnsoundShapeError
-from pennpde.optimisation.measures import FlowRate, Force, Misfit, PressureDrop
+from pennpde.study.optimisation.adjoint import gradients, value_of
+from pennpde.study.optimisation.flows import Family, NoSteadyStateError, UnsoundShapeError
+from pennpde.study.optimisation.measures import FlowRate, Force, Misfit, PressureDrop
 from steady_flows import cavity, duct, slip_duct, square
 
 PROBES = Misfit(np.array([[0.3, 0.4], [0.7, 0.6]]), np.array([[1.0, 0.0], [1.0, 0.1]]))
@@ -94,6 +94,6 @@ def test_an_inverted_cell_is_an_unsound_shape():
 def test_a_flow_without_a_steady_state_says_so(monkeypatch):
     case = duct(square("triangle", 8), viscosity=0.01)
     monkeypatch.setattr("pennpde.flow.steady.MOST_ITERATIONS", 1)
-    monkeypatch.setattr("pennpde.optimisation.flows.TOLERANCE", 1e-30)
+    monkeypatch.setattr("pennpde.study.optimisation.flows.TOLERANCE", 1e-30)
     with pytest.raises(NoSteadyStateError, match="larger viscosity"):
         Family.of(case).flow(case).solved()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from pennpde.optimisation.trials import BROKEN, Designs, Trial
+from pennpde.study.optimisation.trials import BROKEN, Designs, Trial
 
 _FIRST, _LARGEST, _SMALLEST = 0.15, 0.5, 1e-4
 """Half the width of the trust region, as a share of the variables' ranges."""

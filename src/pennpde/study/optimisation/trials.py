@@ -11,9 +11,9 @@ from jaxtyping import Float
 
 from pennpde.case import Case
 from pennpde.flow.march import FlowDivergedError
-from pennpde.optimisation.adjoint import Measure, gradients, value_of
-from pennpde.optimisation.flows import Answer, Family, NoSteadyStateError, UnsoundShapeError
 from pennpde.study.morphing import MorphError
+from pennpde.study.optimisation.adjoint import Measure, gradients, value_of
+from pennpde.study.optimisation.flows import Answer, Family, NoSteadyStateError, UnsoundShapeError
 from pennpde.study.variables import Variable
 
 CaseAt = Callable[[Mapping[str, float]], Case]

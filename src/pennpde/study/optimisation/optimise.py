@@ -17,16 +17,16 @@ import torch
 from pennpde.case import Case
 from pennpde.files import plain, write_atomically
 from pennpde.mesh import Mesh
-from pennpde.optimisation.adjoint import Measure, value_of
-from pennpde.optimisation.evolution import evolve
-from pennpde.optimisation.flows import Family
-from pennpde.optimisation.goals import Predicted, Times, parse_limits, parse_measure, searched
-from pennpde.optimisation.search import Found, Limit, Step, descend
-from pennpde.optimisation.trials import BROKEN, CaseAt, Designs, Trial
 from pennpde.prediction import Outcome, predict
 from pennpde.study import Study
 from pennpde.study.changes import changed
 from pennpde.study.morphing import Handle, morphed
+from pennpde.study.optimisation.adjoint import Measure, value_of
+from pennpde.study.optimisation.evolution import evolve
+from pennpde.study.optimisation.flows import Family
+from pennpde.study.optimisation.goals import Predicted, Times, parse_limits, parse_measure, searched
+from pennpde.study.optimisation.search import Found, Limit, Step, descend
+from pennpde.study.optimisation.trials import BROKEN, CaseAt, Designs, Trial
 from pennpde.study.variables import Variable
 
 

@@ -16,13 +16,13 @@ from pennpde.checkpoints import load_pretrained
 from pennpde.files import read_regular
 from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.flow.plane_physics import PlaneFlowPhysics
-from pennpde.optimisation.adjoint import Measure
-from pennpde.optimisation.flows import Fields
-from pennpde.optimisation.measures import FlowRate, Force, Imbalance, MeanPressure, Misfit, PressureDrop, Probe
-from pennpde.optimisation.search import Limit
 from pennpde.penn import STEADY, Predictor
 from pennpde.prediction import predict
 from pennpde.quantities import Quantity, SolvedFlow, parse
+from pennpde.study.optimisation.adjoint import Measure
+from pennpde.study.optimisation.flows import Fields
+from pennpde.study.optimisation.measures import FlowRate, Force, Imbalance, MeanPressure, Misfit, PressureDrop, Probe
+from pennpde.study.optimisation.search import Limit
 
 _NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 _LIMIT = re.compile(

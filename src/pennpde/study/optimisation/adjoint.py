@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.flow.steady import factors
-from pennpde.optimisation.flows import Answer, Fields
+from pennpde.study.optimisation.flows import Answer, Fields
 
 Measure = Callable[[Fields], Tensor]
 """A number of a flow, in the user's units."""

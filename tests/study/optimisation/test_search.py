@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from pennpde.optimisation.evolution import evolve
-from pennpde.optimisation.flows import NoSteadyStateError, UnsoundShapeError
-from pennpde.optimisation.search import Limit, descend
+from pennpde.study.optimisation.evolution import evolve
+from pennpde.study.optimisation.flows import NoSteadyStateError, UnsoundShapeError
+from pennpde.study.optimisation.search import Limit, descend
 
 
 @dataclass

@@ -10,6 +10,6 @@ evolution  without them
 optimise   all of it, and what comes out
 """
 
-from pennpde.optimisation.optimise import Optimum as Optimum
-from pennpde.optimisation.optimise import optimise as optimise
-from pennpde.optimisation.optimise import pareto as pareto
+from pennpde.study.optimisation.optimise import Optimum as Optimum
+from pennpde.study.optimisation.optimise import optimise as optimise
+from pennpde.study.optimisation.optimise import pareto as pareto
