@@ -42,6 +42,8 @@ import inlet_from_probes  # noqa: E402
 import optimise_diffuser  # noqa: E402
 import optimise_manifold  # noqa: E402
 
+THICKNESS = 0.1
+"""Of the one layer of cells that a plane flow is for OpenFOAM."""
 SPLITS = 3
 """How often the cells of a design are split for OpenFOAM: of 921 points 50,000 cells."""
 SCHEMES: dict[str, Any] = {
@@ -172,7 +174,7 @@ def layer(mesh: Mesh, splits: int) -> tuple[PolyMesh, np.ndarray, dict[str, np.n
     faces = np.concatenate([upright.ravel(), quads[:, ::-1].ravel(), quads.ravel() + number])
     every = np.arange(len(quads))
     offsets = np.arange(len(upright) + 2 * len(quads) + 1) * 4
-    body = np.concatenate([np.column_stack([points, np.full(number, z)]) for z in (0.0, 0.1)])
+    body = np.concatenate([np.column_stack([points, np.full(number, z)]) for z in (0.0, THICKNESS)])
     poly = PolyMesh(body, faces, offsets, np.concatenate([*owners, every, every]), cell[other], patches)
     return poly, points, of_patch
 
@@ -338,7 +340,7 @@ def adjoint() -> dict[str, Any]:
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
         mesh = bend(PolyMesh.read(folder).points)
-        poly, _, of_patch = layer(mesh, 0)
+        poly, _, _ = layer(mesh, 0)
         shutil.rmtree(folder / "constant/polyMesh")
         running.write_mesh(folder, poly)
         kinds = {"Inlet": "patch", "Outlet": "patch", "frontAndBack": "empty"}
@@ -349,23 +351,25 @@ def adjoint() -> dict[str, Any]:
         ]
         header = openfoam.format_dictionary("boundary", {}, "polyBoundaryMesh")
         (folder / "constant/polyMesh/boundary").write_text("\n".join([header, str(len(rows)), "(", *rows, ")", ""]))
+        wanted = folder / "system/optimisationDict"
+        words = wanted.read_text()
+        assert "surfacePoints;" in words
+        wanted.write_text(words.replace("surfacePoints;", "surfacePoints;\n        includeSurfaceArea true;"))
         began = time.monotonic()
         running.run(folder, "adjointOptimisationFoam", timeout=1500)
         seconds = time.monotonic() - began
         last = max((each for each in folder.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
-        name = next(path for path in last.iterdir() if path.name.startswith("pointSensVec"))
+        name = next(path for path in last.iterdir() if path.name.startswith("pointSensNormal"))
         content = gzip.decompress(name.read_bytes()) if name.suffix == ".gz" else name.read_bytes()
-        sensitivity = point_values(content.decode(), of_patch, poly)
+        sensitivity = point_values(content.decode(), mesh.number_of_points)
     return compared(mesh, sensitivity, seconds)
 
 
-def point_values(text: str, of_patch: dict[str, np.ndarray], poly: PolyMesh) -> np.ndarray:
-    """The vectors of OpenFOAM's point field at the points of the plane, both sides together."""
-    field = re.search(r"internalField\s+nonuniform List<vector>\s*(\d+)\s*\((.*?)\n\)", text, re.DOTALL)
-    assert field is not None, f"no values in a field of {len(of_patch)} patches"
-    rows = np.array([[float(each) for each in row.split()] for row in re.findall(r"\(([^()]*)\)", field[2])])
-    half = len(poly.points) // 2
-    return (rows[:half] + rows[half:])[:, :2]
+def point_values(text: str, number: int) -> np.ndarray:
+    """The values of OpenFOAM's point field at the points of the plane, both sides together."""
+    field = re.search(r"internalField\s+nonuniform List<scalar>\s*\d+\s*\(([^()]*)\)", text)
+    assert field is not None
+    return np.array(field[1].split(), float).reshape(2, number).sum(axis=0)
 
 
 def compared(mesh: Mesh, sensitivity: np.ndarray, seconds: float) -> dict[str, Any]:
@@ -394,20 +398,84 @@ def compared(mesh: Mesh, sensitivity: np.ndarray, seconds: float) -> dict[str, A
     )
     trial = designs.trial(designs.position(dict.fromkeys(morph, 0.0)))
     ours = trial.gradients[0] / 0.04
-    points, theirs = mesh.points.numpy(), []
+    points, normals, theirs = mesh.points.numpy(), mesh.normals.numpy(), []
     for name in morph:
         moved = case_at(dict.fromkeys(morph, 0.0) | {name: 1e-3}).mesh.points.numpy() - points
-        theirs.append(float((sensitivity * moved).sum() / 1e-3))
+        theirs.append(float((sensitivity * (normals * moved).sum(axis=1)).sum() / 1e-3))
+    # Its objective is a power: the loss times the flow rate, of a layer as thick as `layer` makes it.
+    theirs = np.array(theirs) / (0.039473 * float(np.ptp(points[mesh.patch("Inlet").points, 1])) * THICKNESS)
     cosine = float(ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs))
     found = {
         "cells": mesh.number_of_cells,
         "cosine": cosine,
+        "lengths": float(np.linalg.norm(ours) / np.linalg.norm(theirs)),
         "ours": ours.tolist(),
-        "OpenFOAM": theirs,
+        "OpenFOAM": theirs.tolist(),
         "seconds": seconds,
     }
     print(found)
     return found
+
+
+# The page
+
+PAGE = ROOT / "docs" / "optimisation.md"
+
+
+def tables(known: dict[str, Any]) -> dict[str, str]:
+    """The parts of the page between its marks."""
+    head = "| flow, its quantities | parameters | largest relative difference | CPU seconds: solve, all gradients |"
+    rows = [head, "| --- | --- | ---: | ---: |"]
+    for name, each in known["gradients"].items():
+        worst = {
+            kind: max(value for key, value in each["parameters"].items() if (key in ("viscosity", "inlet.u")) == fixed)
+            for kind, fixed in (("viscosity and inlet speed", True), ("control points", False))
+        }
+        for kind, value in worst.items():
+            seconds = f"{each['seconds']['solve']:.2f}, {each['seconds']['gradients']:.2f}" if kind[0] == "v" else ""
+            number = len(each["parameters"]) - 2 if kind[0] == "c" else 2
+            title = f"{name} ({each['points']:,} points): {', '.join(each['quantities'])}" if kind[0] == "v" else ""
+            rows.append(f"| {title} | {number}: {kind} | {value:.0e} | {seconds} |")
+    found = {"gradients": "\n".join(rows)}
+    rows = ["| design | | start | best | gain | flows, seconds |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    for name, each in known["designs"].items():
+        words = each["objective"]
+        first, last = each["before"][words]["value"], each["after"][words]["value"]
+        gain = f"{each['gain']:.4f} ± {each['expected_error_of_gain']:.4f}"
+        rows.append(
+            f"| {name}: {words} | predicted | {first:.4f} | {last:.4f} | {gain} "
+            f"| {each['flows']}, {each['seconds']:.0f} |"
+        )
+        for key, flow in known.get("openfoam", {}).items():
+            if key.startswith(name):
+                one, other = flow["start"], flow["values"]
+                rows.append(
+                    f"| | simpleFoam, {one['cells']:,} cells | {one['objective']:.4f} | {other['objective']:.4f} "
+                    f"| {flow['gain']:.4f} | 2, {one['seconds'] + other['seconds']:.0f} |"
+                )
+    found["designs"] = "\n".join(rows)
+    inverse, lines = known["inverse"], []
+    lines.append(
+        f"The inverse problem of `examples/inlet_from_probes.py`, velocities at five probes rounded to a hundredth: "
+        f"the profile is found with an error of {inverse['error']:.1%} (relative L2) in {inverse['flows']} flows."
+    )
+    if "adjoint" in known:
+        each = known["adjoint"]
+        lines.append(
+            f"OpenFOAM's adjoint (`adjointOptimisationFoam`, the S-bend of its tutorials on {each['cells']:,} cells, "
+            f"loss of total pressure, {len(each['ours'])} control points on both walls): the cosine of its gradient "
+            f"and ours is {each['cosine']:.4f}, and ours is {each['lengths']:.2f} times as long."
+        )
+    found["others"] = "\n\n".join(lines)
+    return found
+
+
+def write_page(known: dict[str, Any]) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for name, table in tables(known).items():
+        head, rest = text.split(f"<!-- {name} -->\n", 1)
+        text = f"{head}<!-- {name} -->\n{table}\n<!-- end -->{rest.split('<!-- end -->', 1)[1]}"
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -435,6 +503,8 @@ def main() -> None:
         for name in ("manifold", "diffuser"):
             for splits in (SPLITS - 1, SPLITS):
                 keep("openfoam", f"{name}, cells split {splits} times", verify(name, known["designs"][name], splits))
+    if "--write" in sys.argv:
+        write_page(known)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,12 @@ def test_a_limit_is_kept_and_used_up(search):
     assert found.best.position[0] == pytest.approx(13.45 / 23.5, abs=0.02)
 
 
+def test_a_limit_that_costs_much_is_kept_all_the_same():
+    steep = Formula([lambda x, y: 1 - 90 * x + y, line], [lambda *_: [-90, 1], lambda *_: [1, 1]])
+    found = descend(steep, np.array([0.1, 0.1]), [LIMIT])
+    np.testing.assert_allclose(found.best.position, [0.9, 0.0], atol=2e-3)
+
+
 @pytest.mark.parametrize("search", [descend, evolve])
 def test_designs_without_a_flow_are_gone_around(search):
     designs = Formula([bowl], [bowl_slope], broken=lambda at: at[0] > 0.5)

@@ -23,6 +23,8 @@ _FIRST, _LARGEST, _SMALLEST = 0.15, 0.5, 1e-4
 """Half the width of the trust region, as a share of the variables' ranges."""
 _FLAT = 1e-4
 """Gains below this share of the objective are none."""
+_LIGHTEST, _HEAVIEST = 10.0, 1e5
+"""What missing a constraint by its own size costs, in sizes of the objective: more, where it is missed at the end."""
 _FEASIBLE = 1e-3
 """What a constraint may be missed by, as a share of its own size."""
 
@@ -102,7 +104,7 @@ def descend(
     most = most or 60
     now = designs.trial(start)
     scale = max(abs(now.numbers[0]), 1e-12)
-    weight, radius, broken, trials = 10.0, _FIRST, 0, 1
+    weight, radius, broken, trials = _LIGHTEST, _FIRST, 0, 1
     curvature = None
     steps = [Step(now, radius, trials)]
     watch(steps[0])
@@ -121,6 +123,9 @@ def descend(
         )
         if foreseen < _FLAT and curvature is not None:  # maybe what was learned is wrong
             curvature, radius = None, max(radius, _FIRST)
+            continue
+        if foreseen < _FLAT and _missed(now, limits) > _FEASIBLE and weight < _HEAVIEST:
+            weight *= 10.0
             continue
         if foreseen < _FLAT:
             return ended("No small change of the design gains anything.")
@@ -224,8 +229,8 @@ def _lagrangian(trial: Trial, limits: Sequence[Limit], scale: float) -> np.ndarr
 
 
 def _first(slope: np.ndarray) -> np.ndarray:
-    """The curvature with which a first step is as long as the first region is wide."""
-    return np.eye(len(slope)) * max(float(np.linalg.norm(slope)), 1e-12) / _FIRST
+    """A small curvature: the region alone limits the first step."""
+    return np.eye(len(slope)) * max(float(np.linalg.norm(slope)), 1e-12) / 2.0
 
 
 def _learned(curvature: np.ndarray, change: np.ndarray, difference: np.ndarray) -> np.ndarray:
