@@ -15,7 +15,7 @@ EXAMPLES = [
     'penn optimise manifold.toml --minimise "pressure drop inlet a" --subject-to "flow split a b within 5 %"',
     'penn optimise myCase --vary "inlet.u=0.5:2" --maximise "flow rate outlet" --subject-to "drag body < 0.3"',
     'penn optimise duct.vtu --case duct.toml --vary "inlet.u=0.5:2" --minimise "misfit measured.csv"',
-    'penn optimise study.toml --minimise "drag body" --minimise "pressure drop inlet outlet" --points 9   # Pareto front',
+    'penn optimise study.toml --minimise "drag body" --minimise "pressure drop inlet outlet"   # Pareto front',
 ]
 
 
@@ -23,7 +23,9 @@ def run(
     output: Output,
     input_path: Annotated[
         Path,
-        Argument(metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."),
+        Argument(
+            metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."
+        ),
     ],
     minimise: Annotated[
         list[str] | None,
@@ -51,7 +53,9 @@ def run(
     fast: Annotated[bool, Option("--fast", help="Search on the user's own cells.")] = False,
     fine: Annotated[bool, Option("--fine", help="Search on cells split twice.")] = False,
     no_gradients: Annotated[bool, Option("--no-gradients", help="Search by differential evolution.")] = False,
-    flows: Annotated[int | None, Option(min=2, help="Flows solved at most.", show_default="60; 200 without gradients")] = None,
+    flows: Annotated[
+        int | None, Option(min=2, help="Flows solved at most.", show_default="60; 200 without gradients")
+    ] = None,
     points: Annotated[int, Option(min=3, help="Points of a Pareto front.")] = 7,
     out: Annotated[Path | None, Option(help="Folder for optimum.json and best.vtu.")] = None,
 ) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def run(
             if out is not None:
                 each.save(out / f"{place}")
         return {"front": [each.as_dict() for each in front], "written": None if out is None else str(out)}
-    best = optimise(study, None, minimise and minimise[0], subject_to or (), maximise=maximise, **how)
+    best = optimise(study, None, minimise[0] if minimise else None, subject_to or (), maximise=maximise, **how)
     _say(output, best)
     if out is not None:
         output.say(f"Written: {best.save(out)}")
@@ -113,7 +117,7 @@ def _assigned(text: str) -> tuple[str, float]:
 
 
 def _say(output: Output, best: "Optimum") -> None:
-    name = best.goal.objective
+    name = best.objective
     (first, _), (last, error) = best.before[name], best.after[name]
     output.say(
         f"{name}: {first:.5g} -> {last:.5g} (gain {best.gain:.3g} ± {best.expected_error:.2g}) at "
@@ -123,4 +127,6 @@ def _say(output: Output, best: "Optimum") -> None:
     for text in best.missed:
         output.warn(f"not kept: {text}")
     if abs(error) > 0.1 * abs(last):
-        output.warn(f"the cells alone are expected to change {name} by {abs(error / last):.0%}; --fine is more accurate")
+        output.warn(
+            f"the cells alone are expected to change {name} by {abs(error / last):.0%}; --fine is more accurate"
+        )

@@ -53,16 +53,16 @@ def test_a_quantity_without_gradient_is_predicted():
 
 
 def test_limits_are_said_in_words():
-    ((measure, limit),) = parse_limits("flow rate right < 1.5", CASE)
+    ((_, measure, limit),) = parse_limits("flow rate right < 1.5", CASE)
     assert measure == FlowRate("right")
     assert (limit.low, limit.high) == (-math.inf, 1.5)
-    ((_, limit),) = parse_limits("flow split right top between 20 and 30 %", CASE)
+    ((_, _, limit),) = parse_limits("flow split right top between 20 and 30 %", CASE)
     assert (limit.low, limit.high) == pytest.approx((0.2, 0.3))
     both = parse_limits("flow split right top within 5 %", CASE)
-    assert [each for each, _ in both] == [FlowRate("right", ("right", "top")), FlowRate("top", ("right", "top"))]
-    assert (both[0][1].low, both[0][1].high) == pytest.approx((0.475, 0.525))
-    assert both[0][1].missed(0.5) == 0.0
-    assert both[0][1].missed(0.6) > 0.1
+    assert [each for _, each, _ in both] == [FlowRate("right", ("right", "top")), FlowRate("top", ("right", "top"))]
+    assert (both[0][2].low, both[0][2].high) == pytest.approx((0.475, 0.525))
+    assert both[0][2].missed(0.5) == 0.0
+    assert both[0][2].missed(0.6) > 0.1
 
 
 @pytest.mark.parametrize(

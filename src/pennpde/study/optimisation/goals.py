@@ -126,14 +126,19 @@ def _with_gradient(quantity: Quantity, case: Case) -> Measure | None:
     return None
 
 
-def parse_limits(text: str, case: Case) -> list[tuple[Measure, Limit]]:
-    """A constraint from its words: `flow split a b within 5 %`, or a quantity `< 0.3`, `> 0.3`, `between 1 and 2`."""
+def parse_limits(text: str, case: Case) -> list[tuple[str, Measure, Limit]]:
+    """A constraint from its words, `flow split a b within 5 %` or a quantity `< 0.3`, `> 0.3`, `between 1 and 2`.
+
+    Returns:
+        The words of each quantity that it limits, the quantity and its limit.
+    """
     if found := _SPLIT.match(text):
         split = parse("flow split " + found["patches"])
         split.check(case)
         names, off = split.arguments, float(found["percent"]) / 100.0
         equal = 1.0 / len(names)
-        return [(FlowRate(each, names), Limit(equal * (1 - off), equal * (1 + off))) for each in names]
+        limit = Limit(equal * (1 - off), equal * (1 + off))
+        return [(f"{text}, {each}", FlowRate(each, names), limit) for each in names]
     if not (found := _LIMIT.match(text)):
         raise ValueError(
             f"{text!r} is no constraint; write QUANTITY < 0.3, QUANTITY > 0.3, QUANTITY between 1 and 2, or "
@@ -142,7 +147,7 @@ def parse_limits(text: str, case: Case) -> list[tuple[Measure, Limit]]:
     one = 0.01 if found["percent"] else 1.0
     low, high = found["least"] or found["low"], found["most"] or found["high"]
     limit = Limit(-math.inf if low is None else one * float(low), math.inf if high is None else one * float(high))
-    return [(parse_measure(found["what"], case), limit)]
+    return [(text, parse_measure(found["what"], case), limit)]
 
 
 def read_misfit(path: Path) -> Misfit:

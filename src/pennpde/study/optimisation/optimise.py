@@ -26,36 +26,8 @@ from pennpde.study.optimisation.evolution import evolve
 from pennpde.study.optimisation.flows import Family
 from pennpde.study.optimisation.goals import Predicted, Times, parse_limits, parse_measure, searched
 from pennpde.study.optimisation.search import Found, Limit, Step, descend
-from pennpde.study.optimisation.trials import BROKEN, CaseAt, Designs, Trial
+from pennpde.study.optimisation.trials import BROKEN, CaseAt, Designs
 from pennpde.study.variables import Variable
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What is minimised or maximised, and under which constraints.
-
-    Attributes:
-        objective: The words of the quantity.
-        measure: It.
-        sign: -1 where it is maximised.
-        constraints: By their words, the quantities and their limits.
-    """
-
-    objective: str
-    measure: Measure
-    sign: float
-    constraints: Mapping[str, Sequence[tuple[Measure, Limit]]]
-
-    @property
-    def measures(self) -> list[Measure]:
-        """As a search takes them: the first is minimised, the others have limits."""
-        best = searched(self.measure)
-        first = best if self.sign > 0 else Times(best, self.sign)
-        return [first, *(measure for each in self.constraints.values() for measure, _ in each)]
-
-    @property
-    def limits(self) -> list[Limit]:
-        return [limit for each in self.constraints.values() for _, limit in each]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +35,9 @@ class Optimum:
     """The best design that a search has found.
 
     Attributes:
-        goal: What was wanted.
+        objective: The words of what is minimised or maximised.
+        sign: -1 where it is maximised.
+        limits: Of the constraints, by their words.
         found: The search.
         before: The quantities of the first design by their words, with what the size of the cells adds to them.
         after: Those of the best one.
@@ -71,7 +45,9 @@ class Optimum:
         seconds: All together.
     """
 
-    goal: Goal
+    objective: str
+    sign: float
+    limits: Mapping[str, Limit]
     found: Found
     before: Mapping[str, tuple[float, float]]
     after: Mapping[str, tuple[float, float]]
@@ -95,29 +71,24 @@ class Optimum:
     @property
     def gain(self) -> float:
         """By how much the objective is better than at the start."""
-        return self.goal.sign * (self.before[self.goal.objective][0] - self.after[self.goal.objective][0])
+        return self.sign * (self.before[self.objective][0] - self.after[self.objective][0])
 
     @property
     def expected_error(self) -> float:
         """Of the gain: what it changes by on cells half as large, else the change of the error of the cells' size."""
         if self.finer is not None:
-            return abs(self.gain - self.goal.sign * (self.finer[0] - self.finer[1]))
-        return abs(self.before[self.goal.objective][1] - self.after[self.goal.objective][1])
+            return abs(self.gain - self.sign * (self.finer[0] - self.finer[1]))
+        return abs(self.before[self.objective][1] - self.after[self.objective][1])
 
     @property
     def missed(self) -> list[str]:
         """The constraints that the best design does not keep."""
-        numbers = iter(self.found.best.numbers[1:])
-        return [
-            text
-            for text, parts in self.goal.constraints.items()
-            if max(limit.missed(next(numbers)) for _, limit in parts) > 2e-3
-        ]
+        return [words for words, limit in self.limits.items() if limit.missed(self.after[words][0]) > 2e-3]
 
     def __repr__(self) -> str:
-        first, best = self.before[self.goal.objective][0], self.after[self.goal.objective][0]
+        first, best = self.before[self.objective][0], self.after[self.objective][0]
         return (
-            f"Optimum({self.goal.objective}: {first:.4g} -> {best:.4g}, expected error of the gain "
+            f"Optimum({self.objective}: {first:.4g} -> {best:.4g}, expected error of the gain "
             f"{self.expected_error:.2g}; {self.found.trials} flows, {self.seconds:.1f} s)"
         )
 
@@ -127,9 +98,9 @@ class Optimum:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "objective": self.goal.objective,
-            "sense": "minimise" if self.goal.sign > 0 else "maximise",
-            "constraints": list(self.goal.constraints),
+            "objective": self.objective,
+            "sense": "minimise" if self.sign > 0 else "maximise",
+            "constraints": list(self.limits),
             "missed": self.missed,
             "start": self.found.first.values,
             "values": self.values,
@@ -185,7 +156,8 @@ def optimise(
         morph: Control points that move the mesh, by the names of variables.
         problem: As for `Study`.
         mesher: Likewise.
-        start: The first design; by default the case as it is, or the middle of each range.
+        start: The first design, as far as it is given; else parameters are those of the case, control points where they
+            are, and other numbers in the middle of their ranges.
         level: Of accuracy, whose cells are solved on: "fast", "standard" or "fine".
         gradients: Whether gradients are used; None: wherever the cells stay the same and no variable has choices.
         most: Flows that are solved; None: 60, without gradients 200.
@@ -199,22 +171,31 @@ def optimise(
         raise ValueError('Nothing varies; say what does, as in vary={"inlet.u": (0.5, 2.0)}.')
     values = _first(base, variables, start)
     first = case_at(values)
-    texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
+    if unknown := [each.text for each in first.remarks if each.other_physics]:
+        raise ValueError(f"Physics of the case are not computed, so its best design is not known. {' '.join(unknown)}")
     wanted = maximise if minimise is None else minimise
     assert wanted is not None
     measure = parse_measure(wanted, first) if isinstance(wanted, str) else wanted
-    name = wanted if isinstance(wanted, str) else type(wanted).__name__.lower()
-    goal = Goal(name, measure, -1.0 if minimise is None else 1.0, {each: parse_limits(each, first) for each in texts})
-    designs = Designs(variables, case_at, Family.of(first, level), goal.measures)
+    objective = wanted if isinstance(wanted, str) else type(wanted).__name__.lower()
+    sign, best = (1.0, searched(measure)) if maximise is None else (-1.0, Times(searched(measure), -1.0))
+    texts = [subject_to] if isinstance(subject_to, str) else subject_to
+    limited = [each for text in texts for each in parse_limits(text, first)]
+    limits = {words: limit for words, _, limit in limited}
+    measures = [each for _, each, _ in limited]
+    designs = Designs(variables, case_at, Family.of(first, level), [best, *measures])
     without = _without_gradients(designs, values) if gradients is not False else ""
     if gradients and without:
         raise ValueError(f"There are no gradients: {without}. Leave out gradients=True.")
     gradients = gradients is not False and not without
     look = descend if gradients else evolve
-    found = look(designs, designs.position(values), goal.limits, most=most, watch=watch)
-    shown = replace(designs, measures=[goal.measure, *designs.measures[1:]])
-    before, after = (_told(goal, replace(each, designs=shown)) for each in (found.first, found.best))
-    return Optimum(goal, found, before, after, _on_finer_cells(shown, found), time.perf_counter() - began)
+    found = look(designs, designs.position(values), list(limits.values()), most=most, watch=watch)
+    shown = replace(designs, measures=[measure, *measures])
+    before, after = (
+        dict(zip([objective, *limits], zip(each.numbers.tolist(), each.errors.tolist(), strict=True), strict=True))
+        for each in (replace(each, designs=shown) for each in (found.first, found.best))
+    )
+    finer = _on_finer_cells(shown, found)
+    return Optimum(objective, sign, limits, found, before, after, finer, time.perf_counter() - began)
 
 
 def pareto(
@@ -322,16 +303,6 @@ def _without_gradients(designs: Designs, values: Mapping[str, float]) -> str:
             if not np.array_equal(designs.case(moved).mesh.connectivity, own):
                 return "shapes are meshed again, and on other cells the flow changes by jumps"
     return ""
-
-
-def _told(goal: Goal, trial: Trial) -> dict[str, tuple[float, float]]:
-    rows = iter(zip(trial.numbers.tolist(), trial.errors.tolist(), strict=True))
-    told = {goal.objective: next(rows)}
-    for text, parts in goal.constraints.items():
-        own = [next(rows) for _ in parts]
-        for place, each in enumerate(own):
-            told[text if len(own) == 1 else f"{text} ({place + 1})"] = each
-    return told
 
 
 def _on_finer_cells(designs: Designs, found: Found) -> tuple[float, float] | None:
