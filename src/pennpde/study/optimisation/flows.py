@@ -66,8 +66,8 @@ class Family:
 
         Args:
             case: in the user's units, with conditions that do not change.
-            like: one on the same cells, maybe moved: spares the factors that only a flow without another one near it
-                needs.
+            like: one on the same cells, maybe moved: has the factors that only a flow without one near it needs, and
+                the triangles, which a moved mesh alone might cut in another way.
         """
         if case.changes_with_time:
             raise ValueError("A condition of the case changes with time; gradients are those of steady flows.")
@@ -77,11 +77,15 @@ class Family:
         scaled = self.units.dimensionless(PlaneFlowPhysics().complete(case)).to(torch.float64)
         resting = {name: scaled.dirichlet[name].apply(torch.zeros_like(each)) for name, each in scaled.initial.items()}
         grid = Grid.of(replace(scaled, initial=resting))
+        if like is not None and like.triangles.shape == grid.cells.triangles.shape:
+            grid = replace(grid, cells=replace(grid.cells, triangles=like.triangles))
+        triangles = grid.cells.triangles
         for _ in range(self.splits):
             grid = grid.split()
         solver = None if like is None else like.problem.pressure_solver
         viscosity = float(scaled.parameters["viscosity"])
-        return Flow(self, case, grid, Problem.of(grid, viscosity, case.number_of_points, solver=solver))
+        problem = Problem.of(grid, viscosity, case.number_of_points, solver=solver)
+        return Flow(self, case, triangles, grid, problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,7 @@ class Flow:
 
     family: Family
     case: Case
+    triangles: Int64[np.ndarray, "triangles 3"]
     grid: Grid
     problem: Problem
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.mesh import triangulation
+from pennpde.mesh.interpolation import interpolation
 from pennpde.study.optimisation.flows import Fields
 
 _PLACES, _WEIGHTS = (each / 2 for each in np.polynomial.legendre.leggauss(4))
@@ -132,13 +132,10 @@ def probed(fields: Fields, positions: Float[np.ndarray, "probes 2"]) -> Float[Te
 def _at(
     fields: Fields, values: Float[Tensor, "rows points"], positions: Float[np.ndarray, "places 2"]
 ) -> Float[Tensor, "rows places"]:
-    """Values at positions, linear in triangles."""
-    cells = fields.flow.grid.cells
-    triangles = np.concatenate([cells.triangles, cells.quads[:, :3], cells.quads[:, [0, 2, 3]]])
-    weights, _ = triangulation.interpolation(cells.points, triangles, positions / fields.flow.family.units.length)
-    entries = weights.tocoo()
-    _, places = np.unique(fields.flow.grid.representative, return_inverse=True)
-    shares = values[:, torch.from_numpy(places[entries.col])] * torch.from_numpy(entries.data)
+    """Values at positions, linear between the points of the user's mesh, as those of a prediction."""
+    flow = fields.flow
+    entries = interpolation(flow.case.mesh, positions).tocoo()
+    shares = values[:, flow.problem.places[torch.from_numpy(entries.col)]] * torch.from_numpy(entries.data)
     nothing = shares.new_zeros(len(values), len(positions))
     return nothing.index_add(1, torch.from_numpy(entries.row.astype(np.int64)), shares)
 
