@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
+    from pennpde.study import Study
     from pennpde.study.optimisation import Optimum, optimise
     from pennpde.train import fit
 
@@ -44,6 +45,7 @@ __all__ = [
     "Remark",
     "Robin",
     "Slip",
+    "Study",
     "Table",
     "batch",
     "dot",
@@ -69,6 +71,7 @@ _NAMES_OF = {
     "penn.solver": "BarzilaiBorwein",
     "prediction": "Outcome predict",
     "sharing": "pack",
+    "study": "Study",
     "train": "fit",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}

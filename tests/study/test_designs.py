@@ -33,7 +33,9 @@ def test_the_same_seed_gives_the_same_samples_and_another_seed_others(kind):
 def test_sobol_samples_fill_the_space_more_evenly_than_chance():
     from scipy.stats import qmc
 
-    found = np.array([list(each.values.values()) for each in designs_of([parse_vary("x=0:1"), parse_vary("y=0:1")], "sobol", 64, 0)])
+    found = np.array(
+        [list(each.values.values()) for each in designs_of([parse_vary("x=0:1"), parse_vary("y=0:1")], "sobol", 64, 0)]
+    )
     chance = np.random.default_rng(0).random((64, 2))
     assert qmc.discrepancy(found) < 0.3 * qmc.discrepancy(chance)
 
@@ -48,7 +50,8 @@ def test_a_file_of_designs_is_read_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("a,b\n1\n", "design 1"), ("a\nx\n", "design 1"), ("a,a\n1,2\n", "name of its own"), ("a\n", "no designs")]
+    ("text", "words"),
+    [("a,b\n1\n", "design 1"), ("a\nx\n", "design 1"), ("a,a\n1,2\n", "name of its own"), ("a\n", "no designs")],
 )
 def test_a_broken_file_of_designs_is_refused_by_its_line(tmp_path, text, words):
     (tmp_path / "d.csv").write_text(text, encoding="utf-8")

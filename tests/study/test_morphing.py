@@ -29,7 +29,9 @@ def test_a_morphed_mesh_has_the_same_cells_and_patches_and_none_is_inverted(mesh
     assert float(after.cell_volumes.min()) > 0
     apart = (after.points - mesh.points).norm(dim=1)
     assert float(apart.max()) == pytest.approx(0.3, rel=0.05)
-    assert float(apart[(mesh.points - torch.tensor([2.0, 2.0])).norm(dim=1) > 1.2].max()) < 1e-4  # what holds the outlet reaches a little further
+    assert (
+        float(apart[(mesh.points - torch.tensor([2.0, 2.0])).norm(dim=1) > 1.2].max()) < 1e-4
+    )  # what holds the outlet reaches a little further
 
 
 def test_nothing_moves_by_zero(mesh):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -67,7 +68,9 @@ def test_a_quantity_that_a_design_lacks_leaves_the_others():
 def test_times_that_vary_share_one_march_and_each_is_a_row(monkeypatch):
     asked = []
     predict = Study.predict
-    monkeypatch.setattr(Study, "predict", lambda self, values, times=None: asked.append(times) or predict(self, values, times))
+    monkeypatch.setattr(
+        Study, "predict", lambda self, values, times=None: asked.append(times) or predict(self, values, times)
+    )
     found = small(vary={"time": [0.5, 1.0], "ramp": [0.0], "viscosity": [0.01, 0.02]}, times=None).run()
     assert asked == [[0.5, 1.0], [0.5, 1.0]]
     assert [row.times for row in found.rows] == [(0.5,), (0.5,), (1.0,), (1.0,)]
@@ -156,7 +159,7 @@ def test_a_full_disk_keeps_the_rows_and_says_what_to_do(tmp_path, table, monkeyp
     written = []
 
     class Full:
-        def __init__(self, stream):
+        def __init__(self, stream: Any):
             self.stream = stream
 
         def __getattr__(self, name):
@@ -170,8 +173,8 @@ def test_a_full_disk_keeps_the_rows_and_says_what_to_do(tmp_path, table, monkeyp
             written.append(content)
             return self.stream.write(content)
 
-    journal = tables.Journal.__init__
-    monkeypatch.setattr(tables.Journal, "__init__", lambda self, stream, rows: journal(self, Full(stream), rows))
+    journal, full = tables.Journal.__init__, cast(Any, Full)
+    monkeypatch.setattr(tables.Journal, "__init__", lambda self, stream, rows: journal(self, full(stream), rows))
     with pytest.raises(OSError, match=r"No space left.*3 designs are kept; make room"):
         small().run(tmp_path / "s")
     monkeypatch.undo()
@@ -194,7 +197,9 @@ def test_processes_compute_the_same_and_one_that_dies_loses_its_own_design_only(
 @pytest.mark.slow
 def test_a_dask_cluster_computes_the_same(table):
     distributed = pytest.importorskip("distributed", reason="needs Dask")
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
         assert numbers(small().run(scheduler=cluster.scheduler_address)) == numbers(table)
 
 
@@ -237,7 +242,19 @@ def test_kept_fields_are_those_of_the_designs(tmp_path):
 
 
 def test_a_row_is_read_as_it_was_written():
-    row = Row(3, {"x": 0.1}, "why", (1.0, float("inf")), {"q": (1.5, None)}, {"q": (None,)}, {"u": 0.02}, "good", "fast", 0.5, "")
+    row = Row(
+        3,
+        {"x": 0.1},
+        "why",
+        (1.0, float("inf")),
+        {"q": (1.5, None)},
+        {"q": (None,)},
+        {"u": 0.02},
+        "good",
+        "fast",
+        0.5,
+        "",
+    )
     assert vars(Row.of(row.line)).keys() == vars(row).keys()
     assert Row.of(row.line).times == row.times
     assert Row.of(Row.of(row.line).line).line == row.line

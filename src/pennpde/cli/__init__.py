@@ -22,8 +22,8 @@ traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError
 for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
-`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring; `DEFAULT` names one that is meant without a name. Another package adds a subcommand by naming its
-module under the entry point `pennpde.commands`.
+`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring; `DEFAULT` is the one that need not be named.
+Another package adds a subcommand by naming its module under the entry point `pennpde.commands`.
 """
 
 import contextlib

@@ -34,6 +34,7 @@ _EXTRAS = {
     "train": ("accelerate", "tensorboard"),
     "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
     "generate": ("dask", "distributed"),
+    "study": ("pyarrow",),
 }
 
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,

@@ -129,6 +129,14 @@ def run(
         bool, Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
     ] = False,
     repair: Repair = None,
+    quantity: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT",
+            help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
+            "be repeated. With --write-time also into the case's folder postProcessing.",
+        ),
+    ] = None,
     plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Predict the fields of a case with a trained network.
@@ -148,7 +156,9 @@ def run(
     _check_series(asked, targets)
 
     from pennpde.prediction import predict
+    from pennpde.quantities import parse
 
+    wanted = [parse(each) for each in quantity or []]
     if case is not None:
         from pennpde.mesh import reader_process
 
@@ -175,6 +185,8 @@ def run(
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
     if not force:
         _refuse_other_physics(problem.remarks, about)
+    for each in wanted:
+        each.check(problem)
     if problem.space != 2 and (png or html or animation):
         option = "--png" if png or animation else "--html"
         raise ValueError(
@@ -204,6 +216,8 @@ def run(
         _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
+    measured = outcome.quantities(wanted)
+    about |= {"quantities": [each.as_dict() for each in measured]} if measured else {}
     written = write_files(outcome, input_path.stem, targets, draw_error=draw_error)
     if folders:
         from pennpde.openfoam import TimeWriter
@@ -211,12 +225,17 @@ def run(
         writer, foam_fields = TimeWriter.of(input_path, outcome.case.mesh), network.equation.foam_fields
         for place, name in folders.items():
             written.append(str(writer.write(name, outcome.at(place).fields, foam_fields)))
+        if wanted:
+            from pennpde.quantities.foam import write_tables
+
+            written += write_tables(input_path, outcome, wanted, folders, start)
     seconds = outcome.seconds["network"]
     level = f", {outcome.level}," if outcome.level else ""
     output.say(
         f"{model}{level} on {outcome.case.number_of_points} points: {seconds:.2f} s for the network, "
         f"{sum(outcome.seconds.values()) - seconds:.2f} s for operators and certificate; {outcome.when}",
         *outcome.expected.lines(),
+        *(each.line(max(len(other.name) for other in measured)) for each in measured),
         *outcome.certificate.lines(warnings=False),
         *(f"Written: {path}" for path in written),
     )

@@ -1,6 +1,6 @@
 """`penn study`."""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ EXAMPLES = [
     "penn study study.toml --out drag",
     'penn study myCase --vary "viscosity=1e-3:1e-2:log:20" --vary "inlet.u=0.5,1,2" '
     '--quantity "pressure drop inlet outlet"',
-    'penn study duct.vtu --case duct.toml --vary "inlet.u=0.5:2" --design sobol --number 64 --quantity "flow rate outlet"',
+    'penn study duct.vtu --case duct.toml --vary "inlet.u=0.5:2" --design sobol --number 64 --quantity "drag body"',
     'penn study template --vary "height=0.1:0.3:9" --mesher blockMesh --quantity "pressure drop inlet outlet" --fast',
     "penn study verify drag --top 5 --solver icoFoam",
     "penn study verify drag --top 2 --of uncertain --solver simpleFoam",
@@ -28,7 +28,7 @@ EXAMPLES = [
 DEFAULT = "run"
 
 
-class Choice(str, Enum):
+class Choice(StrEnum):
     """Which designs a solver gets."""
 
     BEST, WORST, UNCERTAIN = "best", "worst", "uncertain"
@@ -42,14 +42,16 @@ def run(
     output: Output,
     input_path: Annotated[
         Path,
-        Argument(metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."),
+        Argument(
+            metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."
+        ),
     ],
     vary: Annotated[
         list[str] | None,
         Option(
             metavar="NAME=VALUES",
-            help="What varies, several times: viscosity=1e-3:1e-2:log:20, inlet.u=0.5,1,2, time=1,2, or a number of the "
-            "shape such as height=0.1:0.3:5. Values are a list or LOW:HIGH[:log][:NUMBER].",
+            help="What varies, several times: viscosity=1e-3:1e-2:log:20, inlet.u=0.5,1,2, time=1,2, or a number of "
+            "the shape such as height=0.1:0.3:5. Values are a list or LOW:HIGH[:log][:NUMBER].",
         ),
     ] = None,
     quantity: Annotated[
@@ -63,7 +65,9 @@ def run(
     seed: Annotated[int, Option(min=0, help="Of the samples.")] = 0,
     times: Annotated[
         str | None,
-        Option(metavar="FIRST:LAST:INTERVAL", help="When: 0.5:4:0.5, or a list such as 0.5,1,2; by default the network's."),
+        Option(
+            metavar="FIRST:LAST:INTERVAL", help="When: 0.5:4:0.5, or a list such as 0.5,1,2; by default the network's."
+        ),
     ] = None,
     steady: Annotated[bool, Option("--steady", help="The steady state; with --times after these.")] = False,
     model: Model = "flow",
@@ -71,8 +75,8 @@ def run(
         float | None,
         Option(
             metavar="PER CENT",
-            help="Expected error that is good enough, for which each design takes its own level; by default all have the "
-            "same level, so that they can be compared.",
+            help="Expected error that is good enough, for which each design takes its own level; by default all have "
+            "the same level, so that they can be compared.",
         ),
     ] = None,
     fast: Annotated[bool, Option("--fast", help="The fastest level of accuracy.")] = False,
@@ -90,7 +94,9 @@ def run(
     ] = None,
     workers: Annotated[
         int | None,
-        Option(min=0, help="Processes on this machine; 0: this one.", show_default="one per processor for many designs"),
+        Option(
+            min=0, help="Processes on this machine; 0: this one.", show_default="one per processor for many designs"
+        ),
     ] = None,
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.")
@@ -129,7 +135,8 @@ def run(
         study = Study.read(input_path)
     else:
         varied = [parse_vary(each) for each in vary or ()]
-        study = Study(input_path, **(given | {"vary": {each.name: each for each in varied}}))
+        given["vary"] = {each.name: each for each in varied}
+        study = Study(input_path, **given)
         if len(study.vary) < len(varied):
             raise BadParameter("the same name is given twice", param_hint="--vary")
     folder = out or Path(input_path.stem if is_file else f"{input_path.resolve().stem}_study")

@@ -29,7 +29,7 @@ from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.physics import PRESSED, Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
@@ -136,8 +136,8 @@ class CoarseMarch(Start):
         fine-grid reference its correction makes things worse, in cavities by a factor of three.
         """
         if self.splits(case):
-            pressed = balanced[PRESSED] + _pressed(case, fields["p"] - started.initial["p"].to(fields["p"]))
-            return {**fields, **balanced, "u": started.initial["u"], PRESSED: pressed}
+            # Forces and losses are better before the correction, which sees the points of the mesh only.
+            return {**fields, **balanced, "u": started.initial["u"]}
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
         found = conserving(problem, fields["u"])
@@ -158,7 +158,8 @@ class CoarseMarch(Start):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return {**found.fields, **found.balance} if all(bool(each.converged.all()) for each in found.solutions) else None
+        settled = all(bool(each.converged.all()) for each in found.solutions)
+        return {**found.fields, **found.balance} if settled else None
 
     def _march(self, case: Case, wanted: tuple[float, ...], splits: int) -> Prediction:
         """Kept, because the next level asks for the same again."""
@@ -172,12 +173,6 @@ class CoarseMarch(Start):
 
 def _at(fields: Mapping[str, Tensor], place: int, times: int) -> dict[str, Tensor]:
     return {name: values[..., place] if times > 1 else values for name, values in fields.items()}
-
-
-def _pressed(case: Case, pressure: Float[Tensor, " points"]) -> Float[Tensor, "facets space"]:
-    """The force of a pressure at the points on each facet of the boundary."""
-    ends = torch.from_numpy(case.mesh.facets.connectivity.reshape(-1, 2))
-    return pressure.detach().cpu().double()[ends].mean(dim=1)[:, None] * case.mesh.facet_areas.cpu().double()
 
 
 def conserving(problem: Problem, velocity: Float[Tensor, "points space"]) -> State:

@@ -5,6 +5,8 @@ As in `DualCells`, points and edges are the last axis of all tensors.
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -19,6 +21,9 @@ from pennpde.flow import pressure as poisson
 from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.grid import Grid
 from pennpde.operators.sparse import SparseMatrix
+
+_OF_ONE = "cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets", "facet_jumps"
+"""What cannot be joined as it is, or what batches do not have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +99,9 @@ class Problem:
         stands, places = np.unique(grid.representative, return_inverse=True)
         periodic = len(stands) < len(places)
         groups = (grid.cells.triangles, grid.cells.quads)
-        cells = DualCells.of(grid.cells.points, groups, places if periodic else None)
+        key = _key(grid.cells.points, *groups, places, grid.pressure_held, f"{way} {device}")
+        known = _LAST.get(key)
+        cells = DualCells.of(grid.cells.points, groups, places if periodic else None) if known is None else known[0]
         number = cells.number_of_points
 
         def merged(values: np.ndarray) -> np.ndarray:
@@ -124,9 +131,12 @@ class Problem:
             jump = _jump(grid, cells, groups, places)
         pressure = grid.pressure - grid.pressure_jump
         slip = merged(grid.slip) * (1.0 - held)[:, None]
+        if known is None:
+            known = cells, solver or poisson.poisson(cells, pressure_held, way=way, device=device)
+            if solver is None:
+                _keep(key, *known)
         return Problem(
-            cells,
-            solver or poisson.poisson(cells, pressure_held, way=way, device=device),
+            *known,
             torch.tensor([viscosity], dtype=torch.float64),
             torch.from_numpy(1.0 - held),
             _components_first(velocity),
@@ -156,7 +166,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name not in ("cells", "pressure_solver", "slip", "jump", "corner_pressure", "places", "facets", "facet_jumps")
+            if each.name not in _OF_ONE
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
@@ -198,6 +208,27 @@ class Problem:
         """The gradient of a pressure, with its periodic jumps."""
         slope = self.cells.slope(pressure)
         return slope if self.jump is None else slope + self.jump[1]
+
+
+_LAST: OrderedDict[bytes, tuple[DualCells, poisson.Solver]] = OrderedDict()
+_MOST_KEPT = 30_000
+"""Points of all meshes in `_LAST`: some 50 MB."""
+
+
+def _key(*parts: np.ndarray | str) -> bytes:
+    """The same for the same content only."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else f"{part.shape}".encode())
+        digest.update(b"" if isinstance(part, str) else np.ascontiguousarray(part).tobytes())
+    return digest.digest()
+
+
+def _keep(key: bytes, cells: DualCells, solver: poisson.Solver) -> None:
+    """The designs of a study share meshes: their cells and factors take as long as a fifth of a fast march."""
+    _LAST[key] = cells, solver
+    while sum(each.number_of_points for each, _ in _LAST.values()) > _MOST_KEPT:
+        _LAST.popitem(last=False)
 
 
 def _jump(

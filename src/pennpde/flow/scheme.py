@@ -167,7 +167,7 @@ class FlowScheme(Predictor):
         return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
 
     def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
-        """The fields, and the balance, on cells twice as large, for a quarter of the time; None where cells are not split, or diverge."""
+        """Fields and balance on cells twice as large, in a quarter of the time; None if not split, or diverged."""
         splits = self.number_of_splits(case)
         if not splits:
             return None
@@ -176,7 +176,8 @@ class FlowScheme(Predictor):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return {**found.fields, **found.balance} if all(bool(each.converged.all()) for each in found.solutions) else None
+        settled = all(bool(each.converged.all()) for each in found.solutions)
+        return {**found.fields, **found.balance} if settled else None
 
     def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
         keep_freed_memory()

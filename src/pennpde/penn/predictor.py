@@ -37,7 +37,7 @@ class Prediction:
     coarser: Mapping[str, Tensor] | None = None
     """The same fields, and the same balance, by a cheaper way; see `Predictor.second_opinion`."""
     balance: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the network's own balance gives, see `BALANCE`; several times are a trailing axis. Empty where it has none."""
+    """What the network's own balance gives, see `BALANCE`; several times are a trailing axis. Empty without one."""
 
     @property
     def outflow(self) -> Tensor | None:

@@ -63,7 +63,7 @@ class Start(nn.Module, ABC):
         case: Case,  # noqa: ARG002
         started: Case,  # noqa: ARG002
         fields: dict[str, Tensor],
-        balance: Mapping[str, Tensor],
+        balanced: Mapping[str, Tensor],
     ) -> dict[str, Tensor]:
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
 
@@ -71,9 +71,9 @@ class Start(nn.Module, ABC):
             case: As it was given.
             started: As the network saw it.
             fields: The network's.
-            balance: That of the cheap solution; what belongs to the fields instead is returned among them.
+            balanced: The balance of the cheap solution; what belongs to the fields instead is returned among them.
         """
-        return {**fields, **balance}
+        return {**fields, **balanced}
 
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh and keep it."""

@@ -7,6 +7,9 @@ import numpy as np
 from pennpde.quantities.quantity import Quantity, Raw
 from pennpde.quantities.solved import SolvedFlow
 
+_NOTHING = 1e-9
+"""Share of all fluxes or of the reference speed that is rounding."""
+
 
 def flow_rate(flow: SolvedFlow, quantity: Quantity) -> Raw:
     through = _through(flow, quantity.arguments[0])
@@ -17,7 +20,7 @@ def flow_split(flow: SolvedFlow, quantity: Quantity) -> Raw:
     """The share of the first patch in what flows through all that are named."""
     parts = np.stack([_through(flow, patch) for patch in quantity.arguments])
     total = parts.sum(axis=0)
-    if not (np.abs(total) > 0).all():
+    if not (np.abs(total) > _NOTHING * np.abs(parts).sum(axis=0)).all():
         raise ValueError(f"{quantity.name!r} has no value: nothing flows through these patches in total.")
     return Raw(parts[0] / total, np.ones(len(flow.times)))
 
@@ -29,7 +32,7 @@ def pressure_drop(flow: SolvedFlow, quantity: Quantity) -> Raw:
 
 
 def total_pressure_drop(flow: SolvedFlow, quantity: Quantity) -> Raw:
-    """Of p + u²/2, weighted with the flow rate: the energy that a unit of mass loses."""
+    """Of p + u²/2, the latter weighted with the flow rate: the energy that a unit of mass loses."""
     first, second = (_total_pressure(flow, patch, quantity) for patch in quantity.arguments)
     return Raw(first - second, np.abs(first - second) + 1e-2 * flow.speed**2)
 
@@ -47,14 +50,14 @@ def mean_pressure(flow: SolvedFlow, quantity: Quantity) -> Raw:
 
 
 def uniformity(flow: SolvedFlow, quantity: Quantity) -> Raw:
-    """1 - ∫ |u_n - ū| / (2 |ū| L): one for a uniform velocity, 1 - 2 / (3 √3) for a parabola."""
+    """1 - ∫ |u_n - ū| / (2 |ū| L): one for a uniform velocity, 1 - 1 / (3 √3) for a parabola."""
     facets = flow.facets(quantity.arguments[0])
     velocity, weights = flow.profile(facets)
     normal = flow.outward[facets] / flow.lengths[facets][:, None]
     through = np.einsum("tfga,fa->tfg", velocity, normal)
     shares = flow.lengths[facets][:, None] * weights / flow.lengths[facets].sum()
     mean = (through * shares).sum(axis=(1, 2))
-    if not (np.abs(mean) > 0).all():
+    if not (np.abs(mean) > _NOTHING * flow.speed).all():
         raise ValueError(f"{quantity.name!r} has no value: nothing flows through {quantity.arguments[0]!r} in total.")
     apart = (np.abs(through - mean[:, None, None]) * shares).sum(axis=(1, 2))
     return Raw(1.0 - 0.5 * apart / np.abs(mean), np.ones(len(mean)))
@@ -86,8 +89,9 @@ def _total_pressure(flow: SolvedFlow, patch: str, quantity: Quantity) -> np.ndar
     facets = flow.facets(patch)
     velocity, weights = flow.profile(facets)
     through = np.einsum("tfga,fa,g->tfg", velocity, flow.outward[facets], weights)
-    head = flow.pressure[:, facets, None] + 0.5 * (velocity**2).sum(axis=-1)
     rate = through.sum(axis=(1, 2))
-    if not (np.abs(rate) > 1e-9 * np.abs(through).sum(axis=(1, 2))).all():
+    if not (np.abs(rate) > _NOTHING * np.abs(through).sum(axis=(1, 2))).all():
         raise ValueError(f"{quantity.name!r} has no value: nothing flows through {patch!r}; leave out total.")
-    return (head * through).sum(axis=(1, 2)) / rate
+    # The pressure by length: at an inlet the mean over it is in balance, that at its single points is not.
+    carried = 0.5 * ((velocity**2).sum(axis=-1) * through).sum(axis=(1, 2))
+    return _mean_pressure(flow, patch) + carried / rate

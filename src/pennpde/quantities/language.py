@@ -94,7 +94,7 @@ def parse(text: str) -> Quantity:
     if not least <= len(rest) <= max(least, kind.most):
         raise ValueError(f"{text!r} has {len(rest)} arguments after {kind.name!r}; write {kind.usage!r}.")
     if "X" in kind.arguments:
-        _numbers(text, kind.name, rest, len(kind.arguments))
+        _numbers(text, kind.name, rest, 2)
     if "density" in options and not kind.forcelike:
         raise ValueError(f"{text!r} has a density, but {kind.name!r} does not depend on it; leave it out.")
     return Quantity(kind, tuple(rest), options)
@@ -112,8 +112,8 @@ def _numbers(text: str, option: str, words: list[str], wanted: int | None = None
         numbers = ()
     if len(numbers) != wanted or not all(math.isfinite(each) for each in numbers):
         raise ValueError(f"{text!r} needs {wanted} finite numbers after {option!r}, not {' '.join(words) or 'none'!r}.")
-    if option in ("speed", "length", "density") and not numbers[0] > 0:
-        raise ValueError(f"{text!r} has the {option} {numbers[0]:g}; it must be positive.")
+    if option in ("speed", "length", "density") and not min(numbers) > 0:
+        raise ValueError(f"{text!r} has the {option} {words[0]}; it must be positive.")
     return numbers
 
 

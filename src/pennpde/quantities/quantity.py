@@ -1,8 +1,9 @@
-"""`Quantity`: a number that an engineer wants from a solved flow, and `Measured`: what it is, with its expected error."""
+"""`Quantity`: a number that an engineer wants from a flow, and `Measured`: its value and its expected error."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,13 +82,17 @@ class Measured:
     per_strouhal: float = 1.0
 
     def __str__(self) -> str:
+        return self.line()
+
+    def line(self, width: int = 0) -> str:
+        """For people; names of one table take the same width."""
         unit = f" {self.unit}" if self.unit else ""
         plus = "" if self.error is None else f" ± {self.error:.2g}"
+        start = f"{self.name:{width}}  {self.mean:.5g}{plus}{unit}"
         if len(self.values) == 1:
-            return f"{self.name} = {self.values[0]:.5g}{plus}{unit}"
+            return start
         more = f", frequency {self.frequency:.4g} (Strouhal number {self.strouhal:.4g})" if self.frequency else ""
-        spread = f"mean {self.mean:.5g}, from {np.nanmin(self.values):.5g} to {np.nanmax(self.values):.5g}"
-        return f"{self.name}: {spread}{plus}{unit}{more}"
+        return f"{start} on average, {np.nanmin(self.values):.5g} to {np.nanmax(self.values):.5g}{more}"
 
     @property
     def mean(self) -> float:
@@ -155,7 +160,7 @@ class Quantity:
     @property
     def name(self) -> str:
         words = (f"{name} {' '.join(f'{each:g}' for each in values)}" for name, values in self.options.items())
-        return " ".join((self.kind.name, *self.arguments, *words))
+        return " ".join((self.kind.name, *map(shlex.quote, self.arguments), *words))
 
     def __repr__(self) -> str:
         return f"Quantity({self.name!r})"
@@ -216,8 +221,10 @@ class Quantity:
         return _DIMENSIONED[self.kind.unit] if "density" in self.options else self.kind.unit
 
     def reference(self, flow: SolvedFlow) -> tuple[float, float]:
-        """Length and speed of its coefficient: as given, else those of the flow; of a force the length is the height of
-        the patch across the flow."""
+        """Length and speed of its coefficient: as given, else those of the flow.
+
+        Of a force the length is the height of the patch across the flow.
+        """
         speed = self.options.get("speed", (flow.speed,))[0]
         if "length" in self.options or self.kind.group != "force":
             return self.options.get("length", (flow.length,))[0], speed

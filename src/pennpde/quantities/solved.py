@@ -139,9 +139,10 @@ class SolvedFlow:
         return np.sum([self.balanced(name)[:, facets] for name in names], axis=0)
 
     def profile(self, facets: Int64[np.ndarray, " chosen"]) -> tuple[np.ndarray, np.ndarray]:
-        """Velocities at four places of each facet [times, facets, 4, 2], in keeping with the fluxes, and their weights.
+        """Velocities at four places of each facet [times, facets, 4, 2], and their weights.
 
-        A parabola along the facet, as prescribed or through the points of the outlet.
+        A parabola along the facet, as prescribed or through the points of the outlet; together they have the flow rate
+        of the fluxes.
         """
         from pennpde.mesh.boundary import facet_parabolas
 
@@ -156,9 +157,12 @@ class SolvedFlow:
             curve = (2 * s - 1) * (s - 1) * start[:, None] + 4 * s * (1 - s) * middle[:, None]
             found.append(curve + s * (2 * s - 1) * end[:, None])
         velocity, normal = np.stack(found), self.outward[facets] / self.lengths[facets][:, None]
-        through = np.einsum("tfga,fa,g->tf", velocity, normal, _WEIGHTS)
-        missing = self.outflow[:, facets] / self.lengths[facets] - through
-        return velocity + missing[..., None, None] * normal[None, :, None], _WEIGHTS
+        through = np.einsum("tfga,fa->tfg", velocity, normal)
+        shares = self.lengths[facets][:, None] * _WEIGHTS
+        missing = self.outflow[:, facets].sum(axis=1) - (through * shares).sum(axis=(1, 2))
+        moved = (np.abs(through) * shares).sum(axis=(1, 2))
+        change = np.abs(through) * (missing / np.where(moved > 0, moved, 1.0))[:, None, None]
+        return velocity + change[..., None] * normal[:, None], _WEIGHTS
 
     def _boundary(self, place: int) -> BoundaryProfile:
         time = self.times[place]

@@ -88,8 +88,8 @@ def _with_value(mesh: Mesh, condition: Dirichlet, place: Place, value: float) ->
         raise ValueError(f"{label} cannot vary: {place.unknown} is not prescribed on the patch {place.patch}.")
     if condition.course is not None:
         raise ValueError(
-            f"{label} cannot vary, because {place.unknown} changes with time; let a Python function make the case, or write "
-            "{{name}} into its file in an OpenFOAM template."
+            f"{label} cannot vary, because {place.unknown} changes with time; let a Python function make the case, "
+            "or write {{name}} into its file in an OpenFOAM template."
         )
     # A point that several patches share has the value of the last one that was given.
     last = np.full(mesh.number_of_points, -1)

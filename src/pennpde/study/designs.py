@@ -80,7 +80,9 @@ def read_designs(path: Path) -> list[Design]:
     text = read_regular(path, _MOST_BYTES).decode("utf-8-sig")
     rows = [[item.strip() for item in row] for row in csv.reader(io.StringIO(text)) if any(map(str.strip, row))]
     if len(rows) < 2:
-        raise ValueError(f"{path} has no designs: give a line of names, such as viscosity,inlet.u, and a line for each.")
+        raise ValueError(
+            f"{path} has no designs: give a line of names, such as viscosity,inlet.u, and a line for each."
+        )
     names = rows[0]
     if len(set(names)) < len(names) or not all(names):
         raise ValueError(f"{path} begins with {','.join(names)!r}; give every column a name of its own.")

@@ -61,7 +61,12 @@ def _status(study: Study, rows: Mapping[int, Row]) -> Status:
 
 
 def _computed(
-    study: Study, designs: Sequence[Design], workers: int | None, scheduler: str | None, fields: Path | None, suffix: str
+    study: Study,
+    designs: Sequence[Design],
+    workers: int | None,
+    scheduler: str | None,
+    fields: Path | None,
+    suffix: str,
 ) -> Iterator[list[Row]]:
     groups = _groups(study, designs)
     if scheduler is None and workers == 0:
@@ -81,9 +86,10 @@ def _computed(
         else:  # one design of them kills its process: which?
             apart = {f"{place}": (study, [group], fields, suffix) for place, group in enumerate(chunks[name])}
             for place, one in pool.each(_evaluate_all, apart, workers=1, scheduler=scheduler):
-                group = chunks[name][int(place)]
-                failed = isinstance(one, Failure)
-                yield [Row(each.number, each.values, one.error) for each in group] if failed else one
+                if isinstance(one, Failure):
+                    yield [Row(each.number, each.values, one.error) for each in chunks[name][int(place)]]
+                else:
+                    yield one
 
 
 def _groups(study: Study, designs: Sequence[Design]) -> list[list[Design]]:
@@ -144,7 +150,9 @@ def _measured(study: Study, design: Design, outcome: Outcome) -> Row:
         outcome, refused = outcome.usable()
         if outcome.expected.grade == REFUSED:
             return Row(design.number, design.values, f"refused: {' '.join(outcome.expected.warnings)}", **common)
-        reason = f"left out, expected error above 50 %: t = {', '.join(f'{each:g}' for each in refused)}" if refused else ""
+        reason = (
+            f"left out, expected error above 50 %: t = {', '.join(f'{each:g}' for each in refused)}" if refused else ""
+        )
     numbers, errors = {}, {}
     for quantity in study.measures:
         try:

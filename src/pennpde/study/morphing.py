@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,28 +40,26 @@ class Handle:
     fixed: tuple[str, ...] = ()
 
     @staticmethod
-    def of(name: str, given: Handle | Mapping[str, object]) -> Handle:
+    def of(name: str, given: Any) -> Handle:
         """From a table of a study file: `at`, `direction`, `radius`, `fixed`."""
         if isinstance(given, Handle):
             return given
+        wrong = ValueError(
+            f"[morph.{name}] is {given!r}; give at = [x, y] or a list of such points, direction = [x, y], and where "
+            'you like a radius above zero and fixed = ["PATCH", ...].'
+        )
         if not isinstance(given, Mapping) or given.keys() - {"at", "direction", "radius", "fixed"}:
-            raise ValueError(f"[morph.{name}] is {given!r}; it has at, direction, radius and fixed.")
+            raise wrong
         try:
-            at = np.atleast_2d(np.array(given["at"], float))
-            direction = np.array(given["direction"], float)
-            radius = None if given.get("radius") is None else float(given["radius"])  # pyright: ignore[reportArgumentType]
+            at, direction = np.atleast_2d(np.array(given["at"], float)), np.array(given["direction"], float)
+            radius = None if given.get("radius") is None else float(given["radius"])
         except (KeyError, TypeError, ValueError):
-            at = direction = np.zeros(0)
-            radius = None
-        sound = at.ndim == 2 and direction.ndim == 1 and len(direction) == at.shape[-1] and direction.any()
-        fixed = given.get("fixed", ())
-        if not sound or (radius is not None and not radius > 0) or isinstance(fixed, str):
-            raise ValueError(
-                f"[morph.{name}] is {dict(given)!r}; give at = [x, y] or a list of such points, direction = [x, y], and "
-                'optionally a radius above zero and fixed = ["PATCH", ...].'
-            )
-        patches = tuple(map(str, fixed))  # pyright: ignore[reportArgumentType]
-        return Handle(tuple(map(tuple, at.tolist())), tuple(direction.tolist()), radius, patches)
+            raise wrong from None
+        sound = at.ndim == 2 and direction.shape == at.shape[1:] and direction.any()
+        if not sound or not (radius is None or radius > 0) or isinstance(given.get("fixed"), str):
+            raise wrong
+        positions = tuple(tuple(each) for each in at.tolist())
+        return Handle(positions, tuple(direction.tolist()), radius, tuple(given.get("fixed", ())))
 
 
 def morphed(mesh: Mesh, handles: Mapping[str, Handle], values: Mapping[str, float]) -> Mesh:
@@ -127,7 +126,9 @@ def check_cells(before: Mesh, after: Mesh) -> None:
         flat = np.flatnonzero(sines < least)
         if len(flat):
             where = after.points.numpy()[after.connectivity[flat[0]]]
-            raise MorphError(f"{len(flat)} corners of cells have become flat or inverted, the first at {_shown(where)}.")
+            raise MorphError(
+                f"{len(flat)} corners of cells have become flat or inverted, the first at {_shown(where)}."
+            )
 
 
 def _sines(mesh: Mesh) -> Float[np.ndarray, " corners"]:

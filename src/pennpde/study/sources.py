@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
-import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -59,17 +58,6 @@ class Source(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Source):
-    """One case, whose shape stays."""
-
-    given: Case
-    names = frozenset()
-
-    def case(self, shape: Shape) -> Case:  # noqa: ARG002
-        return self.given
-
-
-@dataclass(frozen=True, eq=False)
 class Meshed(Source):
     """A mesh with conditions by the names of its patches, as a problem file has them.
 
@@ -86,10 +74,14 @@ class Meshed(Source):
     handles: Mapping[str, Handle] = field(default_factory=dict)
 
     @staticmethod
-    def by(function: Callable[..., Mesh | Case], problem: Mapping[str, Any] | Path | None, handles: Mapping[str, Handle]) -> Meshed:  # fmt: skip
+    def by(
+        function: Callable[..., Mesh | Case],
+        problem: Mapping[str, Any] | Path | None = None,
+        handles: Mapping[str, Handle] | None = None,
+    ) -> Meshed:
         """From a function whose arguments are the numbers of the shape."""
         taken = [each.name for each in inspect.signature(function).parameters.values() if each.kind in (1, 3)]
-        return Meshed(function, frozenset(taken), problem, handles)
+        return Meshed(function, frozenset(taken), problem, handles or {})
 
     @property
     def names(self) -> frozenset[str]:
@@ -112,44 +104,31 @@ class Meshed(Source):
         return problem_from(self.problem, mesh, "the problem of the study")
 
 
-@dataclass(frozen=True)
-class MeshFile:
-    """The mesh of a file, read once."""
-
-    path: Path
-
-    @cached_property
-    def _mesh(self) -> Mesh:
-        return Mesh.from_contents(reader_process.shared().read(self.path))
-
-    def __call__(self) -> Mesh:
-        return self._mesh
+def read_mesh(path: Path) -> Mesh:
+    """The mesh of a file, read in a process that a damaged file may crash."""
+    return Mesh.from_contents(reader_process.shared().read(path))
 
 
-@dataclass(frozen=True)
-class GmshFile:
-    """The mesh that the program `gmsh` makes of a .geo file; numbers of `DefineConstant` are those of the shape."""
+def gmsh_constants(path: Path) -> frozenset[str]:
+    """The numbers of `DefineConstant` in a .geo file, which are those of its shape."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    inside = " ".join(re.findall(r"DefineConstant\s*\[(.*?)\]\s*;", text, re.DOTALL))
+    return frozenset(re.findall(r"([A-Za-z_]\w*)\s*=", re.sub(r"\{[^{}]*\}", "", inside)))
 
-    path: Path
 
-    def names(self) -> frozenset[str]:
-        text = self.path.read_text(encoding="utf-8", errors="replace")
-        inside = " ".join(re.findall(r"DefineConstant\s*\[(.*?)\]\s*;", text, re.DOTALL))
-        return frozenset(re.findall(r"([A-Za-z_]\w*)\s*=", re.sub(r"\{[^{}]*\}", "", inside)))
-
-    def __call__(self, **numbers: float) -> Mesh:
-        program = shutil.which("gmsh")
-        if program is None:
-            raise FileNotFoundError(
-                f"{self.path} needs the program gmsh, which is not on the PATH; install it from https://gmsh.info, or "
-                "give meshes by a Python function."
-            )
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "shape.msh"
-            values = [word for name, value in numbers.items() for word in ("-setnumber", name, f"{value!r}")]
-            words = [program, str(self.path.resolve()), "-2", *values, "-format", "msh41", "-o", str(made)]
-            run_program(words, Path(folder), "gmsh")
-            return Mesh.from_contents(reader_process.shared().read(made))
+def gmsh_mesh(path: Path, **numbers: float) -> Mesh:
+    """The mesh that the program `gmsh` makes of a .geo file with these constants."""
+    if shutil.which("gmsh") is None:
+        raise FileNotFoundError(
+            f"{path} needs the program gmsh, which is not on the PATH; install it from https://gmsh.info, or give "
+            "meshes by a Python function."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "shape.msh"
+        values = [word for name, value in numbers.items() for word in ("-setnumber", name, f"{value!r}")]
+        words = ["gmsh", str(path.resolve()), "-2", *values, "-format", "msh41", "-o", str(made)]
+        run_program(words, Path(folder), "gmsh")
+        return read_mesh(made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,16 +197,16 @@ class FoamFolder(Source):
             return np.hstack([points[:, :space] + move(points[:, :space]), points[:, space:]])
 
         check_cells(plane, plane.with_points(torch.from_numpy(moved(plane.points.numpy()))))
-        pieces = (replace(piece, mesh=replace(piece.mesh, points=moved(piece.mesh.points))) for piece in body.pieces)
-        return replace(body, mesh=body.mesh.with_points(torch.from_numpy(moved(body.mesh.points.numpy()))), pieces=tuple(pieces))
+        pieces = [replace(piece, mesh=replace(piece.mesh, points=moved(piece.mesh.points))) for piece in body.pieces]
+        mesh = body.mesh.with_points(torch.from_numpy(moved(body.mesh.points.numpy())))
+        return replace(body, mesh=mesh, pieces=tuple(pieces))
 
     def write(self, shape: Shape, folder: Path) -> None:
         self._write_template(shape, folder)
         if any(shape.get(name) for name in self.handles):
             body = self._moved(Body.read(folder), shape)
-            if len(body.pieces) > 1:
-                raise ValueError(f"{self.folder} is decomposed; run reconstructParMesh -constant before.")
-            write_points(folder, body.pieces[0].mesh.points)
+            (whole,) = body.pieces  # a decomposed case keeps none of its processors' folders here
+            write_points(folder, whole.mesh.points)
 
     def _write_template(self, shape: Shape, folder: Path) -> None:
         """The files of the case with numbers in the place of placeholders, and its mesh."""

@@ -8,7 +8,7 @@ import tomllib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pennpde.prediction import Outcome, Resolution, predict
 from pennpde.study.changes import changed, check_names
 from pennpde.study.designs import Design, designs_of, read_designs
 from pennpde.study.morphing import Handle
-from pennpde.study.sources import FoamFolder, Given, GmshFile, Meshed, MeshFile, Source
+from pennpde.study.sources import FoamFolder, Meshed, Source, gmsh_constants, gmsh_mesh, read_mesh
 from pennpde.study.variables import Variable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MOST_BYTES = 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """One problem in many variants: `penn.Study("case", {"viscosity": "1e-3:1e-2:log:20"}, ["pressure drop inlet outlet"])`.
+    """One problem in many variants: `penn.Study("case", {"viscosity": "1e-3:1e-2:log:20"}, ["drag cylinder"]).run()`.
 
     Args:
         source: The folder of an OpenFOAM case or template, a mesh or its file, a .geo file of Gmsh, a case, or a
@@ -180,7 +180,9 @@ class Study:
     @property
     def asked_times(self) -> tuple[float, ...] | None:
         """When, the same for all designs; None: the network's own time, or that of each design."""
-        given = () if self.times is None else (self.times,) if isinstance(self.times, int | float) else tuple(self.times)
+        given = (
+            () if self.times is None else (self.times,) if isinstance(self.times, int | float) else tuple(self.times)
+        )
         return (*map(float, given), *([STEADY] if self.steady and STEADY not in given else [])) or None
 
     # How it is computed
@@ -199,9 +201,7 @@ class Study:
         """Where the cases come from."""
         given, problem = self.source, self.problem
         problem = Path(problem) if isinstance(problem, str) else problem
-        if isinstance(given, Case):
-            return Given(given)
-        if isinstance(given, Mesh):
+        if isinstance(given, Case | Mesh):
             return Meshed(lambda: given, frozenset(), problem, self.handles)
         if callable(given):
             return Meshed.by(given, problem, self.handles)
@@ -213,9 +213,8 @@ class Study:
         if problem is None:
             raise ValueError(f"{path} is a mesh; give its conditions with --case FILE.toml (in a study file: problem).")
         if path.suffix == ".geo":
-            made = GmshFile(path)
-            return Meshed(made, made.names(), problem, self.handles)
-        return Meshed(MeshFile(path), frozenset(), problem, self.handles)
+            return Meshed(partial(gmsh_mesh, path), gmsh_constants(path), problem, self.handles)
+        return Meshed(cache(lambda: read_mesh(path)), frozenset(), problem, self.handles)
 
     @cached_property
     def _last(self) -> dict[tuple[tuple[str, float], ...], Case]:
@@ -259,8 +258,8 @@ class Study:
         found = [each.text for each in base.remarks if each.other_physics]
         if found and not self.force:
             raise ValueError(
-                f"refused, nothing was computed: the case has physics that the network does not know. {' '.join(found)} "
-                "--force studies the flow without it all the same; how wrong its numbers are is then not known."
+                f"refused, nothing was computed: the case has physics that the network does not know. {' '.join(found)}"
+                " --force studies the flow without it all the same; how wrong its numbers are is then not known."
             )
 
     def predict(self, values: Mapping[str, float], times: Sequence[float] | None = None) -> Outcome:
@@ -302,4 +301,3 @@ class Study:
     def __getstate__(self) -> dict[str, Any]:
         kept = {each.name for each in fields(self)}
         return {name: value for name, value in self.__dict__.items() if name in kept}
-

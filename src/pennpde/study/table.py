@@ -158,10 +158,12 @@ class Table:
         return None if found is None else _number(found.quantities.get(name), place)
 
     def best(self, quantity: str = "", number: int = 1, *, largest: bool = False) -> list[Row]:
-        """The designs with the smallest (or largest) number of a quantity at its last time; by default the first one."""
+        """The designs with the smallest (or largest) last number of a quantity; by default of the first one."""
         name = self._name(quantity)
         rows = [row for row in self.rows if _number(row.quantities.get(name), -1) is not None]
-        return sorted(rows, key=lambda row: (-1 if largest else 1) * (_number(row.quantities[name], -1) or 0.0))[:number]
+        return sorted(rows, key=lambda row: (-1 if largest else 1) * (_number(row.quantities[name], -1) or 0.0))[
+            :number
+        ]
 
     def uncertain(self, quantity: str = "", number: int = 1) -> list[Row]:
         """The designs with the largest expected error of a quantity, or of the fields where it has none."""
@@ -186,10 +188,10 @@ class Table:
         columns = self.columns
         if path.suffix == ".parquet":
             try:
-                from pyarrow import parquet, table
+                from pyarrow import parquet, table  # pyright: ignore[reportMissingImports]
             except ModuleNotFoundError as error:
                 raise ModuleNotFoundError(
-                    "A .parquet file needs pyarrow: pip install pyarrow. The .csv file has the same table.",
+                    "A .parquet file needs pyarrow: pip install 'pennpde[study]'. The .csv file has the same table.",
                     name=error.name,
                 ) from error
             with replacing(path) as temporary:
@@ -258,8 +260,8 @@ def journal(folder: Path, definition: Mapping[str, Any]) -> Iterator[Journal]:
                     raise
                 raise OSError(
                     error.errno,
-                    f"{error.strerror}: {path}. The rows of {len(rows)} designs are kept; make room, then start the same "
-                    "command again",
+                    f"{error.strerror}: {path}. The rows of {len(rows)} designs are kept; make room, then start the "
+                    "same command again",
                 ) from error
 
 
@@ -272,7 +274,7 @@ def _check_same(folder: Path, definition: Mapping[str, Any]) -> None:
     now = json.loads(json.dumps(plain(definition)))
     if differing := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
         raise ValueError(
-            f"{folder} has another study: {', '.join(differing)} differ. Choose another folder with --out, or remove it."
+            f"{folder} has another study: {', '.join(differing)} differ. Choose another --out, or remove it."
         )
 
 
@@ -301,4 +303,3 @@ def read_table(folder: Path) -> Table:
     path = folder / VERIFIED
     checked = [Verified(**json.loads(line)) for line in path.read_bytes().splitlines()] if path.is_file() else []
     return Table(tuple(rows[place] for place in sorted(rows)), {each.design: each for each in checked})
-

@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import io
 from functools import cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from pennpde.mesh import Mesh
+from pennpde.mesh.derived import Geometry
 from pennpde.pictures import DIVERGING, SEQUENTIAL, limits_of
 from pennpde.prediction import Outcome
 
 _WIDTH, _HEIGHT = 120, 80
 _SHADES = 48
+_KNOWN: WeakKeyDictionary[Geometry, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
 def thumbnail(outcome: Outcome) -> str:
@@ -34,7 +37,13 @@ def thumbnail(outcome: Outcome) -> str:
 
 
 def _raster(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
-    """Which pixels lie in the mesh, and the nearest point of the mesh of each of these."""
+    """Which pixels lie in the mesh, and the nearest point of the mesh of each of these; kept for the next design."""
+    if mesh.geometry not in _KNOWN:
+        _KNOWN[mesh.geometry] = _rastered(mesh)
+    return _KNOWN[mesh.geometry]
+
+
+def _rastered(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
     points = mesh.points.detach().numpy()
     low, extent = points.min(axis=0), np.ptp(points, axis=0)
     pixel = max(extent[0] / _WIDTH, extent[1] / _HEIGHT)

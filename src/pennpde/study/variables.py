@@ -76,7 +76,9 @@ class Variable:
         if self.choices:
             return ",".join(f"{each!r}" for each in self.choices)
         scale = ["log"] if self.is_logarithmic else []
-        return ":".join([f"{self.low!r}", f"{self.high!r}", *scale, *([] if self.number is None else [f"{self.number}"])])
+        return ":".join(
+            [f"{self.low!r}", f"{self.high!r}", *scale, *([] if self.number is None else [f"{self.number}"])]
+        )
 
 
 def parse_vary(text: str) -> Variable:

@@ -50,7 +50,9 @@ def verify(
     if unknown := [each for each in designs if each not in rows]:
         raise ValueError(f"The study has no design {unknown[0]}; its designs are 1 to {len(rows)}.")
     if shutil.which(solver) is None:
-        raise FileNotFoundError(f"there is no program {solver} on the PATH; source OpenFOAM's settings, or name another")
+        raise FileNotFoundError(
+            f"there is no program {solver} on the PATH; source OpenFOAM's settings, or name another"
+        )
     with locked_folder(folder, "a study"):
         for number in designs:
             found = _verified(study, rows[number], folder / "verified" / f"{number:05d}", solver, timeout)
@@ -63,7 +65,7 @@ def _verified(study: Study, row: Row, folder: Path, solver: str, timeout: float)
     begin = time.perf_counter()
     try:
         write_design(study, row.values, folder)
-        times = _run_until(study, row, folder, solver, timeout)
+        times = _run_until(row, folder, solver, timeout)
         seconds = round(time.perf_counter() - begin, 3)
         flow = flow_of(folder, study.network.equation, times)
         quantities = {each.name: _at_times(each.of(flow).values, times, row.times) for each in study.measures}
@@ -77,7 +79,9 @@ def _at_times(values: np.ndarray, solved: Sequence[float], predicted: Sequence[f
     """For each predicted time the value that was solved; None where none was."""
     known = [float(each) if np.isfinite(each) else None for each in values]
     return [
-        next((value for value, other in zip(known, solved, strict=True) if math.isclose(other, each, rel_tol=1e-6)), None)
+        next(
+            (value for value, other in zip(known, solved, strict=True) if math.isclose(other, each, rel_tol=1e-6)), None
+        )
         for each in predicted
     ]
 
@@ -139,7 +143,7 @@ def _write_dictionary(path: Path, entries: Mapping[str, Any], kind: str) -> None
 # The solver
 
 
-def _run_until(study: Study, row: Row, folder: Path, solver: str, timeout: float) -> tuple[float, ...]:
+def _run_until(row: Row, folder: Path, solver: str, timeout: float) -> tuple[float, ...]:
     """Run the solver to the times of a row; those that it wrote, from the start on."""
     start = start_time(folder)
     finite = [each for each in row.times if each != STEADY]
@@ -149,7 +153,11 @@ def _run_until(study: Study, row: Row, folder: Path, solver: str, timeout: float
     if finite:
         even = all(math.isclose(each / finite[0], round(each / finite[0]), rel_tol=1e-6) for each in finite)
         interval = finite[0] if even else finite[-1]
-        control |= {"endTime": f"{start + finite[-1]:.12g}", "writeControl": "runTime", "writeInterval": f"{interval:.12g}"}
+        control |= {
+            "endTime": f"{start + finite[-1]:.12g}",
+            "writeControl": "runTime",
+            "writeInterval": f"{interval:.12g}",
+        }
         control |= {"timePrecision": "9"}
     with (folder / "system" / "controlDict").open("a", encoding="utf-8") as stream:
         # Of entries that are there twice the later one counts.
@@ -162,7 +170,9 @@ def _run_until(study: Study, row: Row, folder: Path, solver: str, timeout: float
         return (STEADY,)
     times = [each for each in finite if any(math.isclose(each, other, rel_tol=1e-6) for other in written)]
     if finite[-1] not in times:
-        raise ValueError(f"{solver} came to t = {max(written):g}, not to {finite[-1]:g}; see {folder / f'log.{solver}'}.")
+        raise ValueError(
+            f"{solver} came to t = {max(written):g}, not to {finite[-1]:g}; see {folder / f'log.{solver}'}."
+        )
     return tuple(times)
 
 
@@ -197,9 +207,7 @@ def flow_of(folder: Path, equation: Physics, times: Sequence[float]) -> SolvedFl
     )
 
 
-def _balance(
-    values: PointValues, case: Case, equation: Physics, moment: float, height: float
-) -> dict[str, np.ndarray]:
+def _balance(values: PointValues, case: Case, equation: Physics, moment: float, height: float) -> dict[str, np.ndarray]:
     """What leaves through each facet, and the forces on it, per unit of thickness."""
     velocity, pressure = (
         next(foam.name for foam in equation.foam_fields.values() if getattr(foam, kind))
