@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,8 @@ def solved_by_openfoam(case: Case, inlet: Any, splits: int) -> dict[str, Any]:
         else:
             through, square, level = (u[cells] * outward).sum(axis=1), (u[cells] ** 2).sum(axis=1), 0.0
         rates[name] = float(through.sum())
-        totals[name] = float((through * (level + 0.5 * square)).sum() / through.sum())
+        lengths = np.linalg.norm(along, axis=1)
+        totals[name] = float((lengths * level).sum() / lengths.sum() + 0.5 * (through * square).sum() / through.sum())
     return {
         "cells": poly.number_of_cells, "iterations": iterations, "seconds": programs_seconds() - began, "rates": rates,
         "total pressures": totals,
@@ -508,9 +510,8 @@ def main() -> None:
     if "adjoint" in parts:
         keep("adjoint", None, adjoint())
     if "verify" in parts:
-        for name in ("manifold", "diffuser"):
-            for splits in (SPLITS - 1, SPLITS):
-                keep("openfoam", f"{name}, cells split {splits} times", verify(name, known["designs"][name], splits))
+        for splits, name in product((SPLITS - 1, SPLITS), ("manifold", "diffuser")):
+            keep("openfoam", f"{name}, cells split {splits} times", verify(name, known["designs"][name], splits))
     if "--write" in sys.argv:
         write_page(known)
 

@@ -155,24 +155,23 @@ def _mean_pressure(fields: Fields, patch: str) -> Tensor:
 
 
 def _mean_total_pressure(fields: Fields, patch: str) -> Tensor:
-    """Weighted by what flows, with velocities along each facet that are in keeping with the fluxes through it."""
+    """The mean pressure, and what the flow carries of u²/2; velocities along the patch have its flow rate."""
     grid, facets = fields.flow.grid, fields.flow.facets(patch)
     assert fields.flow.problem.facets is not None
     outward = _outward(fields)[facets]
-    lengths = outward.norm(dim=1)
-    ends = fields.flow.problem.facets[torch.from_numpy(facets)]
-    corners = fields.velocity[:, ends].permute(1, 2, 0)
+    corners = fields.velocity[:, fields.flow.problem.facets[torch.from_numpy(facets)]].permute(1, 2, 0)
     straight = torch.stack([corners[:, 0], corners.mean(dim=1), corners[:, 1]], dim=1)
     held = torch.from_numpy(grid.facet_held[facets])[:, None, None]
     curve = torch.where(held, torch.from_numpy(grid.facet_velocity[facets]), straight)
     velocity = torch.einsum("gk,fka->fga", torch.from_numpy(_PARABOLA), curve)
-    weights = torch.from_numpy(_WEIGHTS)
-    through = _through(fields)[facets]
-    missing = (through - torch.einsum("fga,fa,g->f", velocity, outward, weights)) / lengths.square()
-    velocity = velocity + (missing[:, None] * outward)[:, None]
-    carried = torch.einsum("fga,fa,g->fg", velocity, outward, weights)
-    pressure = fields.pressure[ends].mean(dim=1)
-    return (carried * (pressure[:, None] + 0.5 * velocity.square().sum(dim=2))).sum() / through.sum()
+    normal, weights = outward / outward.norm(dim=1)[:, None], torch.from_numpy(_WEIGHTS)
+    across = (velocity * normal[:, None]).sum(dim=2)
+    shares = outward.norm(dim=1)[:, None] * weights
+    rate = _through(fields)[facets].sum()
+    change = across.abs() * (rate - (across * shares).sum()) / (across.abs() * shares).sum()
+    velocity = velocity + change[..., None] * normal[:, None]
+    carried = 0.5 * (velocity.square().sum(dim=2) * (across + change) * shares).sum()
+    return _mean_pressure(fields, patch) + carried / rate
 
 
 def _reactions(fields: Fields) -> Float[Tensor, "facets 2"]:
