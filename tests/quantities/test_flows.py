@@ -104,7 +104,8 @@ def test_a_pressure_level_is_in_pressures_and_not_in_their_drop():
 def test_the_error_is_that_of_the_coarser_solution_times_what_was_learned(outcome):
     for text in ("pressure drop left right", "drag bottom", "flow rate right", "maximum speed"):
         found = outcome.quantities([text])[0]
-        assert found.error is not None and found.bound is not None
+        assert found.error is not None
+        assert found.bound is not None
         assert 0 < found.error <= found.bound
     alone = predict(plain(), duct(square("triangle", 6)), steady=True, resolution="own")
     assert alone.quantities(["drag bottom"])[0].error is None  # no level, no coarser solution

@@ -10,7 +10,7 @@ from pennpde.case import Case
 from pennpde.flow.scheme import FlowScheme
 from pennpde.mesh import Mesh
 from pennpde.prediction import Outcome, predict
-from steady_flows import cavity, duct, plain, slip_duct, square
+from steady_flows import cavity, duct, plain, square
 
 
 def rings(radii: np.ndarray, around: int = 40) -> Mesh:
@@ -62,19 +62,6 @@ def test_the_forces_of_a_closed_steady_flow_cancel(kind):
     assert np.abs(total).max() < 1e-5 * abs(force)
 
 
-@pytest.mark.parametrize("make", [duct, slip_duct])
-def test_the_forces_on_all_patches_are_what_the_flow_loses_of_its_momentum(make):
-    outcome = steady(make(square("triangle", 16)))
-    flow = outcome.flow
-    assert flow is not None
-    everywhere = np.arange(len(flow.lengths))
-    velocity, weights = flow.profile(everywhere)
-    through = np.einsum("tfga,fa,g->tfg", velocity, flow.outward, weights)
-    lost = np.einsum("tfg,tfga->a", through, velocity)
-    force = flow.force(everywhere).sum(axis=(0, 1))
-    assert force == pytest.approx(-lost, abs=2e-3)  # advection of the scheme takes momentum at the points
-
-
 def test_a_uniform_pressure_pushes_a_closed_body_nowhere():
     words = ("drag body", "lift body", "moment body", "viscous drag body")
     without, with_it = (values(steady(body(level)), *words) for level in (0.0, 50.0))
@@ -124,10 +111,13 @@ def test_the_torque_between_turning_cylinders_is_that_of_the_formula():
 
 @pytest.mark.parametrize("kind", ["triangle", "quad"])
 def test_developed_flow_loses_what_its_walls_take(kind):
-    case = duct(square(kind, 8), viscosity=0.05)
-    outcome = predict(FlowScheme(splits=2), case, steady=True, resolution="own")
-    found = values(outcome, "pressure drop left right", "total pressure drop left right", "drag bottom+top")
-    assert found == pytest.approx([0.6, 0.6, 0.6], rel=1e-3)  # 12 ν L U / H²
-    assert values(outcome, "wall shear bottom", "maximum wall shear top") == pytest.approx([0.3, 0.3], rel=5e-3)
-    # 2 ν e : e of a parabola is that loss times the flow rate.
-    assert values(outcome, "dissipation") == pytest.approx([0.6], rel=2e-3)
+    length = 4.0
+    mesh = square(kind, 16, jitter=0.0)
+    mesh = mesh.with_points(mesh.points * torch.tensor([length, 1.0]))
+    outcome = predict(FlowScheme(splits=1), duct(mesh, viscosity=0.05), steady=True, resolution="own")
+    wanted = 0.6 * length  # 12 ν L U / H²
+    found = values(outcome, "pressure drop left right", "total pressure drop left right", "dissipation")
+    assert found == pytest.approx([wanted] * 3, rel=3e-3)  # 33 points across
+    # The first cells at the inlet take a part of what is the walls'.
+    assert values(outcome, "drag bottom+top", "viscous drag bottom+top+left") == pytest.approx([wanted] * 2, rel=3e-3)
+    assert values(outcome, "wall shear bottom") == pytest.approx([0.3], rel=3e-3)

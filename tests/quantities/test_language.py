@@ -39,8 +39,8 @@ def test_a_patch_may_have_the_name_of_an_option():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("presure drop a b", "Did you mean 'pressure drop PATCH PATCH'"),
-        ("dragg cylinder", "Did you mean 'drag PATCH'"),
+        ("presure drop a b", "Did you mean 'pressure drop'"),
+        ("dragg cylinder", "Did you mean 'drag'"),
         ("", "Known are: pressure drop PATCH PATCH"),
         ("pressure drop inlet", "write 'pressure drop PATCH PATCH'"),
         ("drag a b", "has 2 arguments"),
@@ -58,7 +58,7 @@ def test_what_means_nothing_is_refused_with_what_would(text, said):
 
 def test_a_patch_that_the_mesh_does_not_have_is_named_with_those_it_has():
     case = duct(square("triangle", 3))
-    with pytest.raises(ValueError, match="'cylinder'.*bottom, left, right, top"):
+    with pytest.raises(ValueError, match=r"'cylinder'.*bottom, left, right, top"):
         parse("drag cylinder").check(case)
     with pytest.raises(ValueError, match="'upper'"):
         parse("drag bottom+upper").check(case)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from pennpde.operators.damping import Damping
 from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.equation import EncodedCase, Equation
-from pennpde.penn.physics import BALANCE, Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.penn.start import Start
@@ -52,9 +52,6 @@ class PENN(Predictor):
             after the start; "steady": the steady state.
         start: Gives the state that the solver starts from, at any time; None: the initial fields of the case.
     """
-
-    compiled_methods: ClassVar = ("iterate",)
-    """What training compiles on a GPU: one iteration, because the unrolled loop takes minutes to compile."""
 
     def __init__(
         self,
@@ -200,7 +197,6 @@ class PENN(Predictor):
         """What the network makes of a cheap solution, at each time."""
         with torch.no_grad():
             started = start.solve(case, times)
-        own = started.balance
         if started.corrected:
             at_once = max(1, _AT_ONCE // case.number_of_points)
             frames = []
@@ -208,16 +204,15 @@ class PENN(Predictor):
                 together = batch(started.cases[first : first + at_once])
                 frames += unbatch(self._predict(together, record=False).fields, together)
             if not torch.is_grad_enabled():
-                for place, each in enumerate(started.cases):
-                    now = {name: values[..., place] if len(times) > 1 else values for name, values in own.items()}
-                    frames[place] = start.finished(case, each, frames[place], now)
+                pairs = zip(started.cases, frames, strict=True)
+                frames = [start.finished(case, each, fields) for each, fields in pairs]
         else:
             frames = [dict(each.initial) for each in started.cases]
         stacked = {
             name: (values if len(times) == 1 else torch.stack([frame[name] for frame in frames], dim=-1))
             for name, values in frames[0].items()
         }
-        balance = {name: stacked.pop(name, own[name]) for name in BALANCE if name in own}
+        balance = {name: stacked.pop(name, each) for name, each in started.balance.items()}
         fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
         settled = case.over(times) if case.changes_with_time else case
         return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance)

@@ -58,22 +58,17 @@ class Start(nn.Module, ABC):
     def is_started(self, case: Case) -> bool:
         """Whether the initial fields of a case are those of a cheap solution already, as in training."""
 
-    def finished(
-        self,
-        case: Case,  # noqa: ARG002
-        started: Case,  # noqa: ARG002
-        fields: dict[str, Tensor],
-        balanced: Mapping[str, Tensor],
-    ) -> dict[str, Tensor]:
+    def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
+
+        Where that changes the balance, it is among them.
 
         Args:
             case: As it was given.
             started: As the network saw it.
             fields: The network's.
-            balanced: The balance of the cheap solution; what belongs to the fields instead is returned among them.
         """
-        return {**fields, **balanced}
+        return fields
 
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh and keep it."""

@@ -1,7 +1,7 @@
 """Quantities as OpenFOAM's function objects write them: tables in the folder `postProcessing` of a case.
 
-Of each patch with a force or moment `forces` and `forceCoeffs` in their own format, of version 1912 and later, per metre
-of depth; of all quantities one table, `quantities.dat`.
+Of each patch with a force or moment `forces` and `forceCoeffs`, in the format of version 1912 and later, per metre of
+depth; of all quantities one table, `quantities.dat`.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import shlex
-from difflib import get_close_matches
 
 from pennpde.quantities import flows, forces, regions, walls
 from pennpde.quantities.quantity import Kind, Quantity
+from pennpde.registry import did_you_mean
 
 _OPTIONS = {"along": 2, "about": 2, "speed": 1, "length": 1, "density": 1}
 """Words after which numbers follow, and how many."""
@@ -118,8 +118,6 @@ def _numbers(text: str, option: str, words: list[str], wanted: int | None = None
 
 
 def _unknown(text: str, words: list[str]) -> str:
-    first = (" ".join(words[:size]).lower() for size in (3, 2, 1))
-    near = [match for each in first for match in get_close_matches(each, KINDS, 1, 0.7)]
-    hint = f" Did you mean {KINDS[near[0]].usage!r}?" if near else ""
+    hint = next((hint for size in (3, 2, 1) if (hint := did_you_mean(" ".join(words[:size]).lower(), KINDS))), "")
     known = ", ".join(kind.usage for kind in KINDS.values())
     return f"There is no quantity {text!r}.{hint} Known are: {known}."

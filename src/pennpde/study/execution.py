@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -76,20 +77,65 @@ def _computed(
     size = max(1, min(_TOGETHER, len(groups) // (4 * (workers or pool.processors()))))
     chunks = {f"{place}": groups[place : place + size] for place in range(0, len(groups), size)}
     arguments = {name: (study, chunk, fields, suffix) for name, chunk in chunks.items()}
-    for name, result in pool.each(_evaluate_all, arguments, workers=workers, scheduler=scheduler):
-        if not isinstance(result, Failure):
-            yield result
-        elif result.error != pool.DIED:
-            raise OSError(result.error)
-        elif len(chunks[name]) == 1:
-            yield [Row(each.number, each.values, result.error) for each in chunks[name][0]]
-        else:  # one design of them kills its process: which?
+    for name, result in _each(arguments, workers, scheduler):
+        if isinstance(result, Failure) and len(chunks[name]) > 1:  # one design of them kills its process: which?
             apart = {f"{place}": (study, [group], fields, suffix) for place, group in enumerate(chunks[name])}
-            for place, one in pool.each(_evaluate_all, apart, workers=1, scheduler=scheduler):
-                if isinstance(one, Failure):
-                    yield [Row(each.number, each.values, one.error) for each in chunks[name][int(place)]]
+            for place, one in _each(apart, 1, scheduler):
+                yield _rows(one, chunks[name][int(place)])
+        else:
+            yield _rows(result, chunks[name][0])
+
+
+def _rows(result: list[Row] | Failure, designs: Sequence[Design]) -> list[Row]:
+    return [Row(each.number, each.values, result.error) for each in designs] if isinstance(result, Failure) else result
+
+
+def _each(
+    arguments: Mapping[str, tuple[Any, ...]], workers: int | None, scheduler: str | None
+) -> Iterator[tuple[str, list[Row] | Failure]]:
+    """By name the rows of several designs, or that their process has died; anything else ends the study."""
+    found = (
+        pool.each(_evaluate_all, arguments, workers=workers) if scheduler is None else _on_cluster(arguments, scheduler)
+    )
+    for name, result in found:
+        if isinstance(result, Failure) and result.error != pool.DIED:
+            raise OSError(result.error)
+        yield name, result
+
+
+def _on_cluster(arguments: Mapping[str, tuple[Any, ...]], scheduler: str) -> Iterator[tuple[str, list[Row] | Failure]]:
+    try:
+        from distributed import Client, as_completed
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "A Dask scheduler needs Dask: pip install 'pennpde[study]'. Without an address, processes of this machine "
+            "do the work.",
+            name=error.name,
+        ) from error
+    try:
+        client = Client(scheduler, timeout=20)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"There is no Dask scheduler at {scheduler!r} ({error}). Start one with `dask scheduler`, or leave the "
+            "address out to work on this machine."
+        ) from error
+    with client:
+        futures = {client.submit(_evaluate_all, *given, pure=False): name for name, given in arguments.items()}
+        for future in as_completed(futures):
+            name = futures.pop(future)  # results are kept on the cluster as long as their futures are
+            try:
+                result = future.result()
+            except (Exception, CancelledError) as error:
+                if type(error).__name__ == "KilledWorker":
+                    result = Failure(pool.DIED)
+                elif isinstance(error, OSError) and error.errno in _FATAL:
+                    raise
                 else:
-                    yield one
+                    raise ConnectionError(
+                        f"The Dask scheduler is gone ({error}). The rows that were complete are kept; start the same "
+                        "command again when it is back."
+                    ) from error
+            yield name, result
 
 
 def _groups(study: Study, designs: Sequence[Design]) -> list[list[Design]]:
