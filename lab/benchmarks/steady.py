@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from stretched_meshes import Flow, Rectangle, case_of, mesh_of
+from stretched_meshes import Flow, Rectangle, case_of
 from tutorials import EXAMPLES, Cases
 
 import pennpde as penn
@@ -232,7 +232,9 @@ def table(rows: list[dict]) -> str:
             if "errors" not in row:
                 cells += [str(row.get("failed", "")), ""]
                 continue
-            told = ", ".join(f"{key} {value:.2g}{'' if 'line' in key else ' %'}" for key, value in row["errors"].items())
+            told = ", ".join(
+                f"{key} {value:.2g}{'' if 'line' in key else ' %'}" for key, value in row["errors"].items()
+            )
             cells += [told, f"{row['seconds']:.1f}"]
         mine = by.get("standard", {})
         cells.append(f"{mine['residual']:.0e}" if "residual" in mine else "")
