@@ -37,10 +37,11 @@ from pennlab.coverage import UNDETERMINED, Known, coverage_by_family, coverage_o
 from pennlab.datasets.plane_flow import finished, flows, trials
 from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
-from pennpde.checkpoints import SHIPPED, config_of, expected_error_file, load_pretrained
+from pennpde.checkpoints import config_of, expected_error_file, load_pretrained
 from pennpde.files import write_json
 from pennpde.models.flow_physics import BACKFLOW
 from pennpde.penn import STEADY, Predictor
+from pennpde.registry import WEIGHTS
 from pennpde.train import calibrate as calibrating
 from pennpde.train.calibrate import Coverage, Measured
 from pennpde.train.calibrate import Known as KnownCase
@@ -260,7 +261,7 @@ def main() -> None:
     }
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
-        calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
+        calibrating.save(WEIGHTS / name, network, calibration, about | {"coverage": covered})
     if name == "flow":
         about["clues"] = by_clues(measured, known)
         write_within(PAGE, clue_table(about["clues"]), "what clues bring")
@@ -276,7 +277,7 @@ def shipped_calibration(network: Predictor) -> calibrating.Calibration:
 
 def calibration_hash() -> str:
     """Of the calibration of `flow` that is shipped."""
-    return hashlib.sha256((SHIPPED / "flow" / expected_error_file("standard")).read_bytes()).hexdigest()
+    return hashlib.sha256((WEIGHTS / "flow" / expected_error_file("standard")).read_bytes()).hexdigest()
 
 
 def report_fresh(network: Predictor, seconds: float | None) -> None:

@@ -21,8 +21,8 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.flow import scheme
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.train import Settings
+from pennpde.train.cases import learned
 from pennpde.train.running import _affordable
-from pennpde.train.targets import learned
 from problems import heated_plate, polynomial
 from small_ducts import NAMES, duct, flow_in_units
 from trainings import assert_same_bits, weights

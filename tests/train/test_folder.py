@@ -147,7 +147,6 @@ def test_the_state_is_plain_numbers_and_json(tmp_path):
         state = json.loads(file.metadata()["pennpde_training"])
     assert state["step"] == 1
     assert state["settings"]["learning_rate"] == 5e-4
-    assert (tmp_path / "tensorboard").is_dir()
 
 
 def test_the_progress_bar_shows_on_a_terminal_and_nowhere_else(capsys, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pennpde.operators.machine import can_capture
+from pennpde.machine import can_capture
 from pennpde.train import fit
 from pennpde.train.steps import USUAL_LAST_STEPS, LastSteps
 from trainings import TRAIN, Constant, constant_case

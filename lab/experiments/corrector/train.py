@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pennpde.flow.corrector import corrector
-from pennpde.operators.machine import capture
+from pennpde.machine import capture
 from pennpde.train.optimizers import Soap
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -48,6 +48,7 @@ from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
+from pennpde.registry import did_you_mean
 
 _CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))
 _SECTIONS = ("patches", *_CONDITIONS, "initial", "parameters")
@@ -75,7 +76,9 @@ def read_problem(path: Path | str, mesh: Mesh) -> Case:
 def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem") -> Case:
     """The case from the sections of such a file."""
     if unknown := sorted(given.keys() - set(_SECTIONS)):
-        raise ValueError(f"{where} has the sections {unknown}; it knows {list(_SECTIONS)}.")
+        raise ValueError(
+            f"{where} has the sections {unknown}; it knows {list(_SECTIONS)}.{did_you_mean(unknown[0], _SECTIONS)}"
+        )
     sections = {name: given.get(name, {}) for name in _SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, Mapping):
@@ -139,7 +142,10 @@ def _value(given: Any, mesh: Mesh, label: str) -> Any:
     """A number, a vector, a matrix as a list of its rows, or an array of the mesh file by its name."""
     if isinstance(given, str):
         if given not in mesh.fields:
-            raise ValueError(f"{label} names the array {shown(given)}; the mesh file has {sorted(mesh.fields)}.")
+            raise ValueError(
+                f"{label} names the array {shown(given)}; the mesh file has {sorted(mesh.fields)}."
+                f"{did_you_mean(given, mesh.fields)}"
+            )
         return mesh.fields[given].double()[..., : mesh.space] if mesh.fields[given].ndim > 1 else mesh.fields[given]
     return _numbers(given, label)
 

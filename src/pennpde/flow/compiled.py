@@ -78,6 +78,10 @@ class CompiledSteps:
         velocity, pressure, fluxes = (torch.from_numpy(each) for each in new)
         return State(velocity, pressure, fluxes, (state.velocity, state.fluxes, step), step.new_tensor([left]))
 
+    def rate(self, problem: Problem, fluxes: Tensor) -> Tensor:
+        """How often per time the content of each cell is exchanged."""
+        return torch.from_numpy(self.kernels.exchange_rates(self._cells(problem.cells), fluxes.numpy()))
+
     def _cells(self, cells: DualCells) -> kernels.Cells:
         if self._of is None or self._of[0] is not cells:
             self._of = cells, _as_arrays(self.kernels, cells)
@@ -87,6 +91,11 @@ class CompiledSteps:
         if self._flow is None or self._flow[0] is not problem:
             nothing = np.empty((2, 0))
             rise, slope = (np.empty(0), nothing) if problem.jump is None else (each.numpy() for each in problem.jump)
+            cells = self._cells(problem.cells)
+            free = problem.free.numpy() > 0
+            row = np.repeat(np.arange(len(free)), np.diff(cells.rows))
+            prescribed = ~(free[row] & free[cells.columns])
+            prescribed[cells.diagonal] = False
             names = ("free", "velocity", "pressure", "pressure_free", "inflow", "facet_shift", "open")
             self._flow = (
                 problem,
@@ -94,6 +103,7 @@ class CompiledSteps:
                     float(problem.viscosity),
                     slip=nothing if problem.slip is None else problem.slip.numpy(),
                     closed=bool(problem.closed),
+                    prescribed=np.flatnonzero(prescribed),
                     rise=rise,
                     jump_slope=slope,
                     **{name: getattr(problem, name).numpy() for name in names},

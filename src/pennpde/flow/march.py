@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennpde import progress
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
@@ -88,8 +89,10 @@ def rate(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " p
     return leaving.index_add(0, cells.second, (-fluxes).clamp_min(0.0)) / cells.areas
 
 
-def step_limit(problem: Problem, fluxes: Float[Tensor, " edges"], courant: float) -> float:
-    """The step of a Courant number."""
+def step_limit(
+    problem: Problem, fluxes: Float[Tensor, " edges"], courant: float, rate: Callable[..., Tensor] = rate
+) -> float:
+    """The step of a Courant number; `rate` as for `march`."""
     rates = rate(problem, fluxes.detach())
     fastest = float(rates.kthvalue(max(1, int(_NEARLY_FASTEST * len(rates)))).values)
     areas = problem.cells.areas
@@ -110,6 +113,7 @@ def march(
     start: float = 0.0,
     conditions: Callable[[Problem, float], Problem] | None = None,
     take: Callable[..., State] = advance,
+    rate: Callable[..., Tensor] = rate,
 ) -> Iterator[Snapshot]:
     """Step to each of the times, in order; every one is met exactly. A flow that is lost is a `FlowDivergedError`.
 
@@ -121,38 +125,37 @@ def march(
         start: The time of the state.
         conditions: What makes the problem at a time, where conditions change with it.
         take: What takes a step: `advance`, or one that does the same faster.
+        rate: What finds how often cells are exchanged, likewise.
     """
     pace = pace or Pace()
     effort = Effort(pace.tolerance)
     now, allowed = start, pace.first
     first, step, change = state.before is None, 0.0, math.inf
-    stretch = 1.0
+    stretch, fastest = 1.0, _fastest(state)
     for time in times:
         while now < time - 1e-9 * max(1.0, time):
-            by_courant = step_limit(problem, state.fluxes, pace.courant)
+            by_courant = step_limit(problem, state.fluxes, pace.courant, rate)
             limit = min(stretch * by_courant, pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
             length = torch.full_like(problem.viscosity, step)
             passes = 2 if first else 1
             following = take(at_end, state, length, passes=passes, effort=effort)
-            if not _is_sound(following, state) and step > _SHORTEST * pace.first:
+            faster = _fastest(following)
+            # One that blew up is taken again, half as long; NaN is not small.
+            if not faster <= _JUMP * (1.0 + fastest) and step > _SHORTEST * pace.first:
                 allowed = 0.5 * step
                 continue
-            if not _fastest(following) <= _LARGEST:  # NaN is not
+            if not faster <= _LARGEST:
                 raise FlowDivergedError(f"The flow diverged at t = {now:.3g}.", following.velocity)
             change = _change(problem, following.velocity, state.velocity, step)
             # What is left of a continued velocity grows with the square of the step.
             longer = step * math.sqrt(pace.calm / max(_surprise(problem, following, state, step), 1e-12))
             stretch = min(max(longer / by_courant, 1.0), pace.stretch)
-            state, first = following, False
+            state, first, fastest = following, False, faster
+            progress.tell(f"marching, {len(problem.cells.areas):,} cells", now / times[-1])
             now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
         yield Snapshot(time, state, step, change)
-
-
-def _is_sound(following: State, before: State) -> bool:
-    """Whether a step did not blow up; one that did is taken again, half as long."""
-    return _fastest(following) <= _JUMP * (1.0 + _fastest(before))  # NaN is not
 
 
 def _fastest(state: State) -> float:

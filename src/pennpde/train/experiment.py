@@ -40,11 +40,11 @@ from pennpde.data.manifest import content_of
 from pennpde.data.storage import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular
+from pennpde.machine import device_for
 from pennpde.penn.predictor import check_unknowns
 from pennpde.train import losses
-from pennpde.train.machine import device_for
+from pennpde.train.cases import learned_time
 from pennpde.train.settings import BUDGETS, Settings
-from pennpde.train.targets import learned_time
 
 log = logging.getLogger("pennpde.train")
 

@@ -1,4 +1,4 @@
-"""Adam and SOAP on one flat gradient. Both can be captured as a graph: rates and counts lie in tensors.
+"""Adam and SOAP on one flat gradient; all their state lies in tensors that are changed in place.
 
 SOAP (Vyas et al. 2024) is Adam in the eigenbasis of Shampoo's preconditioner: for each matrix of the network it follows
 the second moments G G^T and G^T G, turns the gradient into their eigenvectors, where the entries are nearly
@@ -7,7 +7,6 @@ uncorrelated, and lets Adam scale them there.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -19,53 +18,31 @@ _SMALL = 128
 """Rows or columns of a matrix whose eigenvectors can be followed every few steps."""
 
 
-class Optimizer(ABC):
-    """Turns a gradient into a change of the parameters. All its state lies in tensors that are changed in place."""
+class Adam:
+    """PyTorch's fused Adam."""
 
     refresh_every = 0
-    """Steps after which `refresh` is due; 0: never."""
-
-    @abstractmethod
-    def step(self, rate: float | Tensor) -> None:
-        """Change the parameters."""
-
-    def refresh(self) -> None:  # noqa: B027
-        """What a graph cannot hold, such as a factorisation."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Back to the initial state."""
-
-    @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
-        """All state of the optimizer."""
-
-
-class Adam(Optimizer):
-    """PyTorch's fused Adam; its rate lies in a tensor where it must change between replays of a graph."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], betas: tuple[float, float]):
-        on_gpu = parameters[0].device.type == "cuda"
-        rate = torch.zeros((), device=parameters[0].device) if on_gpu else 0.0
         self.parameters = parameters
-        self.optimizer = torch.optim.Adam(parameters, lr=rate, betas=betas, fused=True, capturable=on_gpu)
+        self.optimizer = torch.optim.Adam(parameters, lr=0.0, betas=betas, fused=True)
         # The moments exist from the start, so that loading and resetting them is always a copy in place.
         self.optimizer.step()
         self.reset()
 
-    def step(self, rate: float | Tensor) -> None:
-        (group,) = self.optimizer.param_groups
-        if isinstance(group["lr"], Tensor):
-            group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+    def step(self, rate: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = rate
         self.optimizer.step()
+
+    def refresh(self) -> None:
+        """There is nothing to refresh."""
 
     def reset(self) -> None:
         for tensor in self.tensors().values():
             tensor.zero_()
 
     def tensors(self) -> dict[str, Tensor]:
+        """All state."""
         return {
             f"{number}.{name}": tensor.detach()
             for number, parameter in enumerate(self.parameters)
@@ -73,7 +50,7 @@ class Adam(Optimizer):
         }
 
 
-class Soap(Optimizer):
+class Soap:
     """SOAP, all matrices of the network side by side in one batch: a step is a handful of batched products.
 
     Args:

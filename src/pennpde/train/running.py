@@ -19,15 +19,14 @@ from pennpde.data import storage
 from pennpde.data.storage import dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
+from pennpde.machine import device_for, device_name, with_threads
 from pennpde.penn import Predictor
 from pennpde.penn.predictor import check_unknowns, seen_by
 from pennpde.train import folder, losses
-from pennpde.train.batches import evenly
+from pennpde.train.cases import evenly, learned, seen_cases
 from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases
 from pennpde.train.fitting import TrainingResult, fit, threads_of
-from pennpde.train.machine import device_for, device_name, with_threads
 from pennpde.train.settings import Course
-from pennpde.train.targets import learned, seen_cases
 from pennpde.trust import ranges
 from pennpde.trust.certificate import behaviour_range
 
@@ -131,9 +130,8 @@ def run(
             threads=threads,
         )
     record = {**_record(experiment, result, facts), "threads": threads, **origin}
-    if result.is_main:
-        checkpoints.save(result.model, out, about.finished(result, record, validation))
-        write_json(out / RECORD, record)
+    checkpoints.save(result.model, out, about.finished(result, record, validation))
+    write_json(out / RECORD, record)
     return Trained(result, out, record)
 
 
@@ -293,7 +291,7 @@ class _About:
     def finished(
         self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
     ) -> checkpoints.Config:
-        told = ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
+        told = ("steps", "epochs", "minutes", "device", "restarts", "rollbacks")
         more = {"finished": result.finished, **{name: record[name] for name in told}}
         behaviour = behaviour_range(result.model, validation) if isinstance(result.model, Predictor) else {}
         config = self.config(result.best_step, result.best_errors, more, behaviour)
@@ -316,6 +314,5 @@ def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str
         "minutes": result.seconds / 60,
         "processor_minutes": result.processor_seconds / 60,
         "validation": dict(result.best_errors),
-        "how": result.description,
         "device": device_name(next(result.model.parameters()).device),
     }

@@ -24,7 +24,7 @@ class Settings:
         optimizer: "adam" as in the paper, or "soap": Adam in the eigenbasis of the gradients' second moments, which
             needs fewer steps for the same error (docs/experiments.md).
         learning_rate: At the start.
-        batch_size: Cases per step, over all processes together.
+        batch_size: Cases per step.
         epochs: Stop after this many passes over the training cases.
         steps: Stop after this many steps.
         minutes: Stop after this time in steps and validations; reading data, compiling and pauses do not count.
@@ -53,10 +53,6 @@ class Settings:
         check_every: Steps between two checks of the losses, which wait for the device.
         seed: Of the order of the cases and of random numbers in the network.
         deterministic: Ask PyTorch for algorithms that give the same bits each time; slower on a GPU.
-        stacked: Pad cases to one shape (see `CaseStack`). None: if the network accepts it and not too much memory is
-            wasted.
-        captured: On a GPU, capture the step as a graph.
-        compiled: On a GPU, compile the methods that the network names in `compiled_methods`.
     """
 
     optimizer: Literal["adam", "soap"] = "adam"
@@ -83,9 +79,6 @@ class Settings:
     check_every: int = 50
     seed: int = 0
     deterministic: bool = False
-    stacked: bool | None = None
-    captured: bool = True
-    compiled: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))
@@ -128,8 +121,8 @@ class Settings:
 
 
 BUDGETS = ("epochs", "steps", "minutes", "processor_minutes")
-MAY_CHANGE = frozenset({*BUDGETS, "patience", "restarts", "rollbacks", "captured", "compiled"})
-"""Settings that a resumed training may change: budgets, and how the device does the work."""
+MAY_CHANGE = frozenset({*BUDGETS, "patience", "restarts", "rollbacks"})
+"""Settings that a resumed training may change."""
 
 
 def _check_positive(name: str, value: float | None) -> None:

@@ -17,12 +17,33 @@
       gl_FragColor = line.a > 0.0 ? line : texture2D(colours, vec2(clamp(shade, 0.002, 0.998), 0.5));
     }`;
 
-  const ROLES = { wall: "#8a94a6", inlet: "#1f9d6b", outlet: "#e07a1f" };
+  const ROLES = { wall: "#8a94a6", inlet: "#0072b2", outlet: "#d55e00" };
   const LEGEND = 52;  // pixels below the picture
 
   function decode(text, Type) {
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
     return new Type(bytes.buffer);
+  }
+
+  // The part of the diverging colours that the limits take of it, as in `pictures.py`: white is zero.
+  function section(name, colours, [low, high]) {
+    if (name !== "RdBu_r" || low > 0 || high < 0 || low === high || -low === high) return colours;
+    const half = 2 * Math.max(-low, high), last = colours.length / 3 - 1;
+    const cut = new Uint8Array(colours.length);
+    for (let k = 0; k <= last; k++) {
+      const from = 3 * Math.round(last * (0.5 + (low + (k / last) * (high - low)) / half));
+      cut.set(colours.subarray(from, from + 3), 3 * k);
+    }
+    return cut;
+  }
+
+  // Round numbers between two limits, about so many.
+  function ticks([low, high], count) {
+    const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
+    const step = power * [1, 2, 2.5, 5, 10].find((each) => each * power >= 0.999 * raw);
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) found.push(k * step);
+    return found.length && isFinite(step) ? found : [low, high];
   }
 
   class Locator {
@@ -133,7 +154,7 @@
     }
 
     // record: {points, triangles, edges, fields: {name: {values, colours, limits?, extent?, velocity?}}, velocity,
-    // times?, colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32, uint8;
+    // times?, colours: {name: 256 x RGB}, segments?: [edges], outline?: edges, arrows?: [[x, y, x, y, enters]]}. Arrays are base64 of little-endian float32, uint32, uint8;
     // values are those of all points at the first time, then at the next. A velocity is the names of its two components,
     // or null. Without fields the mesh alone is drawn.
     show(record) {
@@ -151,6 +172,10 @@
           box[1] = Math.min(box[1], this.points[i + 1]); box[3] = Math.max(box[3], this.points[i + 1]);
         }
         this.box = box;
+        const tips = (record.arrows || []).flatMap((arrow) => [arrow.slice(0, 2), arrow.slice(2, 4)]);
+        this.outside = tips.reduce((known, [x, y]) => [
+          Math.min(known[0], x), Math.min(known[1], y), Math.max(known[2], x), Math.max(known[3], y)], box);
+        this.outline = record.outline ? decode(record.outline, Uint32Array) : [];
         this.locator = new Locator(this.points, this.triangles, box);
         gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
         gl.bufferData(gl.ARRAY_BUFFER, this.points, gl.STATIC_DRAW);
@@ -237,9 +262,10 @@
     frame() {
       const [width, height] = [this.container.clientWidth || 1, this.container.clientHeight || 1];
       const room = Math.max(1, height - LEGEND - 12);
-      const whole = Math.max((this.box[2] - this.box[0]) / width, (this.box[3] - this.box[1]) / room) * 1.06;
+      const box = this.outside;
+      const whole = Math.max((box[2] - box[0]) / width, (box[3] - box[1]) / room) * 1.06;
       const pixel = whole / this.zoom;
-      const centre = this.centre || [(this.box[0] + this.box[2]) / 2, (this.box[1] + this.box[3]) / 2];
+      const centre = this.centre || [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
       return { width, height, pixel, centre };
     }
 
@@ -275,7 +301,8 @@
       const field = this.field();
       const limits = field ? this.limits() : [0, 1];
       gl.uniform2f(this.where.limits, ...limits);
-      const colours = field && decode(this.record.colours[this.record.fields[field].colours], Uint8Array);
+      const map = field && this.record.fields[field].colours;
+      const colours = field && section(map, decode(this.record.colours[map], Uint8Array), limits);
       if (field) this.paint(colours);
       this.upload(field);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
@@ -330,11 +357,35 @@
           if (line.length > 12) this.arrow(pen, line[line.length >> 1], line[(line.length >> 1) + 1]);
         }
       }
+      this.drawOutline(pen);
       this.segments.forEach((edges, index) => this.drawSegment(pen, edges, index));
       if (this.options.tool === "line" && this.options.line) this.drawLine(pen, this.options.line);
       if (this.options.tool === "probe")
         this.options.probes.forEach((place, index) => this.drawProbe(pen, this.toScreen(...place), index + 1));
       if (colours) this.drawLegend(pen, width, height, limits, colours);
+    }
+
+    // Walls, and arrows where fluid enters and leaves.
+    drawOutline(pen) {
+      pen.strokeStyle = this.options.dark ? "#c9d1de" : "#333"; pen.lineWidth = 1.2; pen.lineCap = "round";
+      pen.beginPath();
+      for (let k = 0; k < this.outline.length; k++) {
+        const point = 2 * this.outline[k];
+        pen[k % 2 ? "lineTo" : "moveTo"](...this.toScreen(this.points[point], this.points[point + 1]));
+      }
+      pen.stroke();
+      if (this.segments.length) return;  // which show inlets and outlets, and can be changed
+      pen.lineWidth = 2.5;
+      for (const [x, y, toX, toY, enters] of this.record.arrows || []) {
+        const [from, to] = [this.toScreen(x, y), this.toScreen(toX, toY)];
+        const length = Math.hypot(to[0] - from[0], to[1] - from[1]) || 1;
+        const [dx, dy] = [(to[0] - from[0]) / length, (to[1] - from[1]) / length];
+        pen.strokeStyle = pen.fillStyle = ROLES[enters ? "inlet" : "outlet"];
+        pen.beginPath(); pen.moveTo(...from); pen.lineTo(to[0] - 6 * dx, to[1] - 6 * dy); pen.stroke();
+        pen.beginPath(); pen.moveTo(...to);
+        for (const side of [1, -1]) pen.lineTo(to[0] - 9 * dx - side * 5 * dy, to[1] - 9 * dy + side * 5 * dx);
+        pen.fill();
+      }
     }
 
     drawSegment(pen, edges, index) {
@@ -380,9 +431,8 @@
       }
       pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
       pen.font = "12px system-ui, sans-serif"; pen.textBaseline = "top"; pen.textAlign = "center";
-      const steps = long > 300 ? 4 : 2;
-      for (let k = 0; k <= steps; k++)
-        pen.fillText(format(limits[0] + (k / steps) * (limits[1] - limits[0])), left + (k / steps) * long, top + 13);
+      for (const value of ticks(limits, long > 300 ? 5 : 3))
+        pen.fillText(String(+value.toPrecision(4)), left + ((value - limits[0]) / (limits[1] - limits[0])) * long, top + 13);
       // Arrows where there are values beyond the ends of the colours.
       const extent = this.extent(), slack = 1e-6 * (limits[1] - limits[0]);
       for (const [beyond, x, way] of [
