@@ -26,12 +26,11 @@ from pennpde.penn import STEADY
 from pennpde.prediction import predict
 from pennpde.train.calibrate import Known
 
-PER_KIND = 12
+PER_KIND = 7
 _POINTS, _POINTS_STARTED = (150, 1_600), (150, 700)
 _MOST_POINTS = 30_000
 """Of a reference."""
 _TIMES = 0.5, 2.0
-_FORMAT = "{name}.npz"
 
 Random = np.random.Generator
 Line = Float[np.ndarray, " positions"]
@@ -83,13 +82,15 @@ def solve_reference(case: Case, times: tuple[float, ...]) -> dict[str, np.ndarra
 
 
 def read(folder: Path, name: str) -> Known | None:
-    """A flow with its reference; None where it has none."""
-    path = folder / _FORMAT.format(name=name)
+    """A flow with its reference, which is solved for and kept where it is not there; None where there is none."""
+    case, times, path = draw(name), times_of(name), folder / f"{name}.npz"
     if not path.is_file():
-        return None
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(path, allow_pickle=False, **(solve_reference(case, times) or {}))
     with np.load(path) as content:
+        if "u" not in content:
+            return None
         fields = {unknown: torch.from_numpy(content[unknown]) for unknown in ("u", "p")}
-    case, times = draw(name), times_of(name)
     truth = {
         FOREVER if time == STEADY else time: {
             unknown: values[..., place].to(case.initial[unknown]) for unknown, values in fields.items()
@@ -97,15 +98,6 @@ def read(folder: Path, name: str) -> Known | None:
         for place, time in enumerate(times)
     }
     return Known(case, kind_of(name), truth)
-
-
-def write(folder: Path, name: str) -> bool:
-    """Solve for the reference of a flow and keep it; whether there is one."""
-    found = solve_reference(draw(name), times_of(name))
-    if found is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(folder / _FORMAT.format(name=name), allow_pickle=False, **found)
-    return found is not None
 
 
 # Meshes
