@@ -149,16 +149,11 @@ def _by_finer(case: Case, splits: int) -> Trial:
     return Trial(case, errors)
 
 
-def _read(folder: Path) -> Case:
-    case = read_problem(folder, PlaneFlowPhysics())
-    return replace(case, mesh=case.mesh) if case.space == 2 else case
-
-
 def elbow() -> Trial:
     with tempfile.TemporaryDirectory() as name:
         installation = running.find_installation(("fluentMeshToFoam",))
         folder = Cases(Path(name), installation).elbow()
-        return _by_finer(_read(folder), 3)
+        return _by_finer(read_problem(folder, PlaneFlowPhysics()), 3)
 
 
 def sbend() -> Trial:
@@ -175,7 +170,7 @@ def sbend() -> Trial:
         for file in (source / "resources" / "meshes" / "sbend" / "polyMesh").iterdir():
             content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
             (folder / "constant" / "polyMesh" / file.stem).write_bytes(content)
-        return _by_finer(_read(folder), 1)
+        return _by_finer(read_problem(folder, PlaneFlowPhysics()), 1)
 
 
 def trials() -> Iterator[tuple[str, float | None, Callable[[], Trial]]]:
