@@ -33,7 +33,7 @@ _MOST_POINTS = 30_000
 _TIMES = 0.5, 2.0
 
 Random = np.random.Generator
-Line = Float[np.ndarray, " positions"]
+Line = Float[np.ndarray, "_"]
 Inside = Callable[[np.ndarray, np.ndarray], Bool[np.ndarray, " points"]]
 
 
