@@ -156,9 +156,9 @@ def blasius(viscosity: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         lambda _, f: [f[1], f[2], -0.5 * f[0] * f[2]], (0.0, 40.0), [0.0, 0.0, 0.332057336215],
         rtol=1e-10, atol=1e-12, dense_output=True,
     )  # fmt: skip
-    height = y / np.sqrt(viscosity * x)
-    stream, speed, _ = found.sol(np.minimum(height, 40.0))
-    return np.stack([speed, 0.5 * np.sqrt(viscosity / x) * (np.minimum(height, 40.0) * speed - stream)], axis=-1)
+    height = np.minimum(y / np.sqrt(viscosity * x), 40.0)
+    stream, speed, _ = found.sol(height.ravel()).reshape(3, *height.shape)
+    return np.stack([speed, 0.5 * np.sqrt(viscosity / x) * (height * speed - stream)], axis=-1)
 
 
 def plate(aspect_ratio: float) -> Flow:
