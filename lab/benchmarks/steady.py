@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from stretched_meshes import Flow, Rectangle, case_of, mesh_of
+from stretched_meshes import Flow, Rectangle, case_of
 from tutorials import EXAMPLES, Cases
 
 import pennpde as penn
@@ -149,16 +149,11 @@ def _by_finer(case: Case, splits: int) -> Trial:
     return Trial(case, errors)
 
 
-def _read(folder: Path) -> Case:
-    case = read_problem(folder, PlaneFlowPhysics())
-    return replace(case, mesh=case.mesh) if case.space == 2 else case
-
-
 def elbow() -> Trial:
     with tempfile.TemporaryDirectory() as name:
         installation = running.find_installation(("fluentMeshToFoam",))
         folder = Cases(Path(name), installation).elbow()
-        return _by_finer(_read(folder), 3)
+        return _by_finer(read_problem(folder, PlaneFlowPhysics()), 3)
 
 
 def sbend() -> Trial:
@@ -175,7 +170,7 @@ def sbend() -> Trial:
         for file in (source / "resources" / "meshes" / "sbend" / "polyMesh").iterdir():
             content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
             (folder / "constant" / "polyMesh" / file.stem).write_bytes(content)
-        return _by_finer(_read(folder), 1)
+        return _by_finer(read_problem(folder, PlaneFlowPhysics()), 1)
 
 
 def trials() -> Iterator[tuple[str, float | None, Callable[[], Trial]]]:
@@ -232,7 +227,9 @@ def table(rows: list[dict]) -> str:
             if "errors" not in row:
                 cells += [str(row.get("failed", "")), ""]
                 continue
-            told = ", ".join(f"{key} {value:.2g}{'' if 'line' in key else ' %'}" for key, value in row["errors"].items())
+            told = ", ".join(
+                f"{key} {value:.2g}{'' if 'line' in key else ' %'}" for key, value in row["errors"].items()
+            )
             cells += [told, f"{row['seconds']:.1f}"]
         mine = by.get("standard", {})
         cells.append(f"{mine['residual']:.0e}" if "residual" in mine else "")

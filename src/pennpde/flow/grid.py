@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from pennpde.case import Case, Robin
+from pennpde.mesh.flipping import flipped
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.boundary_profile import BoundaryProfile
 
@@ -66,6 +67,8 @@ class Grid:
         ends = mesh.facets.connectivity.reshape(-1, 2)
         boundary = BoundaryProfile.of(case)
         cells = PlaneCells.of(mesh)
+        if len(cells.triangles):
+            cells = replace(cells, triangles=flipped(cells.points, cells.triangles))
         centres = len(cells.points) - number
         grid = Grid(
             PlaneCells(cells.points[:number], cells.triangles[:0], cells.quads[:0], ends),

@@ -252,7 +252,7 @@ class FlowScheme(Predictor):
         if splits not in known:
             own, start = problem.to(torch.float64, "cpu"), None
             if splits:
-                coarse = _problem(_started(case), splits - 1)
+                coarse = _problem(_at_rest(case), splits - 1)
                 before = self._steady_state(case, coarse, splits - 1)
                 start = prolonged(coarse, before.state, own) if before is not None and before.converged else None
             known[splits] = steady_state(own, start)

@@ -131,18 +131,25 @@ def _newton(
 
 def prolonged(coarse: Problem, state: State, fine: Problem) -> State:
     """A state on cells that were split once more: a cubic along each edge that was halved."""
-    cells, number = fine.cells, coarse.cells.number_of_points
-    values = torch.cat([state.velocity, state.pressure[None]])
-    slopes = coarse.cells.slope(values)
+    assert coarse.numbering is not None, "batches are not split"
+    assert fine.numbering is not None, "batches are not split"
+    cells, places = fine.cells, torch.from_numpy(fine.numbering.places[coarse.numbering.stands])
+    number = cells.number_of_points
+    values, slopes = torch.zeros(3, number, dtype=torch.float64), torch.zeros(3, 2, number, dtype=torch.float64)
+    given = torch.cat([state.velocity, state.pressure[None]])
+    values[:, places], slopes[:, :, places] = given, coarse.cells.slope(given)
+    known = torch.zeros(number, dtype=torch.bool)
+    known[places] = True
     # New points are neighbours of the ends of their edge, or of the corners of their quad.
-    new = (cells.first < number) & (cells.second >= number)
-    old, placed, offsets = cells.first[new], cells.second[new], cells.offsets[:, new]
-    ahead = values[:, old] + 0.5 * (slopes[:, 0, old] * offsets[0] + slopes[:, 1, old] * offsets[1])
-    total = torch.zeros(3, cells.number_of_points, dtype=values.dtype).index_add_(1, placed, ahead)
-    count = torch.zeros(cells.number_of_points, dtype=values.dtype).index_add_(0, placed, torch.ones_like(ahead[0]))
-    total = total / count.clamp_min(1.0)
-    total[:, :number] = values
-    return State(total[:2], total[2], torch.zeros_like(cells.conductances))
+    total, count = torch.zeros_like(values), torch.zeros(number, dtype=torch.float64)
+    for one, other, sign in ((cells.first, cells.second, 1.0), (cells.second, cells.first, -1.0)):
+        new = known[one] & ~known[other]
+        old, offsets = one[new], 0.5 * sign * cells.offsets[:, new]
+        ahead = values[:, old] + slopes[:, 0, old] * offsets[0] + slopes[:, 1, old] * offsets[1]
+        total.index_add_(1, other[new], ahead)
+        count.index_add_(0, other[new], torch.ones_like(ahead[0]))
+    values = torch.where(known, values, total / count.clamp_min(1.0))
+    return State(values[:2], values[2], torch.zeros_like(cells.conductances))
 
 
 class _Linear:
