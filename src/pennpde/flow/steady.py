@@ -40,6 +40,7 @@ _LINEAR = 0.03
 """How far each linear equation is solved."""
 _FEW, _MOST = 10, 30
 """Iterations of a linear solver: after up to so many factors are kept, after so many it is stopped."""
+_PIVOT = 0.01
 _LARGEST = 1e3
 """Velocities beyond so many reference speeds are a divergence."""
 
@@ -117,7 +118,8 @@ def _newton(
             break
         change = linear.change(found, step)
         tried = equations.residual(unknowns + change)
-        if not tried.size < 3.0 * found.size or not np.abs(unknowns + change).max() < _LARGEST:  # NaN is not
+        # NaN is not smaller; pressures grow without bound in corners where the velocity jumps.
+        if not tried.size < 3.0 * found.size or not float(tried.velocity.abs().max()) < _LARGEST:
             step = min(step, _FIRST_STEP / _SHRINKAGE) * _SHRINKAGE
             if step < 1e-4 * _FIRST_STEP:
                 break
@@ -187,11 +189,26 @@ class _Linear:
         return change
 
 
-def factors(equations: SteadyEquations, found: Residual, step: float = math.inf) -> SuperLU:
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Of a matrix whose rows and columns are scaled to a diagonal of ones.
+
+    Without, thin cells make pivots small; rows are exchanged then, and factors have ten times as many entries.
+    """
+
+    factors: SuperLU
+    scale: Float[np.ndarray, " unknowns"]
+
+    def solve(self, right: Float[np.ndarray, " unknowns"], trans: str = "N") -> Float[np.ndarray, " unknowns"]:
+        return self.scale * self.factors.solve(self.scale * right, trans=trans)
+
+
+def factors(equations: SteadyEquations, found: Residual, step: float = math.inf) -> Factors:
     """Of the derivatives by neighbours."""
-    return splu(
-        equations.nearby(found, step),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.01,
-        options={"SymmetricMode": True},
+    matrix = equations.nearby(found, step)
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(matrix.diagonal()), 1e-300))
+    # In place: the matrix is this function's own.
+    matrix.data *= scale[matrix.indices] * np.repeat(scale, np.diff(matrix.indptr))
+    return Factors(
+        splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=_PIVOT, options={"SymmetricMode": True}), scale
     )

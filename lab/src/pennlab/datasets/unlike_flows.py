@@ -52,7 +52,10 @@ def draw(name: str) -> Case:
     random = np.random.default_rng([int(number), *kind.encode()])
     fewest, most = _POINTS if kind != "started" else _POINTS_STARTED
     while True:
-        case = KINDS[kind](random, name)
+        try:
+            case = KINDS[kind](random, name)
+        except ValueError:
+            continue  # a bend that meets itself
         if fewest <= case.number_of_points <= most:
             return case
 
