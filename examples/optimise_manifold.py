@@ -60,7 +60,7 @@ def main(folder=None, size=0.125, most=60, level="standard"):
         morph=MORPH,
         level=level,
         most=most,
-        watch=lambda step: print(f"{step.trials:3} flows: imbalance {step.objective ** 0.5:.4f}"),
+        watch=lambda step: print(f"{step.trials:3} flows: imbalance {step.objective**0.5:.4f}"),
     )
     print(best)
     print(best.reason)
