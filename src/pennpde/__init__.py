@@ -4,7 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pennpde.case import Across, Case, Condition, Dirichlet, Neumann, Periodic, Remark, Robin, Slip, Table, batch
+    from pennpde.case import (
+        Across,
+        Case,
+        Condition,
+        Dirichlet,
+        Neumann,
+        Periodic,
+        Remark,
+        Robin,
+        Slip,
+        Table,
+        TotalPressure,
+        batch,
+    )
     from pennpde.checkpoints import Config, load_pretrained, save
     from pennpde.mesh import Mesh, read
     from pennpde.operators import Operators
@@ -13,6 +26,7 @@ if TYPE_CHECKING:
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
+    from pennpde.study import Study
     from pennpde.train import fit
 
 __version__ = "0.2.0"
@@ -42,7 +56,9 @@ __all__ = [
     "Remark",
     "Robin",
     "Slip",
+    "Study",
     "Table",
+    "TotalPressure",
     "batch",
     "dot",
     "fit",
@@ -56,7 +72,7 @@ __all__ = [
 # Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.
 # A new name goes here, into the imports above, where type checkers and editors find it, and into `__all__`.
 _NAMES_OF = {
-    "case": "Across Case Condition Dirichlet Neumann Periodic Remark Robin Slip Table batch",
+    "case": "Across Case Condition Dirichlet Neumann Periodic Remark Robin Slip Table TotalPressure batch",
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",
@@ -65,6 +81,7 @@ _NAMES_OF = {
     "penn.solver": "BarzilaiBorwein",
     "prediction": "Outcome predict",
     "sharing": "pack",
+    "study": "Study",
     "train": "fit",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}

@@ -21,15 +21,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.flow.balance import balance
 from pennpde.flow.corrector import FEATURES, coarse_case, corrector
 from pennpde.flow.march import FlowDivergedError
-from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
@@ -116,8 +116,8 @@ class CoarseMarch(Start):
                 cases.append(replace(then, initial=now))
             else:
                 cases.append(coarse_case(then, now["u"], now["p"], start, time))
-        uncorrected = found.fields if learned else self._coarser(case, wanted, splits)
-        return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow)
+        uncorrected = {**found.fields, **found.balance} if learned else self._coarser(case, wanted, splits)
+        return Started(tuple(cases), learned, found.solutions, uncorrected, found.balance)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh."""
@@ -125,8 +125,9 @@ class CoarseMarch(Start):
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
         found = conserving(problem, fields["u"])
         velocity = found.velocity[:, problem.places].T
-        through = outflow(problem, BoundaryProfile.of(started), found)
-        return {**fields, "u": velocity.to(fields["u"]), OUTFLOW: through}
+        given = (fields["p"] - problem.jumps).to(problem.pressure)
+        found = replace(found, pressure=problem.pressure.index_copy(0, problem.places, given))
+        return {**fields, "u": velocity.to(fields["u"]), **balance(problem, BoundaryProfile.of(started), found)}
 
     def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
         return self._coarser(case, tuple(times), self.splits(case))
@@ -140,7 +141,8 @@ class CoarseMarch(Start):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return found.fields if all(bool(each.converged.all()) for each in found.solutions) else None
+        settled = all(bool(each.converged.all()) for each in found.solutions)
+        return {**found.fields, **found.balance} if settled else None
 
     def _march(self, case: Case, wanted: tuple[float, ...], splits: int) -> Prediction:
         """Kept, because the next level asks for the same again."""

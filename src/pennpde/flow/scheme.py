@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.flow.balance import balance
 from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
-from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, march
-from pennpde.flow.outflow import outflow
+from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.plane_physics import PlaneFlowPhysics
-from pennpde.flow.problem import Problem, facet_shift
+from pennpde.flow.problem import Problem, facet_shift, outlets
 from pennpde.flow.steady import SteadyState, prolonged, steady_state
-from pennpde.flow.step import State, advance, begin
+from pennpde.flow.step import State, begin
 from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import BALANCE, Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
@@ -170,7 +170,7 @@ class FlowScheme(Predictor):
         return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
 
     def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
-        """The fields on cells twice as large, for a quarter of the time; None where cells are not split, or diverge."""
+        """Fields and balance on cells twice as large, in a quarter of the time; None if not split, or diverged."""
         splits = self.number_of_splits(case)
         if not splits:
             return None
@@ -179,7 +179,8 @@ class FlowScheme(Predictor):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return found.fields if all(bool(each.converged.all()) for each in found.solutions) else None
+        settled = all(bool(each.converged.all()) for each in found.solutions)
+        return {**found.fields, **found.balance} if settled else None
 
     def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
         keep_freed_memory()
@@ -199,14 +200,13 @@ class FlowScheme(Predictor):
         pace = Pace(courant=length * self.courant, first=length * Pace.first)
         conditions = _Conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
-        way: dict[str, Any] = {"take": CapturedSteps() if captured else advance}
+        way = Way(CapturedSteps()) if captured else Way()
         if can_compile(problem) and not torch.is_grad_enabled():
-            compiled = CompiledSteps()
-            way = {"take": compiled, "rate": compiled.rate}
+            way = CompiledSteps().way()
         state, now = begin(problem), 0.0
         snapshots: list[Snapshot] = []
         finite = [time for time in wanted if time != STEADY]
-        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, **way):
+        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
             snapshots.append(snapshot)
             state, now = snapshot.state, snapshot.time
         solutions: tuple[Solution, ...] = ()
@@ -228,16 +228,17 @@ class FlowScheme(Predictor):
             now = problem
             if conditions is not None:
                 now, boundary = conditions.at_output(problem, snapshot.time), BoundaryProfile.of(case.at(snapshot.time))
-            fields.append(self._fields(case, now, snapshot.state))
+            level = _level(case, now, snapshot.state)
+            fields.append(self._fields(case, now, snapshot.state, level))
             if not torch.is_grad_enabled():
-                fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
+                fields[-1] |= balance(now, boundary, snapshot.state, float(level))
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
             for name in fields[0]
         }
-        through = stacked.pop(OUTFLOW, None)
-        return Prediction(settled.fulfilled(stacked), solutions, {}, outflow=through)
+        balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
+        return Prediction(settled.fulfilled(stacked), solutions, {}, balance=balanced)
 
     @torch.inference_mode(mode=False)
     @torch.no_grad()
@@ -255,17 +256,26 @@ class FlowScheme(Predictor):
             known[splits] = steady_state(own, start)
         return known[splits]
 
-    def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
+    def _fields(self, case: Case, problem: Problem, state: State, level: Tensor) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
-        pressure = state.pressure[problem.places] + problem.jumps
-        if problem.corner_pressure is not None:
-            corners, weights, added = problem.corner_pressure
-            pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
-        held = case.dirichlet["p"]
-        if bool(problem.closed.all()) and bool(held.mask.any()):
-            # In a closed domain the level is that of the prescribed point.
-            pressure = pressure + (held.values - pressure)[held.mask].mean()
+        pressure = _pressure(problem, state) + level
         return {"u": velocity.to(case.initial["u"]), "p": pressure.to(case.initial["p"])}
+
+
+def _pressure(problem: Problem, state: State) -> Float[Tensor, " user_points"]:
+    pressure = state.pressure[problem.places] + problem.jumps
+    if problem.corner_pressure is not None:
+        corners, weights, added = problem.corner_pressure
+        pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
+    return pressure
+
+
+def _level(case: Case, problem: Problem, state: State) -> Tensor:
+    """What is missing to the pressure: in a closed domain the level is that of the prescribed point."""
+    held = case.dirichlet["p"]
+    if not (bool(problem.closed.all()) and bool(held.mask.any())):
+        return torch.zeros_like(state.pressure[0])
+    return (held.values - _pressure(problem, state))[held.mask].mean()
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,6 +306,7 @@ class _Conditions:
             pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
             inflow=torch.from_numpy(flux),
             facet_shift=facet_shift(grid, problem.cells, places),
+            open=outlets(grid, places, problem.free.cpu().numpy() == 0),
         )
         return changed.to(problem.velocity.dtype, problem.velocity.device)
 
@@ -355,7 +366,7 @@ def _until_steady(
     now: float,
     pace: Pace,
     conditions: Callable[[Problem, float], Problem] | None,
-    way: Mapping[str, Any],
+    way: Way,
     length: float,
 ) -> tuple[Snapshot, list[float]]:
     """Steps that grow longer until the velocity no longer changes."""
@@ -371,7 +382,7 @@ def _until_steady(
     snapshot = Snapshot(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, **way):
+        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way):
             state = snapshot.state
             changes.append(snapshot.change)
         settle = replace(settle, first=max(snapshot.step, settle.first))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
@@ -20,8 +20,9 @@ from pennpde.case.units import Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
-from pennpde.penn.physics import Look
+from pennpde.penn.physics import OUTFLOW, Look
 from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels, stacked
+from pennpde.quantities import Measured, Quantity, SolvedFlow, parse
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import REFUSED, REFUSED_ABOVE, Expected, worst
@@ -62,12 +63,10 @@ class Outcome:
     """Of accuracy, on which the network predicted; empty where it has no levels."""
     looks: Mapping[str, Look] = field(default_factory=dict)
     """How the fields are titled and coloured."""
+    flow: SolvedFlow | None = None
+    """Of a plane flow, what its quantities are taken from, on the mesh on which it was predicted."""
     si: bool = False
     """Whether the units are known to be SI, as those of OpenFOAM cases."""
-    outflow: Float[Tensor, "facets *times"] | None = None
-    """Volume per time (in the plane also per depth) that leaves the domain through each of `case.mesh.facets`, negative
-    at inlets: the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
-    networks that conserve mass only as well as their velocity does."""
 
     def __repr__(self) -> str:
         names, points = ", ".join(self.fields), self.case.number_of_points
@@ -100,8 +99,8 @@ class Outcome:
             for name, values in self.fields.items()
         }
         changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
-        if self.outflow is not None and self.outflow.ndim > 1:
-            changes["outflow"] = self.outflow[:, place]
+        if self.flow is not None:
+            changes["flow"] = self.flow.at([place])
         if self.expected_by_time:
             now = self.expected_by_time[place]
             changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
@@ -122,15 +121,12 @@ class Outcome:
             for name, values in self.fields.items()
             if values.ndim > self.case.initial[name].ndim
         }
-        outflow = self.outflow
-        if outflow is not None and outflow.ndim > 1:
-            outflow = outflow[:, good if len(good) > 1 else good[0]]
         kept = tuple(by_time[place] for place in good)
         left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
         part = replace(
             self,
             fields=self.fields | fields,
-            outflow=outflow,
+            flow=None if self.flow is None else self.flow.at(good),
             times=tuple(self.times[place] for place in good),
             evidence=tuple(self.evidence[place] for place in good),
             expected=worst(kept),
@@ -141,6 +137,26 @@ class Outcome:
         refused = f"Left out because their expected error is above {100 * REFUSED_ABOVE:.0f} %: {names}."
         certificate = replace(self.certificate, warnings=(*part.expected.warnings, refused, *told))
         return replace(part, certificate=certificate), left_out
+
+    def quantities(self, wanted: Sequence[str | Quantity]) -> list[Measured]:
+        """Numbers such as `outcome.quantities(["drag cylinder", "pressure drop inlet outlet"])`, with expected errors.
+
+        Args:
+            wanted: Texts or what `pennpde.quantities.parse` makes of them.
+        """
+        return [(parse(each) if isinstance(each, str) else each).of(self) for each in wanted]
+
+    @property
+    def outflow(self) -> Float[Tensor, "facets *times"] | None:
+        """Volume per time and depth that leaves the domain through each of `case.mesh.facets`, negative at inlets.
+
+        They are the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
+        networks that conserve mass only as well as their velocity does, and for predictions on another mesh.
+        """
+        if self.flow is None or self.companion is not None or OUTFLOW not in self.flow.balance:
+            return None
+        values = torch.from_numpy(self.flow.balance[OUTFLOW])
+        return values[0] if len(self.times) == 1 else values.T
 
     def fluxes(self, patch: str) -> Float[Tensor, "facets *times"]:
         """What leaves the domain through each facet of a patch, see `outflow`; their sum is the patch's flow rate."""
