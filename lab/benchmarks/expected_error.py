@@ -12,7 +12,7 @@ validation cases of its own dataset. A calibration on all of them is then judged
 the step of `penn demo` (`data/trials`). Measured cases are kept in `runs/expected_error`, in a file for these weights
 and this code, so the script can be stopped and started again. Moments whose truth depends on the mesh that it was
 computed on are judged, but not learned from; the tables count them apart. Writes
-`lab/benchmarks/results/expected_error_NETWORK.json` and the tables of `docs/trust.md`.
+`lab/benchmarks/results/expected_error_NETWORK.json` and the tables of `docs/trust_results.md`.
 
 The clues were chosen by looking at these flows and trials. Flows that neither they nor the weights know are the better
 judges: `--fresh` takes flows of the training split that the network's training did not come to, and writes
@@ -49,7 +49,7 @@ from pennpde.trust.calibration import BEYOND, SECOND_OPINION, without_second_opi
 from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, calibration_of, grade_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "trust.md"
+PAGE = ROOT / "docs" / "trust_results.md"
 FINISHED, TRIALS = ROOT / "data" / "plane_flow" / "finished", ROOT / "data" / "trials"
 COMPUTES = ("case", "flow", "mesh", "models", "operators", "penn")
 ALSO = ("prediction/stages.py", "trust/evidence.py", "trust/ranges.py")

@@ -4,7 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pennpde.case import Across, Case, Condition, Dirichlet, Neumann, Periodic, Remark, Robin, Slip, Table, batch
+    from pennpde.case import (
+        Across,
+        Case,
+        Condition,
+        Dirichlet,
+        Neumann,
+        Periodic,
+        Remark,
+        Robin,
+        Slip,
+        Table,
+        TotalPressure,
+        batch,
+    )
     from pennpde.checkpoints import Config, load_pretrained, save
     from pennpde.mesh import Mesh, read
     from pennpde.operators import Operators
@@ -47,6 +60,7 @@ __all__ = [
     "Slip",
     "Study",
     "Table",
+    "TotalPressure",
     "batch",
     "dot",
     "fit",
@@ -61,7 +75,7 @@ __all__ = [
 # Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.
 # A new name goes here, into the imports above, where type checkers and editors find it, and into `__all__`.
 _NAMES_OF = {
-    "case": "Across Case Condition Dirichlet Neumann Periodic Remark Robin Slip Table batch",
+    "case": "Across Case Condition Dirichlet Neumann Periodic Remark Robin Slip Table TotalPressure batch",
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",

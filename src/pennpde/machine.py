@@ -12,7 +12,6 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from typing import Protocol
 
@@ -28,8 +27,6 @@ _KEPT = 256 * 2**20
 _LARGEST = 32 * 2**20
 """Arrays up to this size; the C library takes no larger number."""
 
-_FORBIDDEN: ContextVar[bool] = ContextVar("nothing_captured", default=False)
-
 
 class Graph(Protocol):
     """Work that was captured once; `replay` does it again with whatever its tensors hold by then."""
@@ -38,17 +35,7 @@ class Graph(Protocol):
 
 
 def can_capture(device: torch.device) -> bool:
-    return device.type == "cuda" and not _FORBIDDEN.get()
-
-
-@contextmanager
-def nothing_captured() -> Iterator[None]:
-    """For work that must really run: a replay has no gradient, and calls none of the functions it came from."""
-    token = _FORBIDDEN.set(True)
-    try:
-        yield
-    finally:
-        _FORBIDDEN.reset(token)
+    return device.type == "cuda"
 
 
 def capture(work: Callable[[], object], begin: Callable[[], object]) -> Graph:

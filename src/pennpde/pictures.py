@@ -536,7 +536,15 @@ def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
     for number, (name, patch) in enumerate(mesh.patches.items()):
         _draw_edges(axes, mesh, patch.facets, colors=f"C{number}", linewidths=2.0, label=name)
     if mesh.patches:
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(mesh.patches), frameon=False, fontsize=9)
+        axes.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=len(mesh.patches),
+            frameon=False,
+            fontsize=8,
+            columnspacing=1.0,
+            handlelength=1.2,
+        )
 
 
 def _draw_edges(axes: Axes, mesh: Mesh, facets: np.ndarray | slice, **how: Any) -> None:
@@ -619,7 +627,8 @@ def _draw_streamlines(axes: Axes, mesh: Mesh, velocity: Float[np.ndarray, "point
         gridded = [LinearTriInterpolator(_surface(mesh), velocity[:, k])(*np.meshgrid(x, y)) for k in (0, 1)]
     except RuntimeError:
         return  # the triangles of a polygon that is not convex overlap, and Matplotlib cannot search in them
-    density = tuple(np.maximum(1.4 * (high - low) / (high - low).max(), 0.2))
+    # As dense along as across: Matplotlib counts them by the sides of the picture.
+    density = tuple(np.clip(1.2 * (high - low) / np.sqrt((high - low).prod()), 0.3, 3.0))
     axes.streamplot(x, y, *gridded, color=(1, 1, 1, 0.75), linewidth=0.6, arrowsize=0.6, density=density)
 
 

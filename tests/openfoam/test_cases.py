@@ -138,8 +138,9 @@ def test_a_constraint_patch_needs_no_entry_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("field", "patch", "text", "kind"),
     [
-        ("U", "left", "type flowRateInletVelocity; volumetricFlowRate 1;", "flowRateInletVelocity"),
-        ("p", "top", "type totalPressure; p0 uniform 0;", "totalPressure"),
+        ("U", "left", "type swirlInletVelocity;", "swirlInletVelocity"),
+        ("p", "top", "type prghPressure; p uniform 0;", "prghPressure"),
+        ("U", "left", "type totalPressure; p0 uniform 0;", "totalPressure"),
         ("p", "top", "type noSlip;", "noSlip"),
         ("U", "top", "type empty;", "empty"),
     ],

@@ -11,6 +11,7 @@ from foam_cases import write_brick, write_conditions, write_dictionary
 from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
+from pennpde.case.conditions import TotalPressure
 from pennpde.models.ducts import Flow
 from pennpde.openfoam import FoamFormatError, PolyMesh, UnsupportedConditionError
 from pennpde.penn.physics import FoamName
@@ -307,3 +308,74 @@ def test_tables_count_from_the_start_of_the_case(tmp_path):
     case = openfoam.read_case(folder, Flow.foam_fields)
     inlet = case.mesh.patch("left").points
     assert case.at(1.0).dirichlet["u"].values[inlet, 0].max() == 2.0
+
+
+def inlet_velocity(case: Case, patch: str = "left") -> np.ndarray:
+    """At the points of a patch but its ends, which are those of the walls."""
+    return case.dirichlet["u"].values[case.mesh.patch(patch).points[1:-1]].numpy()
+
+
+@pytest.mark.parametrize(
+    ("text", "speed"),
+    [
+        # The brick is 1 x 1 and one cell of 1 thick.
+        ("type flowRateInletVelocity; volumetricFlowRate 0.5;", 0.5),
+        ("type flowRateInletVelocity; volumetricFlowRate constant 0.5;", 0.5),
+        ("type flowRateInletVelocity; massFlowRate 500; rhoInlet 1000;", 0.5),
+        ("type flowRateInletVelocity; meanVelocity 0.5;", 0.5),
+        ("type surfaceNormalFixedValue; refValue uniform -0.5;", 0.5),
+    ],
+)
+def test_a_flow_rate_enters_along_the_normal(tmp_path, text, speed):
+    case = foam_case(tmp_path, velocity={"left": text, "right": "type zeroGradient;"})
+    np.testing.assert_allclose(inlet_velocity(case), [[speed, 0.0]] * 2, atol=1e-9)
+
+
+def test_a_flow_rate_over_time_is_a_ramp(tmp_path):
+    text = "type flowRateInletVelocity; volumetricFlowRate table ((0 0) (2 1));"
+    case = foam_case(tmp_path, velocity={"left": text, "right": "type zeroGradient;"})
+    assert not inlet_velocity(case).any()
+    np.testing.assert_allclose(inlet_velocity(case.at(1.0)), [[0.5, 0.0]] * 2, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("velocity", "words"),
+    [
+        ("type flowRateInletVelocity; massFlowRate 1; rhoInlet none;", "number as rhoInlet"),
+        ("type flowRateInletVelocity;", "needs a volumetricFlowRate"),
+        ("type flowRateInletVelocity; volumetricFlowRate 1; extrapolateProfile yes;", "without extrapolateProfile"),
+        ("type codedFixedValue; name parabola;", "contains code, which is never run"),
+        ('type groovyBC; valueExpression "vector(pos().y,0,0)";', "contains code, which is never run"),
+    ],
+)
+def test_what_cannot_be_known_of_an_inlet_is_refused_by_name(tmp_path, velocity, words):
+    with pytest.raises(UnsupportedConditionError, match=words) as caught:
+        foam_case(tmp_path, velocity={"left": velocity})
+    assert "'left', field 'U'" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["totalPressure; p0 uniform 2", "uniformTotalPressure; p0 2"])
+def test_a_total_pressure_is_no_prescribed_pressure(tmp_path, kind):
+    free = "type pressureInletOutletVelocity; value uniform (0 0 0);"
+    case = foam_case(tmp_path, {"left": f"type {kind};"}, {"left": free, "right": free})
+    total = case.conditions["total_pressure"]["p"]
+    assert isinstance(total, TotalPressure)
+    assert not case.dirichlet["p"].mask.any()
+    assert (total.values[case.mesh.patch("left").points] == 2).all()
+    assert any("enters at right angles" in remark.text for remark in case.remarks)
+
+
+def test_a_free_stream_enters_on_one_side_and_leaves_on_the_other(tmp_path):
+    velocity = "type freestreamVelocity; freestreamValue uniform (1 0.5 0);"
+    pressure = "type freestreamPressure; freestreamValue uniform 3;"
+    sides = SIDES[:4]
+    case = foam_case(tmp_path, dict.fromkeys(sides, pressure), dict.fromkeys(sides, velocity))
+    x, y = case.mesh.points.T.numpy()
+    np.testing.assert_array_equal(case.dirichlet["u"].mask.numpy(), (x == 0) | (y == 0))
+    np.testing.assert_array_equal(case.dirichlet["p"].mask.numpy(), (x == x.max()) | (y == y.max()))
+    assert (case.dirichlet["u"].values[case.dirichlet["u"].mask] == torch.tensor([1.0, 0.5])).all()
+
+
+def test_a_free_stream_of_the_pressure_needs_one_of_the_velocity(tmp_path):
+    with pytest.raises(UnsupportedConditionError, match="needs a velocity that is a freestream"):
+        foam_case(tmp_path, {"left": "type freestreamPressure; freestreamValue uniform 3;"})

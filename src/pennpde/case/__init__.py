@@ -9,7 +9,7 @@ problem_files  a case from a TOML file
 """
 
 from pennpde.case.case import Case, Remark, batch, unbatch
-from pennpde.case.conditions import Across, Condition, Dirichlet, Neumann, Periodic, Robin, Slip, Table
+from pennpde.case.conditions import Across, Condition, Dirichlet, Neumann, Periodic, Robin, Slip, Table, TotalPressure
 
 __all__ = [
     "Across",
@@ -22,6 +22,7 @@ __all__ = [
     "Robin",
     "Slip",
     "Table",
+    "TotalPressure",
     "batch",
     "unbatch",
 ]

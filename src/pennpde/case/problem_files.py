@@ -8,8 +8,8 @@ hot = { array = "marker", equals = 3 }       # an array of the mesh file
 wall = "rest"                                # what no other patch has
 
 [dirichlet.u]                                # by unknown and patch; later patches win at shared points
-inlet = [1.0, 0.0]
-wall = 0.0
+inlet = [1.0, 0.0]                           # or a profile (`pennpde.case.conditions.profile`): ["y * (2 - y)", 0.0],
+wall = 0.0                                   # { profile = "parabola", mean = 1.0 }; an array of the mesh file by name
 
 [neumann]
 u = 0.0                                      # a number: wherever u has no other condition
@@ -20,7 +20,7 @@ inlet = 0.0
 u = ["symmetry"]
 
 [initial]
-u = [0.0, 0.0]                               # numbers, vectors, matrices, or the name of an array of the mesh file
+u = [0.0, 0.0]                               # numbers, vectors, matrices, expressions, or an array of the mesh file
 p = 0.0
 
 [parameters]
@@ -28,6 +28,9 @@ viscosity = 1e-3
 
 [dirichlet.T]                                # changes with time: rows of time and value, linear in between;
 hot = { table = [[0.0, 0.0], [0.5, 1.0]], outside = "clamp" }   # outside of them an error unless clamped
+
+[total_pressure.p]                           # of fluid at rest outside, from where it is drawn in
+inlet = 1.0
 
 [robin.T]                                    # a T + b dT/dn = c
 top = { a = 2.0, b = 1.0, c = 3.0 }
@@ -44,8 +47,11 @@ from pathlib import Path
 from reprlib import repr as shown  # short, however large the value is
 from typing import Any
 
+import numpy as np
+
 from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
+from pennpde.case.conditions.profile import is_profile, is_vector, parse_expression
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
 from pennpde.registry import did_you_mean
@@ -70,7 +76,7 @@ def read_problem(path: Path | str, mesh: Mesh) -> Case:
         raise ValueError(f"{path} is not a TOML file: {error}.") from None
     except (RecursionError, ValueError) as error:  # nested without end, or a number of thousands of digits
         raise ValueError(f"{path} cannot be read: {error}.") from None
-    return problem_from(given, mesh, where=str(path))
+    return problem_from(_with_tables(given, path.parent, str(path)), mesh, where=str(path))
 
 
 def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem") -> Case:
@@ -84,6 +90,7 @@ def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem
         if not isinstance(section, Mapping):
             raise ValueError(f"[{name}] of {where} is {shown(section)}; it must be a table.")
     mesh = _with_patches(mesh, sections["patches"], where)
+    mesh, sections["dirichlet"] = _with_streams(mesh, sections["dirichlet"], where)
     unknowns = [name for kind in ("initial", *_CONDITIONS) for name in sections[kind]]
     if not unknowns:
         raise ValueError(f"{where} names no unknown: give [initial], [dirichlet.NAME] or [neumann.NAME].")
@@ -125,6 +132,32 @@ def _with_patches(mesh: Mesh, patches: Mapping[str, Any], where: str) -> Mesh:
     return mesh
 
 
+def _with_streams(mesh: Mesh, given: Mapping[str, Any], where: str) -> tuple[Mesh, Mapping[str, Any]]:
+    """Free streams, { freestream = [1.0, 0.2] }, prescribed where they enter; all else on these patches elsewhere."""
+    streams: dict[str, Any] = {}
+    made = {name: dict(each) if isinstance(each, Mapping) else each for name, each in given.items()}
+    for name, each in made.items():
+        for patch in [key for key in each if _is_stream(each[key])] if isinstance(each, dict) else []:
+            label = f"[dirichlet.{name}] {patch} of {where}"
+            streams[patch] = each.pop(patch)["freestream"]
+            if not isinstance(streams[patch], list) or len(streams[patch]) != mesh.space:
+                raise ValueError(f"{label} has the free stream {shown(streams[patch])}; give a velocity.")
+            each[f"{patch} inflow"] = _number_or_vector(streams[patch], label)
+    if not streams:
+        return mesh, given
+    for each in made.values():
+        for patch in [key for key in each if key in streams] if isinstance(each, dict) else []:
+            each[f"{patch} outflow"] = each.pop(patch)
+    try:
+        return mesh.with_streams({patch: np.array(along, float) for patch, along in streams.items()}), made
+    except KeyError as error:
+        raise ValueError(f"{where}: {error.args[0]}") from None
+
+
+def _is_stream(given: Any) -> bool:
+    return isinstance(given, Mapping) and given.keys() == {"freestream"}
+
+
 def _number_or_vector(given: Any, label: str) -> float | list[float]:
     items = given if isinstance(given, list) else [given]
     for item in items:
@@ -139,15 +172,19 @@ def _number_or_vector(given: Any, label: str) -> float | list[float]:
 
 
 def _value(given: Any, mesh: Mesh, label: str) -> Any:
-    """A number, a vector, a matrix as a list of its rows, or an array of the mesh file by its name."""
-    if isinstance(given, str):
-        if given not in mesh.fields:
-            raise ValueError(
-                f"{label} names the array {shown(given)}; the mesh file has {sorted(mesh.fields)}."
-                f"{did_you_mean(given, mesh.fields)}"
-            )
+    """A number, a vector, a matrix as a list of its rows, an array of the mesh file by its name, or a profile."""
+    if _is_array(given, mesh):
         return mesh.fields[given].double()[..., : mesh.space] if mesh.fields[given].ndim > 1 else mesh.fields[given]
-    return _numbers(given, label)
+    if isinstance(given, str):
+        try:
+            parse_expression(given)
+        except ValueError as error:
+            arrays = sorted(mesh.fields)
+            raise ValueError(
+                f"{label} is {shown(given)}; the mesh file has {arrays}.{did_you_mean(given, arrays)} As an expression "
+                f"it is one {error}"
+            ) from None
+    return given if is_profile(given) else _numbers(given, label)
 
 
 def _numbers(given: Any, label: str) -> float | list[float] | list[list[float]]:
@@ -175,9 +212,9 @@ def _condition(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, wh
 
 def _varying(given: Any, mesh: Mesh, label: str) -> Any:
     """A value, or a table of times and values."""
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not given.keys() <= {"table", "outside"}:
         return _value(given, mesh, label)
-    if "table" not in given or given.keys() - {"table", "outside"} or not isinstance(given["table"], list):
+    if not isinstance(given.get("table"), list):
         raise ValueError(f'{label} is {shown(given)}; write {{ table = [[time, value], ...], outside = "clamp" }}.')
     rows = []
     for row in given["table"]:
@@ -191,6 +228,34 @@ def _varying(given: Any, mesh: Mesh, label: str) -> Any:
         return Table(rows, given.get("outside", "error"))
     except ValueError as error:
         raise ValueError(f"{label}: {error}") from None
+
+
+def _with_tables(given: Any, folder: Path, where: str) -> Any:
+    """The content of a file with the rows of the tables that it names, { csv = "inlet.csv", along = "y" }."""
+    if not isinstance(given, dict):
+        return given
+    if "csv" not in given:
+        return {key: _with_tables(value, folder, where) for key, value in given.items()}
+    name = given["csv"]
+    if not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"{where} has csv = {shown(name)}; give the name of a file in the same folder.")
+    return {key: value for key, value in given.items() if key != "csv"} | {"table": _csv(folder / name)}
+
+
+def _csv(path: Path) -> list[list[Any]]:
+    """Rows [position, value] of a table in text, with or without a line of names; several columns make vectors."""
+    try:
+        lines = read_regular(path, _MOST_BYTES).decode("utf-8-sig").splitlines()
+        named = bool(lines) and any(letter.isalpha() for letter in lines[0].replace("e", "").replace("E", ""))
+        numbers = [line for line in lines[int(named) :] if line.strip()]
+        rows = np.loadtxt(numbers, delimiter="," if "," in numbers[0] else None, ndmin=2)
+    except (OSError, ValueError, IndexError) as error:
+        raise ValueError(f"{path} cannot be read as a table of numbers: {error}.") from None
+    if rows.shape[1] < 2:
+        raise ValueError(f"{path} has rows of {rows.shape[1]} numbers; a row is a position and one value or several.")
+    values = rows[:, 1:]
+    return [[row[0], values[at, 0].item() if values.shape[1] == 1 else values[at].tolist()]
+            for at, row in enumerate(rows.tolist())]  # fmt: skip
 
 
 def _robin(given: Any, mesh: Mesh, label: str) -> Any:
@@ -221,8 +286,8 @@ def _rest(name: str, sections: Mapping[str, Any], mesh: Mesh) -> Any:
     axes = max((mesh.fields[value].ndim - 1 for value in values if _is_array(value, mesh)), default=0)
     if axes == 2 or any(_is_matrix(value) for value in values):
         return [[0.0] * mesh.space] * mesh.space
-    is_vector = axes == 1 or name in sections["slip"] or any(isinstance(value, list) for value in values)
-    return [0.0] * mesh.space if is_vector else 0.0
+    vector = axes == 1 or name in sections["slip"] or any(is_vector(value) for value in values)
+    return [0.0] * mesh.space if vector else 0.0
 
 
 def _is_array(value: Any, mesh: Mesh) -> bool:
@@ -232,7 +297,7 @@ def _is_array(value: Any, mesh: Mesh) -> bool:
 
 def _rows(value: Any) -> list[Any]:
     """The values of a condition: one, or those of a table."""
-    if isinstance(value, Mapping) and isinstance(value.get("table"), list):
+    if isinstance(value, Mapping) and isinstance(value.get("table"), list) and "along" not in value:
         return [row[1] for row in value["table"] if isinstance(row, list) and len(row) == 2]
     return [value]
 

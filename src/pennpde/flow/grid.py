@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from pennpde.case import Case, Robin
+from pennpde.case.conditions import TotalPressure
 from pennpde.mesh.flipping import flipped
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.boundary_profile import BoundaryProfile
@@ -23,12 +24,14 @@ class Grid:
         velocity: the prescribed one where it is, else that of the start.
         pressure_held: where the pressure is prescribed.
         pressure: the prescribed one where it is, else that of the start.
-        slip: unit normals of slip walls, zero elsewhere.
+        slip: unit normals of slip walls, and along entrances, which fluid crosses at right angles; zero elsewhere.
         representative: for each point the copy that stands for it.
         pressure_jump: by how much the pressure is larger than at that copy.
         facet_held: facets on which the velocity is prescribed.
         facet_slips: facets of slip walls.
         facet_open: facets on which the pressure is prescribed and the velocity is not.
+        facet_entrance: those of these through which pressure drives fluid in.
+        facet_total: those on which the total pressure is prescribed, which `pressure` is there.
         facet_velocity: the velocity at start, middle and end of each facet on which it is prescribed, as its own patch
             has it: a parabola along the facet.
     """
@@ -44,6 +47,8 @@ class Grid:
     facet_held: Bool[np.ndarray, " facets"]
     facet_slips: Bool[np.ndarray, " facets"]
     facet_open: Bool[np.ndarray, " facets"]
+    facet_entrance: Bool[np.ndarray, " facets"]
+    facet_total: Bool[np.ndarray, " facets"]
     facet_velocity: Float[np.ndarray, "facets 3 2"]
 
     @staticmethod
@@ -55,6 +60,11 @@ class Grid:
         held, pressure_held = velocity.mask.cpu().numpy(), pressure.mask.cpu().numpy()
         start = case.dirichlet["u"].apply(case.initial["u"]).detach().cpu().numpy().astype(float)
         level = case.dirichlet["p"].apply(case.initial["p"]).detach().cpu().numpy().astype(float)
+        total = case.conditions.get(TotalPressure.kind, {}).get("p")
+        if isinstance(total, TotalPressure):
+            drawn = total.mask.cpu().numpy() & ~pressure_held
+            pressure_held = pressure_held | drawn
+            level = np.where(drawn, total.values.detach().cpu().numpy(), level)
         slip = np.zeros_like(start)
         if "u" in case.slip:
             slip = case.slip["u"].normals.cpu().numpy().astype(float)
@@ -66,6 +76,10 @@ class Grid:
             jump = case.periodic["p"].shift.cpu().numpy().astype(float)
         ends = mesh.facets.connectivity.reshape(-1, 2)
         boundary = BoundaryProfile.of(case)
+        across = np.zeros_like(start)
+        tangents = _turned(boundary.outward / np.linalg.norm(boundary.outward, axis=1, keepdims=True))
+        np.add.at(across, ends[boundary.entrances], 0.5 * tangents[boundary.entrances, None])
+        slip = np.where(slip.any(axis=1, keepdims=True), slip, _directions(across))
         cells = PlaneCells.of(mesh)
         if len(cells.triangles):
             cells = replace(cells, triangles=flipped(cells.points, cells.triangles))
@@ -82,6 +96,8 @@ class Grid:
             boundary.held,
             boundary.slips,
             boundary.opened,
+            boundary.entrances,
+            boundary.total,
             boundary.velocity,
         )
         return grid._with_centres(cells) if centres else replace(grid, cells=cells)
@@ -134,6 +150,7 @@ class Grid:
         along = self.cells.points[ends[:, 1]] - self.cells.points[ends[:, 0]]
         normals = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.linalg.norm(along, axis=1)[:, None]
         slip[middle[self.facet_slips]] = normals[self.facet_slips]
+        slip[middle[self.facet_entrance]] = _turned(normals)[self.facet_entrance]
         start, half, end = self.facet_velocity.transpose(1, 0, 2)
         quarters = (3 * start + 6 * half - end) / 8, (3 * end + 6 * half - start) / 8
         profile = np.stack([start, quarters[0], half, half, quarters[1], end], axis=1)
@@ -151,6 +168,8 @@ class Grid:
             facet_held=np.repeat(self.facet_held, 2),
             facet_slips=np.repeat(self.facet_slips, 2),
             facet_open=np.repeat(self.facet_open, 2),
+            facet_entrance=np.repeat(self.facet_entrance, 2),
+            facet_total=np.repeat(self.facet_total, 2),
             facet_velocity=profile.reshape(-1, 3, 2),
         )
 
@@ -201,6 +220,16 @@ class Grid:
         # Of the whole parabola: inside, too, fluxes know that velocities are curved between the points.
         start, end = through[:, 0] / 6.0 + through[:, 1] / 3.0, through[:, 2] / 6.0 + through[:, 1] / 3.0
         return np.bincount(ends.ravel(), np.stack([start, end], axis=1).ravel(), len(self.cells.points))
+
+
+def _turned(normals: Float[np.ndarray, "rows 2"]) -> Float[np.ndarray, "rows 2"]:
+    return np.stack([-normals[:, 1], normals[:, 0]], axis=1)
+
+
+def _directions(vectors: Float[np.ndarray, "rows 2"]) -> Float[np.ndarray, "rows 2"]:
+    """Unit vectors, zero where there is none."""
+    sizes = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.where(sizes > 0, vectors / np.where(sizes > 0, sizes, 1.0), 0.0)
 
 
 def _refuse(case: Case) -> None:

@@ -109,6 +109,24 @@ def exchange_rates(cells, fluxes):
 
 @_compiled
 @no_type_check
+def changes(areas, velocity, before, earlier, ratio):
+    """See `march.changes`; `earlier` has no points where nothing is known before the step."""
+    size = change = surprise = 0.0
+    for c in range(2):
+        for i in range(len(areas)):
+            size += areas[i] * velocity[c, i] ** 2
+            change += areas[i] * (velocity[c, i] - before[c, i]) ** 2
+    if earlier.shape[1]:
+        for c in range(2):
+            for i in range(len(areas)):
+                continued = (1.0 + ratio) * before[c, i] - ratio * earlier[c, i]
+                surprise += areas[i] * (velocity[c, i] - continued) ** 2
+    size = max(size, 1e-30)
+    return np.sqrt(change / size), np.sqrt(surprise / size)
+
+
+@_compiled
+@no_type_check
 def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
     """Solve the momentum equation, and make the right side of the pressure's equation.
 
@@ -127,6 +145,27 @@ def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
     fluxes = _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, curved, step / leading, leading)
     wanted = _missing(cells, flow, fluxes, pressure, step / leading)
     return velocity, fluxes, wanted, left, iterations
+
+
+@_compiled
+@no_type_check
+def solved(factors, right):
+    """The solution of the pressure's equation, by the factors that `pressure.Factorised.lower` has."""
+    starts, rows, values, inverse, point = factors
+    number = len(point)
+    found, result = np.empty(number), np.zeros(len(right))
+    for i in range(number):
+        found[i] = right[point[i]]
+    for j in range(number):
+        for k in range(starts[j] + 1, starts[j + 1]):
+            found[rows[k]] -= values[k] * found[j]
+    for j in range(number - 1, -1, -1):
+        total = found[j] * inverse[j]
+        for k in range(starts[j] + 1, starts[j + 1]):
+            total -= values[k] * found[rows[k]]
+        found[j] = total
+        result[point[j]] = total
+    return result
 
 
 @_compiled

@@ -12,9 +12,9 @@ import torch
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
 from pennpde.mesh.boundary import facet_ends
-from pennpde.models.boundary_profile import BoundaryProfile, later
+from pennpde.models.boundary_profile import BoundaryProfile, later, total_pressures
 from pennpde.models.flow_physics import FlowPhysics
-from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, pressure_level
+from pennpde.models.inlet import checked_viscosity, describe_boundary, flow_units, prescribed_pressures, pressure_level
 
 _ROUNDING = 1e-9
 _FARTHEST = 1e4
@@ -28,7 +28,8 @@ class PlaneFlowPhysics(FlowPhysics):
         """The case itself; one that has no solution is refused."""
         checked_viscosity(case)
         ends = case.mesh.facets.connectivity.reshape(-1, 2) if case.space == 2 else np.zeros((0, 2), int)
-        held, pressed = case.dirichlet["u"].mask.cpu().numpy(), case.dirichlet["p"].mask.cpu().numpy()
+        held = case.dirichlet["u"].mask.cpu().numpy()
+        pressed = (case.dirichlet["p"].mask | total_pressures(case)).cpu().numpy()
         slips = case.slip["u"].mask.cpu().numpy() if "u" in case.slip else np.zeros(len(held), bool)
         paired = case.periodic["u"].mask.cpu().numpy() if "u" in case.periodic else np.zeros(len(held), bool)
         # A corner may belong to either of its patches: each end of a facet has to know something.
@@ -116,7 +117,6 @@ def reference(case: Case) -> tuple[float, float]:
     values = condition.values.detach().cpu().numpy().astype(float)
     areas = case.mesh.facet_areas.detach().cpu().numpy()
     sizes = np.linalg.norm(areas, axis=1)
-    ends = case.mesh.facets.connectivity.reshape(-1, 2)
     boundary = BoundaryProfile.of(case)
     inside = boundary.held
     velocity = facet_ends(values, case.mesh, held).mean(axis=1)
@@ -132,12 +132,12 @@ def reference(case: Case) -> tuple[float, float]:
         return width, flow / width
     if moving.any():
         return float(sizes[moving].sum()), fastest
-    pressures = case.dirichlet["p"].values[case.dirichlet["p"].mask]
+    pressures = prescribed_pressures(case)
     difference = float(pressures.amax() - pressures.amin()) if len(pressures) else 0.0
     if "p" in case.periodic:
         difference = max(difference, float(case.periodic["p"].shift.abs().amax()))
     if difference > 0:
-        opened = ~inside & case.dirichlet["p"].mask.cpu().numpy()[ends].all(axis=1)
+        opened = boundary.opened
         size = float(sizes[opened].sum()) / 2 if opened.any() else float(case.mesh.cell_volumes.sum()) ** 0.5
         return size, math.sqrt(2.0 * difference)
     cyclic = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -51,6 +52,25 @@ class Factorised:
         found = _Direct.apply(right, self)
         assert isinstance(found, Tensor)
         return found
+
+    @cached_property
+    def lower(self) -> tuple[np.ndarray, ...] | None:
+        """The lower factor for compiled loops, which solve in half of the time that SciPy takes; None for batches.
+
+        Column by column: starts, rows and values; one over the diagonal; for each row the point that it is.
+        """
+        if len(self.factors) > 1:
+            return None
+        factors: Any = next(iter(self.factors))
+        if not np.array_equal(factors.perm_r, factors.perm_c):
+            return None
+        lower = factors.L.tocsc()
+        lower.sort_indices()
+        (free,) = self.free
+        point = np.empty(len(free), np.uint32)
+        point[factors.perm_r] = free
+        starts, rows = lower.indptr.astype(np.uint32), lower.indices.astype(np.uint32)
+        return starts, rows, lower.data, 1.0 / factors.U.diagonal(), point
 
     def _solved(self, right: Tensor) -> Tensor:
         return torch.from_numpy(self.solved(right.detach().cpu().numpy().astype(float))).to(right)
@@ -122,19 +142,22 @@ class Inverse:
 class Multigrid:
     """Conjugate gradients with a multigrid cycle as preconditioner, a fixed number of times."""
 
-    levels: Levels
+    levels: tuple[Levels, ...]
+    """Of each mesh."""
     cycles: int
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Multigrid]) -> Multigrid:
-        return cls(Levels.side_by_side([part.levels for part in parts]), max(part.cycles for part in parts))
+        return cls(tuple(each for part in parts for each in part.levels), max(part.cycles for part in parts))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Multigrid:
         """The same levels with each of their tensors changed."""
-        return Multigrid(self.levels.map(change), self.cycles)
+        return Multigrid(tuple(each.map(change) for each in self.levels), self.cycles)
 
     def solve(self, right: Float[Tensor, " points"], guess: Float[Tensor, " points"]) -> Float[Tensor, " points"]:
-        return self.levels.solve(right[:, None], guess[:, None], cycles=self.cycles)[:, 0]
+        sizes = [each.number_of_points for each in self.levels]
+        parts = zip(self.levels, right[:, None].split(sizes), guess[:, None].split(sizes), strict=True)
+        return torch.cat([each.solve(*given, cycles=self.cycles)[:, 0] for each, *given in parts])
 
 
 Solver = Factorised | Inverse | Multigrid
@@ -190,4 +213,4 @@ def poisson(
         return Factorised.of(matrix, prescribed)
     if chosen == "inverse":
         return Inverse.of(matrix, prescribed, device)
-    return Multigrid(Levels.of(matrix, prescribed), cycles)
+    return Multigrid((Levels.of(matrix, prescribed),), cycles)

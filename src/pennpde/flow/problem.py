@@ -24,7 +24,7 @@ from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.grid import Grid
 from pennpde.operators.sparse import SparseMatrix
 
-_OF_ONE = "slip", "places", "facets", "facet_jumps"
+_OF_ONE = "slip", "places", "facets", "facet_jumps", "total"
 """What cannot be joined as it is, or what batches do not have."""
 
 
@@ -76,7 +76,8 @@ class Problem:
         inflow: what leaves each cell through facets on which the velocity is prescribed, negative at inlets.
         facet_shift: by how much the velocity in the middle of an edge along the boundary differs from the mean of its
             ends, next to corners in which patches with different velocities meet.
-        open: 1 at points of outlets.
+        open: 1 at points of outlets, but for those through which pressure drives fluid in.
+        total: inward normals where `pressure` is the total one, zero elsewhere; None where there is no such point.
         wall_distance: from walls at rest.
         jump: what the jumps of a periodic pressure add to its differences along edges and to its gradient; None where
             there are none.
@@ -111,6 +112,7 @@ class Problem:
     facets: Int[Tensor, "facets 2"] | None = None
     facet_jumps: Float[Tensor, " facets"] | None = None
     numbering: Numbering | None = None
+    total: Float[Tensor, "2 points"] | None = None
 
     @staticmethod
     def of(
@@ -156,8 +158,6 @@ class Problem:
         pressure_held[places[grid.pressure_held]] = True
         velocity = merged(np.where(grid.held[:, None], grid.velocity, 0.0))
         velocity = np.where(held[:, None], velocity, grid.velocity[stands])
-        opened = np.zeros(number, bool)
-        opened[places[grid.cells.facets[grid.facet_open].ravel()]] = True
         if not pressure_held.any():
             pressure_held[places[0]] = True  # the level is nobody's wish: any point may be zero
         inflow = np.bincount(places, grid.boundary_flux(), number)
@@ -181,7 +181,7 @@ class Problem:
             torch.from_numpy(1.0 - pressure_held),
             torch.from_numpy(inflow),
             facet_shift(grid, cells, places),
-            torch.from_numpy((opened & ~held).astype(float)),
+            outlets(grid, places, held),
             _distance(grid.cells.points[stands], walls),
             torch.tensor([float(grid.is_closed)], dtype=torch.float64),
             torch.from_numpy(places[:number_of_points]),
@@ -190,6 +190,7 @@ class Problem:
             facets=torch.from_numpy(places[grid.cells.facets]),
             facet_jumps=None if jump is None else torch.from_numpy(grid.pressure_jump[grid.cells.facets].mean(axis=1)),
             numbering=numbering,
+            total=_total(grid, places, number),
         )
 
     @staticmethod
@@ -197,8 +198,8 @@ class Problem:
         """The flows of a batch. They have no periodic pressure jumps."""
         if len(parts) == 1:
             return parts[0]
-        if any(part.jump is not None for part in parts):
-            raise ValueError("Flows with a periodic pressure jump go one by one, not in a batch.")
+        if any(part.jump is not None or part.total is not None for part in parts):
+            raise ValueError("Flows with a periodic pressure jump or a total pressure go one by one, not in a batch.")
         starts = np.concatenate([[0], np.cumsum([part.cells.number_of_points for part in parts])])
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
@@ -241,6 +242,26 @@ class Problem:
     def along_slip_walls(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
         return values if self.slip is None else values - self.slip * (self.slip * values).sum(dim=0)
 
+    def held_pressure(self, velocity: Float[Tensor, "2 points"]) -> Float[Tensor, " points"]:
+        """The prescribed pressure, without what of a total one the velocity of entering fluid makes up."""
+        if self.total is None:
+            return self.pressure
+        return self.pressure - 0.5 * (self.total * velocity).sum(dim=0).clamp_min(0.0).square()
+
+    def drawing(self, velocity: Float[Tensor, "2 points"], pressure: Tensor, step: float) -> Problem:
+        """The problem of a step, its total pressures made static ones by the velocity that is expected at its end.
+
+        Where fluid crosses more than a cell in the step, what changes from point to point would overshoot: of that the
+        pressure follows a part.
+        """
+        assert self.total is not None, "no pressure is a total one"
+        drawn = self.total.any(dim=0)
+        change = torch.where(drawn, self.held_pressure(velocity) - pressure, 0.0)
+        mean = change.sum() / drawn.sum()
+        crossed = step * velocity.norm(dim=0) / self.cells.areas.sqrt()
+        followed = pressure + mean + (change - mean) / (1.0 + 4.0 * crossed)
+        return replace(self, pressure=torch.where(drawn, followed, self.pressure))
+
     def gradient(self, pressure: Float[Tensor, " points"]) -> Float[Tensor, "2 points"]:
         """The gradient of a pressure, with its periodic jumps."""
         slope = self.cells.slope(pressure)
@@ -268,6 +289,17 @@ def _keep(key: bytes, cells: DualCells, solver: poisson.Solver) -> None:
         _LAST.popitem(last=False)
 
 
+def _total(grid: Grid, places: np.ndarray, number: int) -> Float[Tensor, "2 points"] | None:
+    """`Problem.total` of a grid."""
+    if not grid.facet_total.any():
+        return None
+    ends = grid.cells.facets[grid.facet_total]
+    along = grid.cells.points[ends[:, 1]] - grid.cells.points[ends[:, 0]]
+    inward = np.zeros((number, 2))
+    np.add.at(inward, places[ends], np.stack([-along[:, 1], along[:, 0]], axis=1)[:, None])
+    return torch.nn.functional.normalize(_components_first(inward), dim=0)
+
+
 def _jump(
     grid: Grid, cells: DualCells, groups: Sequence[np.ndarray], places: np.ndarray
 ) -> tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]]:
@@ -283,6 +315,14 @@ def _jump(
     along = np.zeros(len(keys))
     along[where] = np.where(ends[0] < ends[1], 1.0, -1.0) * whole.difference(rise).numpy()
     return torch.from_numpy(along), slope / cells.areas
+
+
+def outlets(grid: Grid, places: np.ndarray, held: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"]:
+    """`Problem.open` of a grid, whose points have places among the cells."""
+    opened = np.zeros(len(held), bool)
+    opened[places[grid.cells.facets[grid.facet_open & ~grid.facet_entrance].ravel()]] = True
+    opened[places[grid.cells.facets[grid.facet_entrance].ravel()]] = False
+    return torch.from_numpy((opened & ~held).astype(float))
 
 
 def facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "2 edges"]:

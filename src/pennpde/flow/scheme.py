@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,11 +19,11 @@ from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
-from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, march
+from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.plane_physics import PlaneFlowPhysics
-from pennpde.flow.problem import Problem, facet_shift
+from pennpde.flow.problem import Problem, facet_shift, outlets
 from pennpde.flow.steady import SteadyState, prolonged, steady_state
-from pennpde.flow.step import State, advance, begin
+from pennpde.flow.step import State, begin
 from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
@@ -201,14 +200,13 @@ class FlowScheme(Predictor):
         pace = Pace(courant=length * self.courant, first=length * Pace.first)
         conditions = _Conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
-        way: dict[str, Any] = {"take": CapturedSteps() if captured else advance}
+        way = Way(CapturedSteps()) if captured else Way()
         if can_compile(problem) and not torch.is_grad_enabled():
-            compiled = CompiledSteps()
-            way = {"take": compiled, "rate": compiled.rate}
+            way = CompiledSteps().way()
         state, now = begin(problem), 0.0
         snapshots: list[Snapshot] = []
         finite = [time for time in wanted if time != STEADY]
-        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, **way):
+        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
             snapshots.append(snapshot)
             state, now = snapshot.state, snapshot.time
         solutions: tuple[Solution, ...] = ()
@@ -308,6 +306,7 @@ class _Conditions:
             pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
             inflow=torch.from_numpy(flux),
             facet_shift=facet_shift(grid, problem.cells, places),
+            open=outlets(grid, places, problem.free.cpu().numpy() == 0),
         )
         return changed.to(problem.velocity.dtype, problem.velocity.device)
 
@@ -367,7 +366,7 @@ def _until_steady(
     now: float,
     pace: Pace,
     conditions: Callable[[Problem, float], Problem] | None,
-    way: Mapping[str, Any],
+    way: Way,
     length: float,
 ) -> tuple[Snapshot, list[float]]:
     """Steps that grow longer until the velocity no longer changes."""
@@ -383,7 +382,7 @@ def _until_steady(
     snapshot = Snapshot(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, **way):
+        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way):
             state = snapshot.state
             changes.append(snapshot.change)
         settle = replace(settle, first=max(snapshot.step, settle.first))

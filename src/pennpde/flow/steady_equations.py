@@ -22,7 +22,7 @@ from torch import Tensor
 
 from pennpde.flow.curvature_flux import MEAN
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import CROSSED, UPWIND, along_edges, own_time, straight
+from pennpde.flow.step import CROSSED, UPWIND, along_edges, backward, own_time, straight, unbalanced
 
 Changes = tuple[np.ndarray, ...] | tuple[sparse.csr_array, ...]
 """Of u, v and p."""
@@ -40,9 +40,6 @@ class Residual:
         convected: what of the fluxes velocities bring.
         own: relaxation time at the points.
         damped: pressure differences that the fluxes feel beyond smooth ones.
-        difference: of the velocity along the edges.
-        roughness: what of it the gradient upstream does not explain.
-        backward: see `step.advance`.
         momentum: what is left of its equation, also where the velocity is prescribed: there walls take it up.
     """
 
@@ -53,9 +50,6 @@ class Residual:
     convected: Float[Tensor, " edges"]
     own: Float[Tensor, " points"]
     damped: Float[Tensor, " edges"]
-    difference: Float[Tensor, "2 edges"]
-    roughness: Float[Tensor, "2 edges"]
-    backward: Float[Tensor, " points"]
     momentum: Float[Tensor, "2 points"]
 
 
@@ -143,27 +137,20 @@ class SteadyEquations:
         uphill = cells.conductances * (cells.difference(pressure) + rise)
         damped = (cells.faces * cells.mean(problem.restrict(gradient))).sum(dim=0) - uphill
         fluxes = convected + cells.mean(own) * damped
-        difference = cells.difference(velocity)
-        roughness = difference - torch.where(fluxes > 0, here, there)
-        gained = 0.5 * UPWIND * fluxes.abs() * roughness
-        backward = 0.5 * problem.open * cells.collected(fluxes).clamp_min(0.0)
-        # Advection and diffusion act on differences, as in `DualCells.matrix`.
-        momentum = cells.gathered(0.5 * fluxes * difference) - cells.collected(self.viscous * difference + gained)
-        momentum = momentum + backward * velocity + cells.areas * gradient
+        momentum = unbalanced(problem, velocity, fluxes, gradient, (here, there))
         mass = cells.collected(fluxes) + problem.inflow
         mass = mass - cells.areas * problem.closed * (mass.sum() / cells.areas.sum())
         free = problem.restrict(momentum)
         held = velocity - problem.velocity
         held = held * (1 - problem.free) + (velocity - problem.along_slip_walls(velocity)) * problem.free
-        given = (pressure - problem.pressure) * (1 - problem.pressure_free)
+        given = (pressure - problem.held_pressure(velocity)) * (1 - problem.pressure_free)
         mass = mass * problem.pressure_free
         values = torch.cat([(free + held).reshape(-1), mass + given])
         squares = (free.detach().square().sum(dim=0) + mass.detach().square()) / cells.areas
         size = float(squares.sum() / cells.areas.sum()) ** 0.5 + float(held.detach().abs().amax())
         return Residual(
-            values, size if math.isfinite(size) else math.inf, velocity, fluxes, convected, own, damped,
-            difference, roughness, backward, momentum,
-        )  # fmt: skip
+            values, size if math.isfinite(size) else math.inf, velocity, fluxes, convected, own, damped, momentum
+        )
 
     def derivative(self, found: Residual) -> Callable[[Changes], tuple[Any, ...]]:
         """The function from changes of u, v and p to that of the equations: of vectors, or of columns of matrices."""
@@ -174,13 +161,21 @@ class SteadyEquations:
         enters = 0.5 * problem.open * (problem.cells.collected(found.fluxes) > 0)
         forth = (found.fluxes > 0).to(areas)
         ahead, behind, half, viscous = map(_diagonal, (forth, 1 - forth, 0.5 * found.fluxes, self.viscous))
+        differences = problem.cells.difference(found.velocity)
+        along = along_edges(problem, problem.cells.slope(found.velocity))
+        roughness = differences - torch.where(found.fluxes > 0, *along)
         gains = _diagonal(0.5 * UPWIND * found.fluxes.abs())
         by_flux = [
             (_diagonal(0.5 * each), _diagonal(0.5 * UPWIND * found.fluxes.sign() * rough), _diagonal(enters * velocity))
-            for each, rough, velocity in zip(found.difference, found.roughness, found.velocity, strict=True)
+            for each, rough, velocity in zip(differences, roughness, found.velocity, strict=True)
         ]
-        backward, volumes = _diagonal(found.backward), _diagonal(areas)
-        free, given = _diagonal(problem.pressure_free), _diagonal(1 - problem.pressure_free)
+        entered, volumes = _diagonal(backward(problem, found.fluxes)), _diagonal(areas)
+        held = 1 - problem.pressure_free
+        free, given = _diagonal(problem.pressure_free), _diagonal(held)
+        # A total pressure falls with the velocity of what enters.
+        total = torch.zeros_like(found.velocity) if problem.total is None else problem.total
+        entering_speed = held * (total * found.velocity).sum(dim=0).clamp_min(0.0)
+        drawn = [_diagonal(entering_speed * each) for each in total]
         restrict, keep = ([[_diagonal(each) for each in row] for row in rows] for rows in (self._restrict, self._keep))
 
         def changed(changes: Changes) -> tuple[Any, ...]:
@@ -196,7 +191,7 @@ class SteadyEquations:
                 rate = self._gathered @ (carried @ fluxes + half @ difference)
                 gained = rough @ fluxes + gains @ (difference - ahead @ here - behind @ there)
                 rate = rate - self._collected @ (viscous @ difference + gained)
-                rate = rate + backward @ velocity + entering @ leaving
+                rate = rate + entered @ velocity + entering @ leaving
                 rates.append(rate + volumes @ (self._gradient[axis] @ pressure))
             momentum = [
                 restrict[row][0] @ rates[0]
@@ -205,7 +200,8 @@ class SteadyEquations:
                 + keep[row][1] @ velocities[1]
                 for row in (0, 1)
             ]
-            return *momentum, free @ leaving + given @ pressure
+            mass = free @ leaving + given @ pressure + drawn[0] @ velocities[0] + drawn[1] @ velocities[1]
+            return *momentum, mass
 
         return changed
 
@@ -229,7 +225,7 @@ class SteadyEquations:
         fluxes, faces, areas = found.fluxes.numpy(), cells.faces.numpy(), cells.areas.numpy()
         first, second = cells.first.numpy(), cells.second.numpy()
         gradient = [each.values.numpy() for each in cells.gradient]
-        entries = cells.entries.numpy()
+        entries, differences = cells.entries.numpy(), cells.difference(found.velocity).numpy()
 
         def laid(here: np.ndarray, there: np.ndarray, other: np.ndarray, own: np.ndarray) -> np.ndarray:
             """Diagonal, then entries forth and back, from what first and second points do to each other's rows.
@@ -247,11 +243,11 @@ class SteadyEquations:
         transport = laid(
             conducted - 0.5 * fluxes, 0.5 * fluxes - conducted, -0.5 * fluxes - conducted, 0.5 * fluxes + conducted
         )
-        transport[: self.points] += found.backward.numpy() + areas / step
+        transport[: self.points] += backward(problem, found.fluxes).numpy() + areas / step
         rows = np.concatenate([np.arange(self.points), first, second])
         blocks: list[list[np.ndarray]] = []
         for axis in (0, 1):
-            shares = 0.25 * found.difference[axis].numpy() * faces
+            shares = 0.25 * differences[axis] * faces
             made = [laid(*(share,) * 4) for share in shares]
             made[axis] = made[axis] + transport
             slope = np.empty(len(entries))

@@ -309,6 +309,17 @@ class Mesh:
         """The unit normals of points from only these facets, zero elsewhere."""
         return self.geometry.normals_of_facets(chosen)
 
+    def with_streams(self, directions: Mapping[str, np.ndarray]) -> Mesh:
+        """With two further patches for each that is crossed in a direction: "NAME inflow" and "NAME outflow"."""
+        made = {}
+        for name, direction in directions.items():
+            facets = self.patch(name).facets
+            through = self.facet_areas.double().numpy()[facets] @ direction[: self.space]
+            entered = through < -1e-9 * np.abs(through).max(initial=0.0)
+            for part, chosen in (("inflow", facets[entered]), ("outflow", facets[~entered])):
+                made[f"{name} {part}"] = Patch(np.unique(self.facets.take(chosen).connectivity), chosen)
+        return self._with_patches(made)
+
     @property
     def boundary_points(self) -> Int64[np.ndarray, " boundary_points"]:
         return self.geometry.topology.boundary_points

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 
 from pennpde.case import Case, Condition, Remark
+from pennpde.case.conditions import TotalPressure
 from pennpde.mesh import Patch
 from pennpde.mesh.boundary import facet_parabolas
 
@@ -32,6 +33,9 @@ class BoundaryProfile:
     Attributes:
         held: facets on which the velocity is prescribed.
         opened: facets on which the pressure is prescribed and the velocity is not.
+        entrances: those of these through which pressure drives fluid in: theirs is higher than that of others by more
+            than the fastest prescribed velocity makes up for.
+        total: those of these on which the total pressure is prescribed.
         slips: facets of slip walls.
         velocity: at start, middle and end of each facet on which it is prescribed.
         lost: facets whose condition the points of the mesh cannot hold: the values there come from the facet's own
@@ -41,6 +45,8 @@ class BoundaryProfile:
 
     held: Bool[np.ndarray, " facets"]
     opened: Bool[np.ndarray, " facets"]
+    entrances: Bool[np.ndarray, " facets"]
+    total: Bool[np.ndarray, " facets"]
     slips: Bool[np.ndarray, " facets"]
     velocity: Float[np.ndarray, "facets 3 2"]
     lost: Bool[np.ndarray, " facets"]
@@ -50,10 +56,11 @@ class BoundaryProfile:
     def of(case: Case) -> BoundaryProfile:
         """At the time for which the conditions of the case hold; kept, because every stage of a prediction asks."""
         condition = case.dirichlet["u"]
-        of_same = case.mesh, case.dirichlet["p"], case.slip.get("u")
+        others = (each for by_unknown in case.conditions.values() for each in by_unknown.values())
+        rest = case.mesh, *(each for each in others if each is not condition)
         known = _KNOWN.get(condition)
-        if known is None or any(one is not other for one, other in zip(known[0], of_same, strict=True)):
-            known = _KNOWN[condition] = of_same, BoundaryProfile._made(case)
+        if known is None or [*map(id, known[0])] != [*map(id, rest)]:
+            known = _KNOWN[condition] = rest, BoundaryProfile._made(case)
         return known[1]
 
     @staticmethod
@@ -77,7 +84,15 @@ class BoundaryProfile:
             velocity, replaced = _matched(velocity, known.ends, known.patch, known.is_mean)
             lost |= replaced
         outward = mesh.facet_areas.detach().cpu().numpy().astype(float)
-        return BoundaryProfile(held, ~held & ~slips & pressed, ~held & slips, velocity, lost, outward)
+        opened = ~held & ~slips & pressed
+        level = pressure.values.detach().cpu().numpy().astype(float)[ends].mean(axis=1)
+        if known_pressure is not None:
+            level = np.where(known_pressure.held, known_pressure.ends.mean(axis=1), level)
+        fastest = float(np.abs(velocity[held]).max(initial=0.0))
+        total = total_pressures(case).cpu().numpy()[ends].all(axis=1) & ~held & ~slips
+        opened |= total
+        entrances = total | (opened & _drives(level, opened & ~total, 0.5 * fastest**2))
+        return BoundaryProfile(held, opened, entrances, total, ~held & slips, velocity, lost, outward)
 
     @staticmethod
     def loses(case: Case) -> bool:
@@ -123,7 +138,19 @@ class BoundaryProfile:
         return f"; outward through {', '.join(told)}" if told else ""
 
     def remarks(self, case: Case) -> list[Remark]:
-        """What the conditions leave open: next to a wall that moves into the domain at an outlet, fluid enters."""
+        """What the conditions leave open: what enters at an outlet next to a wall that moves in, or by its pressure."""
+        return [*self._about_entrances(), *self._about_walls(case)]
+
+    def _about_entrances(self) -> list[Remark]:
+        if not (self.entrances & ~self.total).any():
+            return []
+        text = (
+            "A static pressure drives fluid in, which only friction limits: the flow is sensitive there and may "
+            "diverge. A total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem file) does not."
+        )
+        return [Remark(text, severe=False)]
+
+    def _about_walls(self, case: Case) -> list[Remark]:
         ends = case.mesh.facets.connectivity.reshape(-1, 2)
         corner = np.zeros((case.number_of_points, 2))
         corner[ends[self.held]] = self.velocity[self.held][:, [0, 2]]
@@ -141,6 +168,23 @@ class BoundaryProfile:
                 "changes; an outlet further away from the moving wall would help."
             )
         ]
+
+
+def total_pressures(case: Case) -> Bool[torch.Tensor, " points"]:
+    """Where the total pressure is prescribed."""
+    known = case.conditions.get(TotalPressure.kind, {}).get("p")
+    return torch.zeros_like(case.dirichlet["p"].mask) if known is None else known.mask
+
+
+def _drives(
+    level: Float[np.ndarray, " facets"], opened: Bool[np.ndarray, " facets"], least: float
+) -> Bool[np.ndarray, " facets"]:
+    """Which facets have one of the higher pressures of all outlets, that differ by more than the least."""
+    if not opened.any():
+        return opened
+    low, high = float(level[opened].min()), float(level[opened].max())
+    least = max(least, 1e-6 * (abs(low) + abs(high)))
+    return (level > 0.5 * (low + high)) & (high - low > least)
 
 
 def later(case: Case) -> Iterator[Case]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from pennpde.case import Case, Remark
+from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Units
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.models.flow_physics import FlowPhysics
@@ -158,6 +159,8 @@ class Flow(Equation, FlowPhysics):
         return complete_flow(case)
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
+        if case.conditions.get(TotalPressure.kind):
+            raise ValueError("A total pressure is prescribed, which this network does not know. Take the network flow.")
         if case.space == 2 and bool(BoundaryProfile.of(case).lost.any()):
             raise ValueError(
                 "A condition of the boundary holds on one facet, or changes from facet to facet. This network takes "

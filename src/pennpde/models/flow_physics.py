@@ -19,7 +19,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh.boundary import facet_parabolas
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.models.inlet import facet_velocity
+from pennpde.models.inlet import facet_velocity, prescribed_pressures
 from pennpde.operators import Operators
 from pennpde.penn.physics import OUTFLOW, SCALAR, VECTOR, Check, Clue, FoamName, Look, Physics
 
@@ -46,7 +46,7 @@ class FlowPhysics(Physics):
     headline: ClassVar = ("Reynolds number",)
 
     def free_levels(self, case: Case) -> tuple[str, ...]:
-        return ("p",) if int(case.dirichlet["p"].mask.sum()) <= 1 else ()
+        return ("p",) if len(prescribed_pressures(case)) <= 1 else ()
 
     def checks(self, case: Case, fields: Mapping[str, Tensor], operators: Operators) -> list[Check]:
         velocity = fields["u"]
@@ -132,7 +132,7 @@ def boundary_flux(
     """
     if case.space == 2:
         boundary = BoundaryProfile.of(case.with_conditions(lambda _, each: each.last()))
-        opened = boundary.opened
+        opened = boundary.opened & ~boundary.entrances
         through = _plane_flux(velocity, case, boundary) if outflow is None else outflow.numpy()
     else:
         mean, prescribed = facet_velocity(velocity, case.mesh, case.dirichlet["u"].mask)

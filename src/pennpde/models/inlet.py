@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from pennpde.case import Case
+from pennpde.case import Case, Dirichlet
+from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import facet_means
@@ -66,8 +67,15 @@ def pressure_level(case: Case) -> float:
 
     The middle rather than the mean: it is exact where there is one outlet.
     """
-    pressure = case.dirichlet["p"].values[case.dirichlet["p"].mask] if "p" in case.dirichlet else torch.zeros(0)
+    pressure = prescribed_pressures(case)
     return float(pressure.amin() + pressure.amax()) / 2 if len(pressure) else 0.0
+
+
+def prescribed_pressures(case: Case) -> Float[Tensor, " some"]:
+    """All of them, total ones among them."""
+    known = [case.conditions.get(kind.kind, {}).get("p") for kind in (Dirichlet, TotalPressure)]
+    found = [each.values[each.mask] for each in known if isinstance(each, Dirichlet | TotalPressure)]
+    return torch.cat(found) if found else torch.zeros(0)
 
 
 def flow_units(length: float, speed: float, pressure_level: float = 0.0) -> Units:

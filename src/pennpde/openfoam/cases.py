@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pennpde.case import Case, Dirichlet, Remark
-from pennpde.case.conditions import Condition
+from pennpde.case.conditions import Condition, TotalPressure
 from pennpde.mesh import Mesh
 from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
@@ -60,8 +60,12 @@ def read_case(
     conditions: dict[str, Conditions] = {}
     remarks: list[Remark] = []
     lists: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    readers = {name: FieldReader(body, foam_name.name, time, mesh) for name, foam_name in fields.items()}
+    streams = {patch: along for each in readers.values() for patch, along in each.streams().items()}
+    mesh = mesh.with_streams(streams) if streams else mesh
     for name, foam_name in fields.items():
-        reader = FieldReader(body, foam_name.name, time, mesh)
+        reader = readers[name]
+        reader.mesh = mesh
         initial[name] = torch.from_numpy(reader.initial())
         conditions[name] = each = reader.conditions()
         lists[name] = list(reader.face_lists()) if body.is_plane else []
@@ -74,6 +78,9 @@ def read_case(
         slip={name: each.slip for name, each in conditions.items() if each.slip},
         robin={name: each.robin for name, each in conditions.items() if each.robin},
         periodic={name: each.periodic for name, each in conditions.items() if each.periodic},
+        conditions={
+            TotalPressure: {name: each.total_pressure for name, each in conditions.items() if each.total_pressure}
+        },
         parameters=_parameters(folder, parameters or {}, mesh.space),
         name=folder.resolve().name,
         remarks=[*remarks, *_about_pairs(conditions)],

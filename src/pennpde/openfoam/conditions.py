@@ -18,20 +18,43 @@ from pennpde.openfoam.fields import FoamField, on_faces, read_field, time_folder
 from pennpde.openfoam.poly_mesh import FacePatch
 
 _OUTFLOW = "as an outflow (normal derivative zero), also where the flow comes back in"
-_APPROXIMATED = {
+_OPENING = "as an opening: fluid that a pressure drives in enters at right angles, else the normal derivative is zero"
+_STREAMS = ("freestream", "freestreamVelocity", "freestreamPressure")
+_FREE = {
     "inletOutlet": _OUTFLOW,
-    "pressureInletOutletVelocity": _OUTFLOW,
+    "pressureInletOutletVelocity": _OPENING,
+    "pressureInletVelocity": _OPENING,
     "advective": "as an outflow (normal derivative zero)",
     "waveTransmissive": "as an outflow (normal derivative zero)",
     "fixedFluxPressure": "as zeroGradient, which it is without body forces",
+}
+_APPROXIMATED = {
+    **_FREE,
+    **dict.fromkeys(_STREAMS, "by the direction of the free stream: prescribed where it enters, an outlet elsewhere"),
+    "fixedMean": "as a uniform value",
     "movingWallVelocity": "as noSlip, which it is on a mesh at rest",
 }
 """Conditions that are read as simpler ones, and how; the user is told."""
 RESTING = ("noSlip", "movingWallVelocity")
-_ZERO_GRADIENT = ("zeroGradient", *(kind for kind in _APPROXIMATED if kind not in RESTING))
+_ZERO_GRADIENT = ("zeroGradient", *_FREE)
 SYMMETRY = ("slip", "symmetry", "symmetryPlane")
-_PRESCRIBED = ("fixedValue", *RESTING, "uniformFixedValue", "fixedGradient", "uniformFixedGradient", "mixed")
+_TOTAL = ("totalPressure", "uniformTotalPressure")
+_PRESCRIBED = (
+    "fixedValue",
+    *RESTING,
+    "uniformFixedValue",
+    "fixedMean",
+    "surfaceNormalFixedValue",
+    "flowRateInletVelocity",
+    *_STREAMS,
+    *_TOTAL,
+    "fixedGradient",
+    "uniformFixedGradient",
+    "mixed",
+)
 _KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *SYMMETRY, "cyclic", "empty")
+_WITH_CODE = ("codedFixedValue", "codedMixed", "groovyBC", "exprFixedValue", "exprMixed")
+_ON = ("yes", "true", "on", "y", "t")
 _CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
 _OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", "cyclicPeriodicAMI")
 """Patches of these types have fields of the same type; OpenFOAM's own solvers refuse others."""
@@ -41,10 +64,11 @@ _OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", 
 class Conditions:
     """Conditions of one unknown by patch, the values over all points of the mesh."""
 
-    dirichlet: dict[str, np.ndarray | Table] = field(default_factory=dict)
+    dirichlet: dict[str, np.ndarray | Table | Mapping[str, Any]] = field(default_factory=dict)
     neumann: dict[str, np.ndarray | Table] = field(default_factory=dict)
     robin: dict[str, tuple[np.ndarray | Table, ...]] = field(default_factory=dict)
     """a, b and c of a f + b df/dn = c."""
+    total_pressure: dict[str, np.ndarray | Table] = field(default_factory=dict)
     slip: list[str] = field(default_factory=list)
     periodic: dict[str, str] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
@@ -90,7 +114,9 @@ class FieldReader:
         values = values[:, : self.mesh.space] if values.ndim == 2 else values
         return values if self.mesh.layer is None else values[self.mesh.layer]
 
-    def _placed(self, patch: str, given: np.ndarray | Table) -> np.ndarray | Table:
+    def _placed(self, patch: str, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return given
         if isinstance(given, Table):
             return replace(given, rows=[(time, self._placed(patch, values)) for time, values in given.rows])
         across = given[:, 2] if self.mesh.space == 2 and given.ndim == 2 else np.zeros(1)
@@ -120,14 +146,26 @@ class FieldReader:
                 if not self.axes:
                     raise self._unsupported(patch, kind, "of a scalar ")
                 found.dirichlet[patch.name] = self._constant(0.0)
-            elif kind == "uniformFixedValue":
-                found.dirichlet[patch.name] = self._over_time(patch, "uniformValue")
+            elif kind in ("uniformFixedValue", "fixedMean"):
+                key = "meanValue" if kind == "fixedMean" else "uniformValue"
+                found.dirichlet[patch.name] = self._over_time(patch, key)
+            elif kind == "flowRateInletVelocity":
+                found.dirichlet[patch.name] = self._flow_rate(patch)
+            elif kind == "surfaceNormalFixedValue":
+                found.dirichlet[patch.name] = self._along_normals(patch)
+            elif kind in _STREAMS:
+                self._stream(patch, kind, found)
             elif kind == "fixedGradient":
                 found.neumann[patch.name] = self._values(patch, "gradient")
             elif kind == "uniformFixedGradient":
                 found.neumann[patch.name] = self._over_time(patch, "uniformGradient")
             elif kind == "mixed":
                 self._mixed(patch, found)
+            elif kind in _TOTAL:
+                if self.axes:
+                    raise self._unsupported(patch, kind, "of a vector ")
+                p0 = self._values(patch, "p0") if kind == "totalPressure" else self._over_time(patch, "p0")
+                found.total_pressure[patch.name] = p0
             elif kind in SYMMETRY and self.axes:
                 found.slip.append(patch.name)
             else:
@@ -139,6 +177,7 @@ class FieldReader:
             found,
             dirichlet={name: self._placed(name, found.dirichlet[name]) for name in order},
             neumann={name: self._placed(name, given) for name, given in found.neumann.items()},
+            total_pressure={name: self._placed(name, given) for name, given in found.total_pressure.items()},
             robin={name: tuple(self._placed(name, each) for each in given) for name, given in found.robin.items()},
         )
 
@@ -151,9 +190,62 @@ class FieldReader:
                 for (piece, own), values in pieces:
                     yield piece.mesh.face_centres[own.faces], values
 
-    def _rests(self, patch: str, given: np.ndarray | Table) -> bool:
+    def streams(self) -> dict[str, np.ndarray]:
+        """By patch, the direction of the free stream that this field prescribes there."""
+        found = {}
+        for patch in self.body.patches.values():
+            entry = next(self._entries(patch), {})
+            if self.axes and entry.get("type") in _STREAMS:
+                found[patch.name] = np.concatenate(self._on_faces(patch, "freestreamValue", self.axes)).mean(axis=0)
+        return found
+
+    def _stream(self, patch: FacePatch, kind: str, found: Conditions) -> None:
+        """A velocity where the stream enters, a pressure elsewhere: on the parts that `Mesh.with_streams` has made."""
+        prescribed, free = (f"{patch.name} {part}" for part in ("inflow", "outflow"))
+        if prescribed not in self.mesh.patches:
+            raise UnsupportedConditionError(
+                f"{self._what(patch, kind)} needs a velocity that is a freestream or freestreamVelocity on this patch."
+            )
+        if not self.axes:
+            prescribed, free = free, prescribed
+        if len(self.mesh.patch(prescribed).facets):
+            found.dirichlet[prescribed] = self._values(patch, "freestreamValue")
+        if len(self.mesh.patch(free).facets):
+            found.neumann[free] = self._constant(0.0)
+
+    def _what(self, patch: FacePatch, key: str) -> str:
+        return f"Patch {patch.name!r}, field {self.name!r}: {key}"
+
+    def _flow_rate(self, patch: FacePatch) -> Table | Mapping[str, Any]:
+        """The same speed along the inward normal everywhere, by the flux through the patch, or by the mean speed."""
+        entry = next(self._entries(patch))
+        key = next((each for each in ("volumetricFlowRate", "massFlowRate", "meanVelocity") if each in entry), None)
+        density = number_of(entry.get("rhoInlet", entry.get("rho", 1.0))) if key == "massFlowRate" else 1.0
+        if key is None or not density or not self.axes or str(entry.get("extrapolateProfile", "no")) in _ON:
+            raise UnsupportedConditionError(
+                f"{self._what(patch, 'flowRateInletVelocity')} needs a volumetricFlowRate, or a massFlowRate with a "
+                "number as rhoInlet, without extrapolateProfile."
+            )
+        # A plane case is as thick as it is; ours is so per unit of depth.
+        depth = float(np.ptp(self.body.mesh.points.numpy()[:, 2])) if self.mesh.space == 2 else 1.0
+        ours, unit = ("inward", 1.0) if key == "meanVelocity" else ("flow_rate", density * depth)
+        given = self._over_time(patch, key, ())
+        if isinstance(given, Table):
+            return replace(given, rows=[(time, {ours: float(rate[0]) / unit}) for time, rate in given.rows])
+        return {ours: float(given[0]) / unit}
+
+    def _along_normals(self, patch: FacePatch) -> np.ndarray:
+        """surfaceNormalFixedValue: a number along the outward normal of each face."""
+        vectors = [piece.mesh.face_vectors[own.faces] for piece, own in self._pieces(patch)]
+        speeds = self._on_faces(patch, "refValue", ())
+        normals = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors]
+        return self._to_points(patch, [v[:, None] * n for v, n in zip(speeds, normals, strict=True)])
+
+    def _rests(self, patch: str, given: np.ndarray | Table | Mapping[str, Any]) -> bool:
         values = [each for _, each in given.rows] if isinstance(given, Table) else [given]
-        return not any(each[self.body.mesh.patch(patch).points].any() for each in values)
+        if patch not in self.body.mesh.patches or any(isinstance(each, Mapping) for each in values):
+            return False
+        return not any(np.asarray(each)[self.body.mesh.patch(patch).points].any() for each in values)
 
     def _pair(self, patch: FacePatch, known: Mapping[str, str]) -> dict[str, str]:
         """The pair that a cyclic patch is the first of; nothing where its partner was."""
@@ -176,7 +268,7 @@ class FieldReader:
         share = self._on_faces(patch, "valueFraction", ())
         value, gradient = (self._on_faces(patch, key, self.axes) for key in ("refValue", "refGradient"))
         every = np.concatenate(share)
-        what = f"Patch {patch.name!r}, field {self.name!r}: valueFraction"
+        what = self._what(patch, "valueFraction")
         if ((every < 0) | (every > 1)).any():
             raise FoamFormatError(f"{what} must lie between 0 and 1, found {every.min():g} to {every.max():g}.")
         if (every == 1).all():
@@ -197,24 +289,25 @@ class FieldReader:
             ]
             found.robin[patch.name] = tuple(self._to_points(patch, each) for each in (share, b, c))
 
-    def _over_time(self, patch: FacePatch, key: str) -> np.ndarray | Table:
-        """OpenFOAM's Function1 of time: a constant or a table."""
+    def _over_time(self, patch: FacePatch, key: str, axes: tuple[int, ...] | None = None) -> np.ndarray | Table:
+        """OpenFOAM's Function1 of time: a constant or a table; of the field, or of other axes."""
+        axes = self.axes if axes is None else axes
         entry = next(self._entries(patch))
         given = entry.get(key)
-        what = f"Patch {patch.name!r}, field {self.name!r}: {key}"
+        what = self._what(patch, key)
         settings: Mapping[str, Any] = entry.get(f"{key}Coeffs", {})
         if isinstance(given, Mapping):
             settings, given = given, given.get("type")
         kind, rows = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if kind == "constant":
-            return self._uniform(rows if rows is not None else settings.get("value"), what)
+            return self._uniform(rows if rows is not None else settings.get("value"), what, axes)
         if kind == "table":
-            return self._table(rows if rows is not None else settings.get("values"), settings, what)
+            return self._table(rows if rows is not None else settings.get("values"), settings, what, axes)
         if isinstance(kind, str):
             raise UnsupportedConditionError(f"{what} is given as {kind!r}; known are a value, constant and table.")
-        return self._uniform(given, what)
+        return self._uniform(given, what, axes)
 
-    def _table(self, rows: Any, settings: Mapping[str, Any], what: str) -> Table:
+    def _table(self, rows: Any, settings: Mapping[str, Any], what: str, axes: tuple[int, ...]) -> Table:
         outside = str(settings.get("outOfBounds", "clamp"))
         if outside not in ("clamp", "error", "warn"):
             raise UnsupportedConditionError(f"{what} has outOfBounds {outside!r}; known are clamp, error and warn.")
@@ -226,20 +319,22 @@ class FieldReader:
             if moment is None:
                 raise FoamFormatError(f"{what} has the time {shown(time)} in its table.")
             # Tables are in OpenFOAM's time; a case of ours starts at zero.
-            table.append((moment - self.start, self._uniform(value, what)))
+            table.append((moment - self.start, self._uniform(value, what, axes)))
         try:
             return Table(table, "error" if outside == "error" else "clamp")
         except ValueError as error:
             raise FoamFormatError(f"{what}: {error}") from None
 
-    def _uniform(self, given: Any, what: str) -> np.ndarray:
+    def _uniform(self, given: Any, what: str, axes: tuple[int, ...] | None = None) -> np.ndarray:
+        axes = self.axes if axes is None else axes
         given = given.value if isinstance(given, Uniform) else given
         items = given if isinstance(given, list) else [given]
         numbers = [number_of(item) for item in items]
         shape = (len(items),) if isinstance(given, list) else ()
-        if shape != self.axes or any(number is None for number in numbers):
-            raise FoamFormatError(f"{what} has the value {shown(given)}, but the field has shape {self.axes}.")
-        return self._constant(np.array(numbers, float).reshape(self.axes))
+        if shape != axes or any(number is None for number in numbers):
+            raise FoamFormatError(f"{what} has the value {shown(given)}, but the field has shape {axes}.")
+        value = np.array(numbers, float).reshape(axes)
+        return np.full((self.body.mesh.number_of_points, *axes), value)
 
     def _type(self, patch: FacePatch) -> str:
         kinds = {str(entry.get("type")) for entry in self._entries(patch)}
@@ -251,6 +346,11 @@ class FieldReader:
         return kind
 
     def _unsupported(self, patch: FacePatch, kind: str, where: str) -> UnsupportedConditionError:
+        if kind in _WITH_CODE:
+            return UnsupportedConditionError(
+                f"{self._what(patch, kind)} contains code, which is never run. Give a table (uniformFixedValue), or a "
+                "mesh and a problem file with a formula."
+            )
         return UnsupportedConditionError(
             f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}is not supported. "
             f"Known are {', '.join(_KNOWN)}."
@@ -301,7 +401,7 @@ class FieldReader:
     ) -> Float[np.ndarray, "faces *axes"]:
         if (values := on_faces(given, patch.count, axes)) is not None:
             return values
-        what = f"Patch {patch.name!r}, field {self.name!r}: {key}"
+        what = self._what(patch, key)
         if isinstance(given, Uniform):
             raise FoamFormatError(f"{what} is {shown(given.value)}, but must have shape {axes}.")
         if isinstance(given, NonUniform):

@@ -260,7 +260,9 @@ class Parser:
         if first == '"':
             return self._quoted()
         if self.content.startswith(b"#{", self.position):
-            raise self.error("a block of code '#{ ... #}' is refused.")
+            raise self.error(
+                "a block of code '#{ ... #}' is refused. Give a table (uniformFixedValue), or a problem file."
+            )
         text = self._word(numeric=first in "+-.0123456789")
         # Python also reads 1_000 as a number, which is a word in OpenFOAM.
         if first in "+-.0123456789" and "_" not in text:

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 
 from pennpde.case import Case, Dirichlet, Remark
+from pennpde.case.conditions import TotalPressure
 from pennpde.openfoam.dictionaries import FoamFormatError, number_of, read_dictionary, shown
 
 _ALGORITHMS = ("PISO", "PIMPLE", "SIMPLE")
@@ -36,7 +37,7 @@ def with_pressure_reference(case: Case, folder: Path | str, pressure: str) -> Ca
         folder: It was read from.
         pressure: Our name of the unknown.
     """
-    if bool(case.dirichlet[pressure].mask.any()):
+    if bool(case.dirichlet[pressure].mask.any()) or pressure in case.conditions.get(TotalPressure.kind, {}):
         return case
     path = Path(folder) / "system" / "fvSolution"
     if not path.is_file():

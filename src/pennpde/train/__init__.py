@@ -8,8 +8,7 @@ fitting      the loop: steps, tests, restarts, rollbacks, pauses
 settings     every number of a training, checked, and the decisions of its protocol
 losses       what a training makes small
 cases        which cases a step sees, with which targets, and by which a network is judged
-steps        one step; of networks that march in time, through their last steps
-optimizers   Adam and SOAP on one flat gradient
+steps        one step, by Adam or SOAP
 folder       state and log, everything that a continued training needs
 
 evaluation   errors and times of a network on a test set

@@ -25,7 +25,7 @@ from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
 from pennpde.train.cases import Batches, Order, at_once, check_cases, evenly
 from pennpde.train.folder import Journal, duration, log
-from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
+from pennpde.train.losses import Loss, scaled_squared_error, standard_deviations
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
 from pennpde.train.steps import Steps
 
@@ -43,8 +43,7 @@ class TrainingResult:
     """The network that was given, with the best weights."""
     ended: Literal["budget", "early stop", "paused"]
     best: float | None
-    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss. With
-    the loss `RelativeError` it is the geometric mean of the relative errors."""
+    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss."""
     best_step: int
     best_errors: Mapping[str, float]
     """The mean squared error of each target on the validation cases then, in the network's units."""
@@ -108,7 +107,7 @@ def fit(
         pause_after: Minutes after which this call saves its state and returns.
         device: Where to train; by default the GPU where there is one.
         loss: loss(model, case, weights) in place of the scaled squared error. Weights are judged by the scaled squared
-            error all the same, unless it is a `RelativeError`.
+            error all the same.
         progress: Whether a progress bar may be shown; only on a terminal.
         on_improvement: Called with the network and the course of the training after each new best validation error.
         as_seen: Whether the cases are complete and in the network's units already (`network.inputs.seen_by`).
@@ -382,24 +381,16 @@ class _Run:
                 return self.course.loss, {}
             # The losses of the last steps belong to many weights; the start can only be compared with one network.
             numbers = evenly(range(len(self.train)), self.settings.judges)
-        by_case = self.steps.errors(list(numbers))
-        errors = {name: sum(values) / len(values) for name, values in by_case.items()}
+        errors = {name: sum(values) / len(values) for name, values in self.steps.errors(list(numbers)).items()}
         # The paper's tables divide errors of vectors by three components, losses by those that there are.
         like = self.train[0]
         components = {name: (COMPONENTS / like.space) ** rank_of(name, like) for name in errors}
-        if not isinstance(self.loss, RelativeError):
-            terms = [error * components[name] / self.scales[name] ** 2 for name, error in errors.items()]
-            return sum(terms) / len(terms), errors
-        cases, logarithms = [*self.train, *self.validation], []
-        for name, values in by_case.items():
-            sizes = torch.stack([cases[number].targets[name].detach().double().square().mean() for number in numbers])
-            squares = components[name] * torch.tensor(values).double()
-            logarithms.append(self.loss.logarithm(squares, sizes.cpu()))
-        return float(torch.stack(logarithms).mean().exp()), errors
+        terms = [error * components[name] / self.scales[name] ** 2 for name, error in errors.items()]
+        return sum(terms) / len(terms), errors
 
     def _tell_test(self, value: float, errors: Mapping[str, float], verdict: str) -> None:
         left, loss = self._seconds_left(), self.course.loss
-        error = value if isinstance(self.loss, RelativeError) else math.sqrt(max(0.0, value))
+        error = math.sqrt(max(0.0, value))
         parts = [
             f"step {self.step}",
             f"epoch {self._epoch():.1f}",

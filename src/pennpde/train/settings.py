@@ -45,7 +45,6 @@ class Settings:
         warm_up: Steps over which the rate rises at the start, and after a restart or rollback.
         betas: Of Adam; the second is the authors', not PyTorch's default.
         clip: Largest norm of the gradient; None: no clipping.
-        last_steps: Of a network that marches in time, steps that the gradient goes through; None: 32. Others: not used.
         scales: By target, what its error is divided by in the loss; None: the standard deviation of the target over
             the training cases.
         divergence: A mean loss over `check_every` steps this many times the usual one counts as diverged.
@@ -72,7 +71,6 @@ class Settings:
     warm_up: int = 0
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float | None = 1.0
-    last_steps: int | None = None
     scales: Mapping[str, float] | None = None
     divergence: float = 100.0
     rollbacks: int = 10
@@ -87,10 +85,10 @@ class Settings:
         if self.schedule not in ("restart", "cosine", "constant"):
             raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
         positive = ("learning_rate", "batch_size", "test_every", "check_every", "divergence", "clip")
-        for name in (*positive, "epochs", "minutes", "processor_minutes", "last_steps", "judges"):
+        for name in (*positive, "epochs", "minutes", "processor_minutes", "judges"):
             _check_positive(name, getattr(self, name))
         counts = ("batch_size", "steps", "check_every", "patience", "restarts", "rollbacks", "warm_up", "seed")
-        for name in (*counts, "last_steps", "judges"):
+        for name in (*counts, "judges"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, zero or more.")

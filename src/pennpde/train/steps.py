@@ -1,27 +1,26 @@
-"""Training steps and validation.
+"""Training steps and validation: gradients, and Adam and SOAP on them.
 
-A step whose gradient is not finite changes nothing instead of raising.
+A step whose gradient is not finite changes nothing instead of raising. SOAP (Vyas et al. 2024) is Adam in the
+eigenbasis of Shampoo's preconditioner: for each matrix of the network it follows the second moments G G^T and G^T G,
+turns the gradient into their eigenvectors, where the entries are nearly uncorrelated, and lets Adam scale them there.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from pennpde.machine import nothing_captured
 from pennpde.metrics import rank_of, squared_error
 from pennpde.train.cases import Batches, at_once
 from pennpde.train.losses import Loss
-from pennpde.train.optimizers import Adam, Soap
 from pennpde.train.settings import Settings
 
-USUAL_LAST_STEPS = 32
-"""Steps of a march with gradient, where the settings say nothing."""
+_EPSILON = 1e-8
+_SMALL = 128
+"""Rows or columns of a matrix whose eigenvectors can be followed every few steps."""
 
 
 class Steps:
@@ -31,7 +30,6 @@ class Steps:
         self.model, self.batches, self.loss, self.clip = model, batches, loss, settings.clip
         self.targets = tuple(targets)
         self.together = at_once(model, settings.batch_size)
-        self.last_steps = LastSteps.of(model, settings.last_steps)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not parameters:
             raise ValueError(f"{type(model).__name__} has no parameter that could be trained.")
@@ -82,13 +80,7 @@ class Steps:
 
     def _gradient(self, row: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
         case, weights = self.batches.draw(row)
-        if self.last_steps is None:
-            loss = self.loss(self.model, case, weights)
-        else:
-            # A steady state, and a case without a time, come when they come.
-            times = case.parameters if getattr(self.model, "takes_times", False) else {}
-            end = float(times.get("time", math.inf))
-            loss = self.last_steps(tuple(row.tolist()), lambda: self.loss(self.model, case, weights), end)
+        loss = self.loss(self.model, case, weights)
         loss.backward()
         return loss.detach()
 
@@ -124,81 +116,117 @@ def _one_gradient(parameters: Sequence[nn.Parameter]) -> Float[Tensor, " numbers
     return whole
 
 
-class LastSteps:
-    """Gradients through the last steps of a network that marches in time.
+# Optimizers; all their state lies in tensors that are changed in place
 
-    A march of hundreds of steps keeps too much for a gradient, and the first steps have little left to say about its
-    end. So the march goes without gradient to near the end, and the gradient through the last steps: back-propagation
-    through time, truncated. Where the time of the end is known, the lengths of the steps tell when it is near;
-    otherwise the march is made once to count its steps.
 
-    Each step calls `part` of the network once; these calls are counted. Of a network that takes times, the last
-    argument is the length of the step.
+class Adam:
+    """PyTorch's fused Adam."""
+
+    refresh_every = 0
+
+    def __init__(self, parameters: Sequence[nn.Parameter], betas: tuple[float, float]):
+        self.parameters = parameters
+        self.optimizer = torch.optim.Adam(parameters, lr=0.0, betas=betas, fused=True)
+        # The moments exist from the start, so that loading and resetting them is always a copy in place.
+        self.optimizer.step()
+        self.reset()
+
+    def step(self, rate: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = rate
+        self.optimizer.step()
+
+    def refresh(self) -> None:
+        """There is nothing to refresh."""
+
+    def reset(self) -> None:
+        for tensor in self.tensors().values():
+            tensor.zero_()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All state."""
+        return {
+            f"{number}.{name}": tensor.detach()
+            for number, parameter in enumerate(self.parameters)
+            for name, tensor in self.optimizer.state[parameter].items()
+        }
+
+
+class Soap:
+    """SOAP, all matrices of the network side by side in one batch: a step is a handful of batched products.
+
+    Args:
+        parameters: Of the network; what has no second axis is scaled as by Adam.
+        gradient: The flat vector whose parts are the parameters' gradients.
+        betas: Of momentum and second moments.
+        memory: Of the preconditioner, a share a step.
+        refresh_every: Steps between two turns of the eigenvectors; None: more for large matrices, of which a
+            factorisation takes long.
     """
 
-    def __init__(self, part: nn.Module, number: int):
-        self.part, self.number = part, number
-        self._calls: dict[Hashable, int] = {}
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        gradient: Float[Tensor, " numbers"],
+        betas: tuple[float, float],
+        memory: float = 0.95,
+        refresh_every: int | None = None,
+    ):
+        self.parameters, self.gradient, self.betas, self.memory = list(parameters), gradient, betas, memory
+        shapes = [(each.shape[0], each[0].numel()) if each.ndim > 1 else (each.numel(), 1) for each in parameters]
+        self.height, self.width = (max(shape[axis] for shape in shapes) for axis in (0, 1))
+        largest = max(self.height, self.width)
+        self.refresh_every = refresh_every or (10 if largest <= _SMALL else largest // 4)
+        places = []
+        for number, (rows, columns) in enumerate(shapes):
+            at = torch.arange(rows)[:, None] * self.width + torch.arange(columns)
+            places.append((number * self.height * self.width + at).flatten())
+        device, dtype = gradient.device, gradient.dtype
+        self.places = torch.cat(places).to(device)
 
-    @staticmethod
-    def of(model: nn.Module, number: int | None) -> LastSteps | None:
-        """For a network that names the part which its steps call, `called_each_step`; None for others."""
-        name = getattr(model, "called_each_step", None)
-        return (
-            None
-            if name is None
-            else LastSteps(model.get_submodule(name), USUAL_LAST_STEPS if number is None else number)
-        )
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(len(shapes), *shape, device=device, dtype=dtype)
 
-    def __call__(self, key: Hashable, work: Callable[[], Tensor], end: float = math.inf) -> Tensor:
-        """The outcome of a march, with gradient.
+        self.count = torch.zeros((), device=device)
+        self.momentum, self.second = zeros(self.height, self.width), zeros(self.height, self.width)
+        self.left, self.left_vectors = zeros(self.height, self.height), zeros(self.height, self.height)
+        self.right, self.right_vectors = zeros(self.width, self.width), zeros(self.width, self.width)
+        # A single row or column has nothing to be turned into: its basis stays as it is.
+        self.turns = torch.tensor([min(shape) > 1 for shape in shapes], device=device).to(dtype)[:, None, None]
+        self.reset()
 
-        Args:
-            key: Of the march: how many steps it takes is known from the last time, as it changes little in training.
-            work: Marches and returns a number.
-            end: The time to which it marches, infinity where that is not known. With it nothing has to be remembered:
-                about as many steps as were asked for have a gradient, fewer while steps still grow.
-        """
-        if math.isfinite(end):
-            outcome, self._calls[key] = self._watched(work, self._near(end))
-        else:
-            if key not in self._calls:
-                _, self._calls[key] = self._watched(work, lambda *_: False)
-            outcome, self._calls[key] = self._watched(work, self._after(self._calls[key]))
-        if not outcome.requires_grad:  # it ended much earlier than before, or than it should
-            outcome, self._calls[key] = self._watched(work, self._after(self._calls[key]))
-        return outcome
+    def step(self, rate: float | Tensor) -> None:
+        first, second = self.betas
+        matrices = torch.zeros_like(self.momentum)
+        matrices.view(-1).index_copy_(0, self.places, self.gradient)
+        turned = self.left_vectors.mT @ matrices @ self.right_vectors
+        self.count.add_(1)
+        self.momentum.lerp_(matrices, 1 - first)
+        self.second.lerp_(turned.square(), 1 - second)
+        momentum = self.left_vectors.mT @ self.momentum @ self.right_vectors / (1 - first**self.count)
+        change = momentum / ((self.second / (1 - second**self.count)).sqrt() + _EPSILON)
+        change = (self.left_vectors @ change @ self.right_vectors.mT).view(-1).index_select(0, self.places) * -rate
+        sizes = [each.numel() for each in self.parameters]
+        for parameter, part in zip(self.parameters, change.split(sizes), strict=True):
+            parameter.data.add_(part.view_as(parameter))
+        self.left.lerp_(self.turns * matrices @ matrices.mT, 1 - self.memory)
+        self.right.lerp_(self.turns * matrices.mT @ matrices, 1 - self.memory)
 
-    def _after(self, calls: int) -> Callable[[int, Sequence[Any]], bool]:
-        return lambda call, _: call >= calls - self.number
+    def refresh(self) -> None:
+        """One step of orthogonal iteration towards the eigenvectors."""
+        for moments, vectors in ((self.left, self.left_vectors), (self.right, self.right_vectors)):
+            size = moments.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None]
+            # The identity keeps what the matrix does not reach, the filled-up rows above all, in its place.
+            ground = 1e-6 * size + 1e-30
+            turned, upper = torch.linalg.qr(moments @ vectors / ground + vectors)
+            signs = upper.diagonal(dim1=1, dim2=2).sign()
+            vectors.copy_(turned * torch.where(signs == 0, 1.0, signs)[:, None, :])
 
-    def _near(self, end: float) -> Callable[[int, Sequence[Any]], bool]:
-        now = 0.0
+    def reset(self) -> None:
+        for tensor in self.tensors().values():
+            tensor.zero_()
+        for vectors in (self.left_vectors, self.right_vectors):
+            vectors.diagonal(dim1=1, dim2=2).fill_(1.0)
 
-        def is_near(_: int, arguments: Sequence[Any]) -> bool:
-            nonlocal now
-            step = float(arguments[-1])
-            # A step that calls twice, or that is taken again, counts twice; then there are a few more with gradient.
-            left, now = (end - now) / step, now + step
-            return left < self.number + 0.5
-
-        return is_near
-
-    def _watched(self, work: Callable[[], Tensor], is_near: Callable[[int, Sequence[Any]], bool]) -> tuple[Tensor, int]:
-        """The outcome with gradient from the first call on that is near the end, and how many calls there were."""
-        calls = 0
-
-        def count(_: nn.Module, arguments: Sequence[Any]) -> None:
-            nonlocal calls
-            if is_near(calls, arguments):
-                torch.set_grad_enabled(True)
-            calls += 1
-
-        hook = self.part.register_forward_pre_hook(count)
-        try:
-            # Without gradient a march may be captured; then its steps could not be counted, and the last would have
-            # none either. `no_grad` also restores what `count` has switched on.
-            with nothing_captured(), torch.no_grad():
-                return work(), calls
-        finally:
-            hook.remove()
+    def tensors(self) -> dict[str, Tensor]:
+        names = ("count", "momentum", "second", "left", "left_vectors", "right", "right_vectors")
+        return {name: getattr(self, name) for name in names}

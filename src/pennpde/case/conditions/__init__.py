@@ -4,6 +4,8 @@ protocol   what every kind has to know
 dirichlet  prescribed values, at points and facet by facet; slip: no normal component
 neumann    prescribed normal derivatives; Robin: a prescribed mean of value and normal derivative
 periodic   pairs of patches that are one
+total_pressure  that of fluid at rest outside
+profile    values that change along a patch
 given      what users give, as tensors; values that change with time
 """
 
@@ -12,8 +14,9 @@ from pennpde.case.conditions.given import Course, Table, Value, Varying
 from pennpde.case.conditions.neumann import Neumann, Robin
 from pennpde.case.conditions.periodic import Across, Periodic
 from pennpde.case.conditions.protocol import Condition, Conditions, Reference, Slope
+from pennpde.case.conditions.total_pressure import TotalPressure
 
-KINDS: tuple[type[Condition], ...] = (Slip, Periodic, Neumann, Robin, Dirichlet)
+KINDS: tuple[type[Condition], ...] = (Slip, Periodic, Neumann, Robin, TotalPressure, Dirichlet)
 """In the order in which they act: a prescribed value has the last word, and a later normal derivative counts."""
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "Slip",
     "Slope",
     "Table",
+    "TotalPressure",
     "Value",
     "Varying",
 ]

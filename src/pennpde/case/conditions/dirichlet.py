@@ -129,7 +129,7 @@ class Dirichlet(Condition):
         mask = torch.zeros(like.shape[0], dtype=torch.bool)
         parts, on_facets = [], []
         for patch, value in door.by_patch(given).items():
-            points, course = door.points(patch), door.course(value, door.label(patch))
+            points, course = door.points(patch), door.course(value, door.label(patch), patch)
             mask[points] = True
             parts.append((points, course))
             on_facets.append((door.mesh.patch(patch).facets, course))

@@ -1,10 +1,11 @@
-"""What users give, and the tensors that it becomes: numbers, vectors, arrays, functions of time, tables."""
+"""What users give, and the tensors that it becomes: numbers, vectors, arrays, profiles, functions of time, tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from reprlib import repr as shown
 from typing import Any, Literal
 
 import numpy as np
@@ -12,10 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennpde.case.conditions.profile import Place, changes, is_profile, values_at
 from pennpde.mesh import Mesh
 
-Value = float | Sequence[float] | Sequence[Sequence[float]] | np.ndarray | Tensor
-"""A number, a vector of space, a matrix of space by space, or one of these for each point."""
+Value = float | str | Sequence[float | str] | Sequence[Sequence[float]] | Mapping[str, Any] | np.ndarray | Tensor
+"""A number, a vector of space, a matrix of space by space, or one of these for each point; or one of `profile`."""
 
 
 @dataclass(frozen=True)
@@ -149,22 +151,25 @@ class Door:
             )
         return facets
 
-    def field(self, value: Value, where: str) -> Tensor:
+    def field(self, value: Value, where: str, place: Place | None = None) -> Tensor:
         """A value over all points, shaped as the unknown."""
-        return field_from(value, self.mesh, where, self.like)
+        return field_from(value, self.mesh, where, self.like, place)
 
     def number(self, value: Value, where: str) -> Tensor:
         """A number at each point."""
         return field_from(value, self.mesh, where, self.like.new_zeros(self.like.shape[:1]))
 
-    def course(self, value: Varying, where: str) -> Course | Tensor:
-        """A value over all points, or its course where it changes with time."""
+    def course(self, value: Varying, where: str, patch: str | None = None) -> Course | Tensor:
+        """A value over all points, or its course where it changes with time; profiles are those along a patch."""
+        place = None if patch is None else Place.on(self.mesh, patch)
         if isinstance(value, Table):
-            rows = [self.field(each, f"{where} at time {time:g}") for time, each in value.rows]
+            rows = [self.field(each, f"{where} at time {time:g}", place) for time, each in value.rows]
             return Course.of_table(value.times, rows, value.outside, where)
         if callable(value):
-            return Course(lambda time: self.field(value(time), f"{where} at time {time:g}"))
-        return self.field(value, where)
+            return Course(lambda time: self.field(value(time), f"{where} at time {time:g}", place))
+        if is_profile(value) and changes(value):
+            return Course(lambda time: field_from(value, self.mesh, where, self.like, place, time))
+        return self.field(value, where, place)
 
 
 def together(parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor) -> tuple[Tensor, Course | None]:
@@ -198,9 +203,25 @@ def finite_tensor(value: Any, mesh: Mesh, where: str) -> Tensor:
     return tensor
 
 
-def field_from(value: Value, mesh: Mesh, where: str, like: Tensor | None = None) -> Tensor:
-    """A field over all points from a number, a vector, a matrix or an array, shaped as `like` where that is given."""
+def field_from(
+    value: Value, mesh: Mesh, where: str, like: Tensor | None = None, place: Place | None = None, time: float = 0.0
+) -> Tensor:
+    """A field over all points from a number, a vector, a matrix or an array, shaped as `like` where that is given.
+
+    Profiles are zero elsewhere than at their place, which is everywhere where it is left out.
+    """
     number, space = mesh.number_of_points, mesh.space
+    if is_profile(value):
+        place = place or Place.everywhere(mesh)
+        known = values_at(value, place, time, where)
+        if like is not None and known.ndim != like.ndim:
+            kinds = ("a scalar", "a vector", "a tensor")
+            raise ValueError(
+                f"{where} is {shown(value)}, {kinds[known.ndim - 1]}, but the unknown is {kinds[like.ndim - 1]}."
+                + (' Write the velocity as ["...", "..."], or as { inward = "..." }.' if known.ndim == 1 else "")
+            )
+        value = np.zeros((number, *known.shape[1:]))
+        value[place.points] = known
     tensor = finite_tensor(value, mesh, where)
     if tensor.shape[:1] == (number,) and all(size == space for size in tensor.shape[1:]):
         full = tensor

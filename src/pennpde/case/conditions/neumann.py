@@ -60,7 +60,9 @@ class Neumann(_OnSlopes):
         normals = door.mesh.normals_of_facets(facets)
         mask = (normals != 0).any(dim=1)
         if isinstance(given, Mapping):
-            parts = [(door.points(patch), door.course(value, door.label(patch))) for patch, value in given.items()]
+            parts = [
+                (door.points(patch), door.course(value, door.label(patch), patch)) for patch, value in given.items()
+            ]
         else:
             parts = [(mask, door.course(given, door.label()))]
         derivative, course = together(parts, like)
@@ -108,7 +110,7 @@ class Robin(_OnSlopes):
             normals[points] = own[points]
             transfer[points] = first[points] / second[points]
             divided = second.where(second != 0, 1.0).reshape(-1, *[1] * (like.ndim - 1))
-            right = door.course(c, f"{door.label(patch)}, c")
+            right = door.course(c, f"{door.label(patch)}, c", patch)
             over = partial(_over, divided)
             parts.append((points, right.mapped(over) if isinstance(right, Course) else over(right)))
         derivative, course = together(parts, like)

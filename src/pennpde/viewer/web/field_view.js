@@ -17,7 +17,7 @@
       gl_FragColor = line.a > 0.0 ? line : texture2D(colours, vec2(clamp(shade, 0.002, 0.998), 0.5));
     }`;
 
-  const ROLES = { wall: "#8a94a6", inlet: "#0072b2", outlet: "#d55e00" };
+  const ROLES = { wall: "#8a94a6", inlet: "#0072b2", outlet: "#d55e00", moving: "#00795a" };
   const LEGEND = 52;  // pixels below the picture
 
   function decode(text, Type) {
@@ -92,11 +92,11 @@
       // frame: which of the record's times; limits: of the colours, by default the record's; roles: of the boundary's
       // segments; marked: the one under the pointer elsewhere. tool: "line" or "probe", what a pointer draws instead of
       // moving the picture; line: its two ends; probes: places. pick, drawn, moved: called with a segment, with a line or
-      // a place, and with zoom and centre.
+      // a place, and with zoom and centre. sketch: polygons, drawn over a picture that is no longer the right one.
       this.options = Object.assign(
         {
           field: null, frame: 0, cells: false, streamlines: false, dark: false, limits: null, roles: [], marked: -1,
-          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null,
+          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null, sketch: null,
         }, options);
       container.style.position = "relative";
       this.canvas = this.layer("canvas");
@@ -172,9 +172,6 @@
           box[1] = Math.min(box[1], this.points[i + 1]); box[3] = Math.max(box[3], this.points[i + 1]);
         }
         this.box = box;
-        const tips = (record.arrows || []).flatMap((arrow) => [arrow.slice(0, 2), arrow.slice(2, 4)]);
-        this.outside = tips.reduce((known, [x, y]) => [
-          Math.min(known[0], x), Math.min(known[1], y), Math.max(known[2], x), Math.max(known[3], y)], box);
         this.outline = record.outline ? decode(record.outline, Uint32Array) : [];
         this.locator = new Locator(this.points, this.triangles, box);
         gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
@@ -184,6 +181,9 @@
           gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this[name], gl.STATIC_DRAW);
         }
       }
+      const tips = (record.arrows || []).flatMap((arrow) => [arrow.slice(0, 2), arrow.slice(2, 4)]);
+      this.outside = tips.reduce((known, [x, y]) => [
+        Math.min(known[0], x), Math.min(known[1], y), Math.max(known[2], x), Math.max(known[3], y)], this.box);
       this.values = {};
       for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
       this.frames = Math.max(1, (record.times || []).length);
@@ -286,13 +286,19 @@
     }
 
     draw() {
-      if (!this.record || !this.gl) return;
-      const gl = this.gl;
-      const { width, height, pixel, centre } = this.frame();
-      const ratio = window.devicePixelRatio || 1;
-      for (const canvas of [this.canvas, this.overlay]) {
-        canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
+      if (!this.gl) return;
+      const gl = this.gl, { sketch } = this.options;
+      this.canvas.style.opacity = sketch ? 0.3 : 1;
+      if (!this.record && sketch) {
+        const xs = sketch[0].map(([x]) => x), ys = sketch[0].map(([, y]) => y);
+        this.outside = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+        this.resize(window.devicePixelRatio || 1);
+        this.drawSketch(this.overlay.getContext("2d"));
       }
+      if (!this.record) return;
+      const { width, height, pixel, centre } = this.frame();
+      const ratio = this.ratio || window.devicePixelRatio || 1;
+      this.resize(ratio);
       gl.viewport(0, 0, this.canvas.width, this.canvas.height);
       gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
       const scale = [2 / (pixel * width), 2 / (pixel * height)];
@@ -332,6 +338,26 @@
       this.drawOverlay(ratio, width, height, limits, colours);
     }
 
+    resize(ratio) {
+      const { width, height } = this.frame();
+      for (const canvas of [this.canvas, this.overlay]) {
+        canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
+      }
+      this.overlay.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+    }
+
+    // The shape of what is being computed.
+    drawSketch(pen) {
+      pen.beginPath();
+      for (const polygon of this.options.sketch) {
+        polygon.forEach(([x, y], k) => pen[k ? "lineTo" : "moveTo"](...this.toScreen(x, y)));
+        pen.closePath();
+      }
+      pen.fillStyle = this.options.dark ? "rgba(110,164,255,.16)" : "rgba(42,111,219,.1)";
+      pen.strokeStyle = this.options.dark ? "#6ea4ff" : "#2a6fdb"; pen.lineWidth = 2.5; pen.lineJoin = "round";
+      pen.fill("evenodd"); pen.stroke();
+    }
+
     paint(colours) {
       const gl = this.gl;
       gl.bindTexture(gl.TEXTURE_2D, this.texture);
@@ -346,6 +372,7 @@
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
       pen.clearRect(0, 0, width, height);
       const velocity = this.velocity();
+      if (this.options.sketch) { this.drawSketch(pen); return; }
       if (this.options.streamlines && velocity) {
         const key = `${velocity} at ${this.place()}`;
         this.lines[key] = this.lines[key] || this.traceAll(velocity);
@@ -448,15 +475,22 @@
       pen.fillText(this.field(), left - 26, top + 5);
     }
 
-    // The picture as it stands, on the background of the page, as a PNG; notes are lines of small print below it.
-    picture(background, notes = []) {
+    // The picture as it stands, on the background of the page, as a PNG of twice the size or more; the title is above it,
+    // notes are lines of small print below it.
+    picture(background, notes = [], title = "") {
+      const ratio = this.ratio = Math.max(2, window.devicePixelRatio || 1), line = Math.round(16 * ratio);
       this.draw();
-      const whole = document.createElement("canvas");
-      const ratio = window.devicePixelRatio || 1, line = Math.round(16 * ratio);
-      whole.width = this.canvas.width; whole.height = this.canvas.height + line * notes.length;
+      const whole = document.createElement("canvas"), top = title ? 2 * line : 0;
+      whole.width = this.canvas.width; whole.height = top + this.canvas.height + line * notes.length;
       const pen = whole.getContext("2d");
       pen.fillStyle = background; pen.fillRect(0, 0, whole.width, whole.height);
-      for (const layer of [this.canvas, this.overlay]) pen.drawImage(layer, 0, 0);
+      for (const layer of [this.canvas, this.overlay]) pen.drawImage(layer, 0, top);
+      this.ratio = 0;
+      this.refresh();
+      pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
+      pen.font = `${Math.round(15 * ratio)}px system-ui, sans-serif`;
+      pen.textAlign = "center"; pen.textBaseline = "middle";
+      pen.fillText(title, whole.width / 2, line);
       pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
       pen.font = `${Math.round(11 * ratio)}px system-ui, sans-serif`;
       pen.textAlign = "right"; pen.textBaseline = "top";
@@ -464,7 +498,7 @@
         const widest = whole.width - line;
         let shown = note;
         while (shown.length > 1 && pen.measureText(shown).width > widest) shown = shown.slice(0, -2) + "…";
-        pen.fillText(shown, whole.width - line / 2, this.canvas.height + line * place);
+        pen.fillText(shown, whole.width - line / 2, whole.height - line * (notes.length - place));
       });
       return new Promise((done) => whole.toBlob(done, "image/png"));
     }
@@ -651,5 +685,6 @@
   }
 
   FieldView.format = format;
+  FieldView.ticks = ticks;
   window.PennFieldView = FieldView;
 })();
