@@ -46,6 +46,11 @@ class SolvedFlow:
     coarser: SolvedFlow | None = None
 
     @staticmethod
+    def is_of(case: Case, fields: Mapping[str, Tensor]) -> bool:
+        """Whether fields are those of a plane flow."""
+        return case.space == 2 and {"u", "p"} <= fields.keys()
+
+    @staticmethod
     def of(
         case: Case,
         times: Sequence[float],
