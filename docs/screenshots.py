@@ -92,11 +92,13 @@ def designs(page: Any) -> bytes:
 
     kinds = ("cavity", "a", "bend", "u_bend", "tee", "fork", "nozzle", "diffuser", "aerofoil", "manifold")
     tiles = []
+    page.evaluate("pennPage.playing = false")
     for kind in kinds:
         part(page, f"template-{kind}").click()
         page.wait_for_function("pennPage.view.predicted && !pennPage.isDraft(pennPage.pane)", timeout=PATIENCE)
         page.wait_for_timeout(900)
-        tiles.append(Image.open(io.BytesIO(page.locator(".penn-field").screenshot())).convert("RGB"))
+        box = page.locator(".penn-field").bounding_box()
+        tiles.append(Image.open(io.BytesIO(page.screenshot(clip=box))).convert("RGB"))
     width, height = 400, round(400 * tiles[0].height / tiles[0].width)
     sheet = Image.new("RGB", (4 * width, 3 * height), "white")
     for number, tile in enumerate(tiles):
