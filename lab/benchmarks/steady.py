@@ -187,6 +187,7 @@ def trials() -> Iterator[tuple[str, float | None, Callable[[], Trial]]]:
 
 def by_network(trial: Trial, level: str) -> dict[str, object]:
     model = penn.load_pretrained("flow")
+    assert isinstance(model, penn.Predictor)
     model.set_level(level)
     case = replace(trial.case)
     began = time.process_time()

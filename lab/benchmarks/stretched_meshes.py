@@ -284,7 +284,7 @@ def errors_of(flow: Flow, velocity: np.ndarray, pressure: np.ndarray) -> dict[st
     return flow.error(first.x, first.y, u, pressure[:number].reshape(shape))
 
 
-def by_network(flow: Flow, model: penn.Predictor) -> dict[str, float | bool]:
+def by_network(flow: Flow, model: penn.Predictor) -> dict[str, float | bool | str]:
     case = case_of(flow)
     began = time.process_time()
     found = penn.predict(model, case, times=[penn.STEADY])
@@ -337,6 +337,7 @@ def main() -> None:
 
     def on(level: str) -> Callable[[Flow], dict]:
         model = penn.load_pretrained("flow")
+        assert isinstance(model, penn.Predictor)
         model.set_level(level)
         return lambda flow: by_network(flow, model)
 
