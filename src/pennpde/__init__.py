@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
     from pennpde.study import Study
+    from pennpde.study.optimisation import Optimum, optimise
     from pennpde.train import fit
 
 __version__ = "0.2.0"
@@ -50,6 +51,7 @@ __all__ = [
     "Mesh",
     "Neumann",
     "Operators",
+    "Optimum",
     "Outcome",
     "Periodic",
     "Predictor",
@@ -63,6 +65,7 @@ __all__ = [
     "dot",
     "fit",
     "load_pretrained",
+    "optimise",
     "pack",
     "predict",
     "read",
@@ -76,6 +79,7 @@ _NAMES_OF = {
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",
+    "study.optimisation": "Optimum optimise",
     "penn": "PENN SCALAR STEADY TENSOR VECTOR Equation Predictor",
     "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",

@@ -41,7 +41,7 @@ from pennpde import __version__, registry
 from pennpde.cli.conventions import as_command
 from pennpde.cli.terminal import CONTEXT
 
-SUBCOMMANDS = ("demo", "predict", "study", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
+SUBCOMMANDS = ("demo", "predict", "study", "optimise", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
 
 
 def _module_of() -> dict[str, str]:

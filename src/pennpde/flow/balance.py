@@ -60,7 +60,7 @@ def _turned(boundary: BoundaryProfile) -> Float[np.ndarray, "facets 2"]:
 
 
 def _reactions(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[np.ndarray, "facets 2"]:
-    """The integral of ν ∂u/∂n over each facet that prescribes a velocity or slips."""
+    """The integral of ν ∂u/∂n over each facet that prescribes a velocity, or one component of it."""
     cells, velocity = problem.cells, state.velocity
     slopes = cells.slope(velocity)
     momentum = unbalanced(
@@ -72,7 +72,7 @@ def _reactions(problem: Problem, boundary: BoundaryProfile, state: State) -> Flo
     momentum = momentum - problem.restrict(momentum)  # what is solved has no reaction
     at_points, slopes = _array(momentum).T, _array(slopes).transpose(2, 0, 1)
     parts, outward, ends = _parts(problem, boundary)
-    takes = np.repeat(boundary.held | boundary.slips, parts)
+    takes = np.repeat(boundary.held | boundary.slips | boundary.entrances, parts)
     outward, ends = outward[takes], ends[takes]
     # Between the facets of a corner: as the gradient at the point says, and what is left by length.
     direct = 0.5 * float(problem.viscosity) * np.einsum("feca,fa->fec", slopes[ends], outward)

@@ -122,6 +122,7 @@ class Problem:
         *,
         way: poisson.Way | None = None,
         device: torch.device | str = "cpu",
+        solver: poisson.Solver | None = None,
     ) -> Problem:
         """Assemble a flow, in double precision, on the CPU.
 
@@ -131,6 +132,7 @@ class Problem:
             number_of_points: of the user's mesh.
             way: how the pressure's equation is solved; by default the fastest on the device.
             device: on which the flow will be.
+            solver: of the pressure's equation, where one is known already, or none is going to be needed.
         """
         numbering = Numbering.of(grid)
         stands, places = numbering.stands, numbering.places
@@ -166,8 +168,9 @@ class Problem:
         pressure = grid.pressure - grid.pressure_jump
         slip = merged(grid.slip) * (1.0 - held)[:, None]
         if known is None:
-            known = cells, poisson.poisson(cells, pressure_held, way=way, device=device)
-            _keep(key, *known)
+            known = cells, solver or poisson.poisson(cells, pressure_held, way=way, device=device)
+            if solver is None:
+                _keep(key, *known)
         return Problem(
             *known,
             torch.tensor([viscosity], dtype=torch.float64),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift, outlets
-from pennpde.flow.steady import SteadyState, steady_state
+from pennpde.flow.steady import SteadyState, prolonged, steady_state
 from pennpde.flow.step import State, begin
 from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
@@ -47,6 +48,9 @@ _STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, toleran
 _MOST_STEADY_TIME = 120.0
 _MOST_POINTS_OF_NEWTON = 200_000
 """Beyond, the factors of a direct solver take more memory than a workstation has."""
+
+_STEADY_STATES: WeakKeyDictionary[Case, dict[int, SteadyState]] = WeakKeyDictionary()
+"""By how often cells are split: on one level the solution that judges another is the one that it started from."""
 
 
 class FlowScheme(Predictor):
@@ -207,9 +211,12 @@ class FlowScheme(Predictor):
             state, now = snapshot.state, snapshot.time
         solutions: tuple[Solution, ...] = ()
         if STEADY in wanted:
-            found = None if case.changes_with_time or torch.is_grad_enabled() else _by_newton(problem)
-            if found is not None:
-                snapshot, history, done = Snapshot(STEADY, found.state, 0.0, 0.0), found.residuals, True
+            found = None
+            if not case.changes_with_time and not torch.is_grad_enabled():
+                found = self._steady_state(case, problem, splits)
+            if found is not None and found.converged:
+                reached = found.state.to(problem.velocity)
+                snapshot, history, done = Snapshot(STEADY, reached, 0.0, 0.0), found.residuals, True
             else:
                 snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
                 done = history[-1] < _STEADY_CHANGE
@@ -232,6 +239,22 @@ class FlowScheme(Predictor):
         }
         balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
         return Prediction(settled.fulfilled(stacked), solutions, {}, balance=balanced)
+
+    @torch.inference_mode(mode=False)
+    @torch.no_grad()
+    def _steady_state(self, case: Case, problem: Problem, splits: int) -> SteadyState | None:
+        """By Newton's method, from that of the cells before splitting; None where there are too many points."""
+        if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
+            return None
+        known = _STEADY_STATES.setdefault(case, {})
+        if splits not in known:
+            own, start = problem.to(torch.float64, "cpu"), None
+            if splits:
+                coarse = _problem(_at_rest(case), splits - 1)
+                before = self._steady_state(case, coarse, splits - 1)
+                start = prolonged(coarse, before.state, own) if before is not None and before.converged else None
+            known[splits] = steady_state(own, start)
+        return known[splits]
 
     def _fields(self, case: Case, problem: Problem, state: State, level: Tensor) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
@@ -335,16 +358,6 @@ def _at_rest(case: Case) -> Case:
     """The case with nothing in motion; the pressure of a flow that is not known is not known either."""
     nothing = {name: torch.zeros_like(values) for name, values in case.initial.items()}
     return replace(case, initial={name: case.dirichlet[name].apply(values) for name, values in nothing.items()})
-
-
-def _by_newton(problem: Problem) -> SteadyState | None:
-    """The steady state; None where Newton's method does not converge."""
-    if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
-        return None
-    found = steady_state(problem.to(torch.float64, "cpu"))
-    if not found.converged:
-        return None
-    return replace(found, state=found.state.to(problem.velocity))
 
 
 def _until_steady(

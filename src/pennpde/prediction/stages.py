@@ -381,7 +381,7 @@ def _flow(compared: Compared) -> SolvedFlow | None:
     """Of a plane flow, with the coarser solution of it if there is one."""
     prepared, prediction = compared.returned.solved.prepared, compared.returned.solved.prediction
     asked = prepared.request
-    if prepared.seen.space != 2 or not {"u", "p"} <= prediction.fields.keys():
+    if not SolvedFlow.is_of(prepared.seen, prediction.fields):
         return None
     make = partial(SolvedFlow.of, prepared.seen, asked.hold, units=asked.units, level=asked.model.level)
     coarser = None if compared.coarse is None else make(compared.coarse)

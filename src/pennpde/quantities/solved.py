@@ -46,6 +46,11 @@ class SolvedFlow:
     coarser: SolvedFlow | None = None
 
     @staticmethod
+    def is_of(case: Case, fields: Mapping[str, Tensor]) -> bool:
+        """Whether fields are those of a plane flow."""
+        return case.space == 2 and {"u", "p"} <= fields.keys()
+
+    @staticmethod
     def of(
         case: Case,
         times: Sequence[float],
@@ -171,14 +176,22 @@ class SolvedFlow:
 
     @cached_property
     def direction(self) -> Float[np.ndarray, "2"]:
-        """Of the flow: in which it enters; without an inlet that of the moving walls, else the x axis."""
+        """Of the flow: in which it enters, else that of the moving walls, else the x axis."""
         boundary = self._boundary(-1)
-        entering = np.clip(-boundary.fluxes, 0.0, None)
+        through = (
+            np.where(boundary.opened, self.balance[OUTFLOW][-1], boundary.fluxes) if self.balance else boundary.fluxes
+        )
+        entering = np.clip(-through, 0.0, None)
         entering[entering < _MOVING * self.speed * self.lengths] = 0.0
-        weights = entering if entering.any() else self.lengths * boundary.held
-        mean = (weights[:, None] * boundary.means).sum(axis=0)
+        prescribed = entering * boundary.held
+        if prescribed.any():
+            mean = (prescribed[:, None] * boundary.means).sum(axis=0)
+        elif entering.any():  # at right angles, as far as anyone knows
+            mean = -((entering / self.lengths)[:, None] * self.outward).sum(axis=0)
+        else:
+            mean = ((self.lengths * boundary.held)[:, None] * boundary.means).sum(axis=0)
         size = float(np.linalg.norm(mean))
-        return mean / size if size > _MOVING * weights.sum() * self.speed else np.array([1.0, 0.0])
+        return mean / size if size > _MOVING * self.speed * self.lengths.min() else np.array([1.0, 0.0])
 
 
 def _times_first(values: Tensor, times: int) -> np.ndarray:
