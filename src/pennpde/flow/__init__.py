@@ -4,6 +4,7 @@ scheme           the plain scheme: a case in, fields at any times out
 march            steps in a row
 steady           the steady state, by Newton's method
 steady_equations what is left of the steady equations, and their derivatives
+steady_equations its equations and their derivatives
 step             one step: momentum, Rhie-Chow-type damping, projection
 compiled         the same on a CPU, in compiled loops
 kernels          these loops

@@ -12,7 +12,7 @@ table         rows that are kept, and tables of them
 thumbnails    small pictures
 report        the page of a study
 verification  the same designs by the user's own solver
-optimisation  the best design, by gradients of the adjoint
+optimisation/ the best design, by gradients of the adjoint
 """
 
 from pennpde.study.study import Study as Study
