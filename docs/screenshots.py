@@ -77,13 +77,18 @@ def upload(page: Any) -> None:
     settle(page)
 
 
-def draft(page: Any) -> None:
+def draft(page: Any) -> bytes:
     """A slider is being dragged, and its flow is not there yet."""
+    held: list[Any] = []
     page.evaluate("pennPage.playing = false")
-    page.route("**/view", lambda route: None)  # noqa: ARG005
+    page.route("**/view", lambda route: held.append(route))  # noqa: PLW0108  # Playwright marks its handlers
     page.evaluate("pennPage.drag(true); pennPage.pane.values.cylinder.diameter = 0.42")
     page.wait_for_function("pennPage.pictures[0].view.options.sketch", timeout=PATIENCE)
     page.wait_for_timeout(700)
+    content = page.screenshot()
+    for route in held:
+        route.abort()
+    return content
 
 
 def designs(page: Any) -> bytes:
@@ -167,22 +172,24 @@ def take(pictures: Sequence[Picture], options: Sequence[str]) -> None:
         sync_playwright() as driver,
     ):
         assert server.stdout is not None
-        address = server.stdout.readline().split()[0]
-        browser = driver.chromium.launch(executable_path=chromium, args=SWITCHES)
-        for picture in pictures:
-            width, height = picture.size
-            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.scheme)
-            page = context.new_page()
-            page.goto(address)
-            page.wait_for_function("window.pennPage && pennPage.view && pennPage.view.predicted", timeout=PATIENCE)
-            content = picture.act(page) or page.screenshot()
-            path = IMAGES / f"{picture.name}.png"
-            shrink(content, path)
-            size = path.stat().st_size
-            print(f"{path.name}: {size / 1000:.0f} kB{'' if size < LARGEST else ', TOO LARGE'}")
-            context.close()
-        browser.close()
-        server.terminate()
+        try:
+            address = server.stdout.readline().split()[0]
+            browser = driver.chromium.launch(executable_path=chromium, args=SWITCHES)
+            for picture in pictures:
+                width, height = picture.size
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.scheme)
+                page = context.new_page()
+                page.goto(address)
+                page.wait_for_function("window.pennPage && pennPage.view && pennPage.view.predicted", timeout=PATIENCE)
+                content = picture.act(page) or page.screenshot()
+                path = IMAGES / f"{picture.name}.png"
+                shrink(content, path)
+                size = path.stat().st_size
+                print(f"{path.name}: {size / 1000:.0f} kB{'' if size < LARGEST else ', TOO LARGE'}")
+                context.close()
+            browser.close()
+        finally:
+            server.terminate()  # or its end would be waited for
 
 
 def main() -> None:

@@ -255,9 +255,10 @@ def table(known: Mapping[str, Any]) -> str:
     lines += [
         "",
         f"Measured on {study['designs']} of {study['asked']:,} designs; seconds of OpenFOAM on "
-        f"{sum('halved' in each for each in known['solved'].values())}, errors on {found['verified']} of them. Against "
-        f"`pimpleFoam` on the same cells, the study takes 1/{found['factor']['openfoam']:.1f} of the time, on cells half "
-        f"as wide 1/{found['factor']['halved']:.0f}, on those of the reference 1/{found['factor']['reference']:.0f}. "
+        f"{sum('halved' in each for each in known['solved'].values())}, errors on {found['verified']} of them. "
+        f"Against `pimpleFoam` on the same cells, the study takes 1/{found['factor']['openfoam']:.1f} of the time; "
+        f"on cells half as wide 1/{found['factor']['halved']:.0f}, on those of the reference "
+        f"1/{found['factor']['reference']:.0f}. "
         "Milliseconds of a design: " + ", ".join(f"{name} {each:.0f}" for name, each in parts.items()) + ".",
     ]
     return "\n".join(lines) + "\n"
