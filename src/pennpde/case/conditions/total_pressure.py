@@ -15,7 +15,7 @@ from pennpde.case.conditions.protocol import VALUE, WHERE, Condition, Reference,
 
 @dataclass(frozen=True, eq=False)
 class TotalPressure(Condition):
-    """p + |u|²/2 where fluid enters, which it does along the normal; p where it leaves. For networks that know it."""
+    """p + ½u² where fluid enters, which it does along the normal; p where it leaves. For networks that know it."""
 
     kind: ClassVar = "total_pressure"
     varying: ClassVar = "values"
