@@ -210,7 +210,8 @@ def run(
 
         writer, foam_fields = TimeWriter.of(input_path, outcome.case.mesh), network.equation.foam_fields
         for place, name in folders.items():
-            written.append(str(writer.write(name, outcome.at(place).fields, foam_fields)))
+            now = outcome.at(place)
+            written.append(str(writer.write(name, now.fields, foam_fields, finer=now.finer)))
     seconds = outcome.seconds["network"]
     level = f", {outcome.level}," if outcome.level else ""
     output.say(

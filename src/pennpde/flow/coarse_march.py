@@ -125,7 +125,7 @@ class CoarseMarch(Start):
         # On cells split twice what is left is no larger than what the reference solutions of training were off by.
         learned = self.level != FINE and splits <= 1 and (splits == 0 or coarser is not None)
         uncorrected = found.fields if learned and coarser is None else coarser
-        return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow)
+        return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow, found.finer)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh; on split cells only the pressure is corrected.

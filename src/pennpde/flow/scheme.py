@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
 from pennpde.penn.physics import OUTFLOW, Clue
-from pennpde.penn.predictor import STEADY, Prediction, Predictor
+from pennpde.penn.predictor import STEADY, Finer, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
 _COARSE = 0.045
@@ -41,6 +41,7 @@ it differ by up to 7 %."""
 _CAREFUL = 0.25
 """Steps of a second attempt, as a share of those of the first, which diverged."""
 _NO_JUMPS = "an inlet or a moving wall whose velocity goes to that of the walls beside it"
+_SPLIT = "on split cells: "
 _STEADY_CHANGE = 2e-4
 _STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
@@ -219,13 +220,18 @@ class FlowScheme(Predictor):
             fields.append(self._fields(case, now, snapshot.state))
             if not torch.is_grad_enabled():
                 fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
+                if splits and len(problem.places.unique()) == len(problem.places):  # else copies of points are one
+                    fields[-1] |= _on_split_cells(snapshot.state, fields[-1], problem)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
             for name in fields[0]
         }
         through = stacked.pop(OUTFLOW, None)
-        return Prediction(settled.fulfilled(stacked), solutions, {}, outflow=through)
+        split = {name: stacked.pop(_SPLIT + name) for name in ("u", "p") if _SPLIT + name in stacked}
+        fulfilled = settled.fulfilled(stacked)
+        finer = Finer(split, fulfilled) if split else None
+        return Prediction(fulfilled, solutions, {}, outflow=through, finer=finer)
 
     def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
@@ -270,6 +276,12 @@ class _Conditions:
             open=outlets(grid, places, problem.free.cpu().numpy() == 0),
         )
         return changed.to(problem.velocity.dtype, problem.velocity.device)
+
+
+def _on_split_cells(state: State, fields: Mapping[str, Tensor], problem: Problem) -> dict[str, Tensor]:
+    """The fields at all points of the split cells, the pressure at the level that it has on the mesh."""
+    level = (fields["p"] - state.pressure[problem.places]).median()  # corners have other values there
+    return {_SPLIT + "u": state.velocity.T.to(fields["u"]), _SPLIT + "p": state.pressure.to(fields["p"]) + level}
 
 
 def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:

@@ -218,7 +218,7 @@ class PENN(Predictor):
         outflow = stacked.pop(OUTFLOW, started.outflow)
         fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
         settled = case.over(times) if case.changes_with_time else case
-        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, outflow)
+        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, outflow, started.finer)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())

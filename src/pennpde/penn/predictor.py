@@ -8,7 +8,7 @@ relative errors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -26,6 +26,22 @@ STEADY = float("inf")
 
 
 @dataclass(frozen=True, eq=False)
+class Finer:
+    """A solution on split cells, of which the fields at the points of the mesh are a part.
+
+    Attributes:
+        split: The fields at all points of the split cells (`mesh.splitting.PlaneCells`), those of the mesh first.
+        own: The same solution at the points of the mesh, before a network corrected it.
+    """
+
+    split: Mapping[str, Tensor]
+    own: Mapping[str, Tensor]
+
+    def map(self, change: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]) -> Finer:
+        return Finer(change(self.split), change(self.own))
+
+
+@dataclass(frozen=True, eq=False)
 class Prediction:
     """Fields at the output, and how they came about."""
 
@@ -39,6 +55,8 @@ class Prediction:
     outflow: Tensor | None = None
     """What leaves the domain through each facet of its boundary, by the network's own balance; several times are a
     trailing axis. None where it has none: then velocities are integrated."""
+    finer: Finer | None = None
+    """Where it was solved on split cells."""
 
 
 class Predictor(nn.Module, ABC):

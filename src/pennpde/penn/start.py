@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case
 from pennpde.penn.physics import Clue
+from pennpde.penn.predictor import Finer
 from pennpde.penn.solver import Solution
 
 
@@ -28,7 +29,7 @@ class Started:
         solutions: How it came about.
         coarser: The same fields by an even cheaper way, all times as a trailing axis as in `Prediction`; None where
             there is none.
-        outflow: What leaves through each facet of the boundary, see `Prediction`.
+        outflow, finer: See `Prediction`.
     """
 
     cases: tuple[Case, ...]
@@ -36,6 +37,7 @@ class Started:
     solutions: tuple[Solution, ...] = ()
     coarser: Mapping[str, Tensor] | None = None
     outflow: Tensor | None = None
+    finer: Finer | None = None
 
 
 class Start(nn.Module, ABC):

@@ -21,6 +21,7 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.penn.physics import Look
+from pennpde.penn.predictor import Finer
 from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
@@ -66,6 +67,8 @@ class Outcome:
     """Volume per time (in the plane also per depth) that leaves the domain through each of `case.mesh.facets`, negative
     at inlets: the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
     networks that conserve mass only as well as their velocity does."""
+    finer: Finer | None = None
+    """The solution on split cells that the fields were taken from, in the user's units; None where there is none."""
 
     def __repr__(self) -> str:
         names, points = ", ".join(self.fields), self.case.number_of_points
@@ -93,17 +96,24 @@ class Outcome:
 
     def at(self, place: int) -> Outcome:
         """The prediction at one of its times only."""
-        fields = {
-            name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
-            for name, values in self.fields.items()
-        }
-        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
-        if self.outflow is not None and self.outflow.ndim > 1:
-            changes["outflow"] = self.outflow[:, place]
+        changes: dict[str, Any] = self._fields_at(place) | {"times": (self.times[place],)}
         if self.expected_by_time:
             now = self.expected_by_time[place]
             changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
         return replace(self, **changes)
+
+    def _fields_at(self, chosen: int | list[int]) -> dict[str, Any]:
+        """Fields, fluxes and finer solution at one of the times, or at several."""
+
+        def each(fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {
+                name: values[..., chosen] if values.ndim > self.case.initial[name].ndim else values
+                for name, values in fields.items()
+            }
+
+        outflow = self.outflow[:, chosen] if self.outflow is not None and self.outflow.ndim > 1 else self.outflow
+        finer = None if self.finer is None else self.finer.map(each)
+        return {"fields": each(self.fields), "outflow": outflow, "finer": finer}
 
     def usable(self) -> tuple[Outcome, tuple[float, ...]]:
         """The prediction at those times whose expected error does not refuse it, and the others.
@@ -115,20 +125,11 @@ class Outcome:
         good = [place for place, each in enumerate(by_time) if each.grade != REFUSED]
         if not good or len(good) == len(by_time):
             return self, ()
-        fields = {
-            name: values[..., good if len(good) > 1 else good[0]]
-            for name, values in self.fields.items()
-            if values.ndim > self.case.initial[name].ndim
-        }
-        outflow = self.outflow
-        if outflow is not None and outflow.ndim > 1:
-            outflow = outflow[:, good if len(good) > 1 else good[0]]
         kept = tuple(by_time[place] for place in good)
         left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
         part = replace(
             self,
-            fields=self.fields | fields,
-            outflow=outflow,
+            **self._fields_at(good if len(good) > 1 else good[0]),
             times=tuple(self.times[place] for place in good),
             evidence=tuple(self.evidence[place] for place in good),
             expected=worst(kept),

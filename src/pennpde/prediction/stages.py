@@ -30,7 +30,7 @@ from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
-from pennpde.penn.predictor import check_unknowns
+from pennpde.penn.predictor import Finer, check_unknowns
 from pennpde.prediction.outcome import Outcome
 from pennpde.trust import expected_error
 from pennpde.trust.certificate import Certificate, certify, certify_interpolated
@@ -128,11 +128,12 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """The fields on the user's mesh, in the user's units and precision, and what leaves through its facets."""
+    """The fields on the user's mesh, in the user's units and precision, and what else the network tells in these."""
 
     solved: Solved
     fields: dict[str, Tensor]
     outflow: Tensor | None
+    finer: Finer | None
     seconds: float
 
 
@@ -303,7 +304,10 @@ def bring_back(solved: Solved) -> Returned:
     outflow = None if prepared.has_companion else solved.prediction.outflow
     if outflow is not None and units is not None:
         outflow = outflow * (units.speed * units.length ** (case.space - 1))
-    return Returned(solved, dict(fields), outflow, time.perf_counter() - begin)
+    finer = None if prepared.has_companion else solved.prediction.finer
+    if finer is not None and units is not None:
+        finer = finer.map(units.physical)
+    return Returned(solved, dict(fields), outflow, finer, time.perf_counter() - begin)
 
 
 def compare(returned: Returned) -> Compared:
@@ -366,6 +370,7 @@ def judge(compared: Compared) -> Outcome:
         level=asked.model.level,
         looks=equation.looks,
         outflow=returned.outflow,
+        finer=returned.finer,
     )
 
 
