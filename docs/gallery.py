@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from pennpde.pictures import DIVERGING, Panel, draw
+from pennpde.pictures import Panel, draw, field_panels
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images" / "gallery"
@@ -33,16 +33,13 @@ def predict_on_your_mesh(folder: str) -> list[Panel]:
 def mesh_from_gmsh(folder: str) -> list[Panel]:
     outcome = example("mesh_from_gmsh").main(folder=folder)
     mesh = outcome.case.mesh
-    return [Panel("physical groups", mesh, None), Panel("speed", mesh, outcome.last["u"].norm(dim=1))]
+    speed, _ = field_panels(mesh, outcome.last, outcome.looks)
+    return [Panel("physical groups", mesh, None), speed]
 
 
 def openfoam_case(folder: str) -> list[Panel]:
     outcome, _ = example("openfoam_case").main(folder=folder)
-    mesh = outcome.case.mesh
-    return [
-        Panel("speed", mesh, outcome.last["u"].norm(dim=1)),
-        Panel("pressure", mesh, outcome.last["p"], DIVERGING),
-    ]
+    return field_panels(outcome.case.mesh, outcome.last, outcome.looks, units=True)
 
 
 def train_a_network(folder: str) -> list[Panel]:
@@ -55,7 +52,7 @@ def train_a_network(folder: str) -> list[Panel]:
     limits = (0.0, float(truth.max()))
     return [
         Panel("trained for seconds", case.mesh, predicted[:, -1], limits=limits),
-        Panel("truth", case.mesh, truth, limits=limits),
+        Panel("reference solution", case.mesh, truth, limits=limits),
     ]
 
 
@@ -111,7 +108,7 @@ def main(names: list[str]) -> None:
             path = IMAGES / f"{name}.png"
             draw(path, [PICTURES[name](folder)], panel_width=2.2)
             with Image.open(path) as picture:  # a palette of colours takes a third of the bytes
-                picture.convert("RGB").quantize(256).save(path, optimize=True)
+                picture.convert("RGB").quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python examples/your_own_condition.py
 
 The normal component of the velocity is prescribed, the tangential ones are free. One class is all it takes: the case is
-turned, batched, stacked for training and scaled, and the network's solver fulfils the condition.
+turned, batched and scaled, and the network's solver fulfils the condition.
 """
 
 from dataclasses import dataclass, field

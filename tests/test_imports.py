@@ -13,7 +13,7 @@ from pennpde.data import storage
 from problems import heated_plate
 
 HEAVY = ("vtk", "vtkmodules", "pyvista", "meshio", "matplotlib", "pydantic", "dask", "distributed", "trame")
-HEAVY += ("aiohttp", "typer", "rich", "tensorboard", "accelerate")
+HEAVY += ("aiohttp", "typer", "rich")
 
 # The parts that are made of such a library: the command of typer, the page of trame.
 MADE_OF_THEM = ("pennpde.cli", "pennpde.__main__", "pennpde.viewer.server")

@@ -7,7 +7,19 @@ import torch
 from meshes import PLANE_TYPES, box
 from pennpde.mesh import Mesh
 from pennpde.models.ducts import Flow
-from pennpde.pictures import DIVERGING, Panel, draw, field_panels, limits_of, triangles
+from pennpde.pictures import (
+    DIVERGING,
+    Panel,
+    animate,
+    draw,
+    field_panels,
+    limits_of,
+    openings,
+    picture,
+    series_panels,
+    stacked,
+    triangles,
+)
 from problems import rectangle
 
 L_SHAPE = np.array([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [2, 2]], float)
@@ -136,3 +148,80 @@ def test_notes_are_lines_below_the_corner_that_fit_into_the_picture(tmp_path):
         small_print = np.asarray(more.convert("L"))[plain.height :]
     assert small_print.min() < 150
     assert (small_print[:, :10] > 250).all(), "cut off at the left"
+
+
+def test_data_of_one_sign_have_one_side_of_the_colours_and_white_stays_zero():
+    from pennpde.pictures import _section
+
+    values = np.linspace(-2.0, 0.1, 500)
+    assert limits_of(values, DIVERGING) == (-2.0, 0.1)
+    colours = _section(DIVERGING, (-2.0, 0.1))
+    assert np.min(colours(2.0 / 2.1)[:3]) > 0.93  # zero is white
+    assert colours(0.0)[2] > 2 * colours(0.0)[0]  # the lowest is blue
+    assert np.min(colours(1.0)[:3]) > 0.85  # the highest hardly has a colour
+    low, high = limits_of(np.linspace(-2.0, 1.0, 500), DIVERGING)
+    assert low == -high
+
+
+def test_arrows_point_into_the_domain_at_inlets_and_out_of_it_at_outlets():
+    mesh = rectangle((12, 8), (3.0, 1.0))
+    x, y = mesh.points.numpy().T
+    velocity = np.stack([y * (1 - y), 0 * x], axis=1)
+    found = openings(mesh, velocity)
+    assert [each.enters for each in found] == [True, False]
+    for each, place in zip(found, (0.0, 3.0), strict=True):
+        assert (each.arrows[:, 0] > 0).all()
+        outside = each.tails + (each.arrows if place == 0 else 0.0)
+        assert ((outside[:, 0] < 0) if place == 0 else (outside[:, 0] > 3)).all()
+    assert openings(mesh, 0 * velocity) == []
+    assert openings(mesh, np.stack([0 * y, 0 * y], axis=1) + (y == 1)[:, None] * [1.0, 0.0]) == []  # a moving wall
+
+
+def test_the_bar_has_an_arrow_where_values_are_beyond_it():
+    mesh = rectangle((8, 8))
+    x = mesh.points[:, 0]
+    for limits, extend in (((0.0, 1.0), "neither"), ((0.0, 0.5), "max"), ((0.5, 1.0), "min"), ((0.2, 0.8), "both")):
+        figure = picture([[Panel("x", mesh, x, limits=limits)]]).figure
+        assert figure.axes[1]._colorbar.extend == extend
+
+
+def test_ticks_of_the_bar_are_round():
+    mesh = rectangle((8, 8))
+    bar = picture([[Panel("x", mesh, 0.1337 * mesh.points[:, 0])]]).figure.axes[1]._colorbar
+    assert np.allclose(bar.get_ticks() * 100, np.round(bar.get_ticks() * 100, 6))
+    assert 3 <= len(bar.get_ticks()) <= 8
+
+
+def test_flat_panels_are_stacked_and_others_are_not():
+    flat, square = (Panel("", rectangle((4, 4), size), torch.zeros(25)) for size in ((10.0, 1.0), (1.0, 1.0)))
+    assert [len(row) for row in stacked([[flat, flat]])] == [1, 1]
+    assert [len(row) for row in stacked([[flat, square]])] == [2]
+
+
+def moving(mesh: Mesh) -> list[list[Panel]]:
+    x, y = mesh.points.T
+    return series_panels(mesh, [{"u": torch.stack([y + time * x, 0 * x], dim=1), "p": x - time} for time in (0, 1, 2)])
+
+
+@pytest.mark.slow
+def test_an_animation_has_a_frame_for_each_time_and_no_bands(tmp_path):
+    from PIL import Image
+
+    animate(tmp_path / "flow.gif", moving(rectangle((20, 10), (2.0, 1.0))), ["a", "b", "c"])
+    with Image.open(tmp_path / "flow.gif") as film:
+        assert film.n_frames == 3
+        row = np.asarray(film.convert("RGB"))[film.height // 2].astype(int)
+    steps = np.abs(np.diff(row[60 : len(row) // 3], axis=0)).max(axis=1)
+    assert np.median(steps) <= 8, "a band is followed by a jump"
+
+
+@pytest.mark.slow
+def test_an_animation_can_be_a_film(tmp_path):
+    pytest.importorskip("imageio_ffmpeg", reason="needs imageio-ffmpeg")
+    animate(tmp_path / "flow.mp4", moving(rectangle((20, 10), (2.0, 1.0))), ["a", "b", "c"])
+    assert (tmp_path / "flow.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_an_animation_of_another_format_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"ends in \.mp4 or \.gif"):
+        animate(tmp_path / "flow.avi", moving(rectangle((4, 4))), ["a", "b", "c"])

@@ -31,7 +31,7 @@ def test_a_wrong_shape_is_refused_unless_the_check_is_off():
         "operators.operators:Operators.grad",
         "case.conditions:Dirichlet.apply",
         "penn.mlp:MLP.forward",
-        "train.batches:CaseStack.draw",
+        "train.cases:Batches.draw",
         "data.vtkhdf:unpack",
     ],
 )

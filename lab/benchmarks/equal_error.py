@@ -47,7 +47,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "equal_error.json"
 PAGE = ROOT / "docs" / "flow.md"
 OPENFOAM = (
-    *(Setting(spacing, 8.0, loose=True, outer=1) for spacing in (1.25, 1.6, 2.0, 3.0, 4.0, 6.0)),
+    *(Setting(spacing, 8.0, loose=True, outer=1) for spacing in (1.0, 1.25, 1.6, 2.0, 3.0, 4.0, 6.0)),
+    *(Setting(spacing, 4.0, loose=True, outer=1) for spacing in (0.8, 1.0, 1.25)),
     *(Setting(spacing, 16.0, loose=True, outer=1) for spacing in (1.6, 2.0, 4.0)),
     *(Setting(spacing, step=0.04) for spacing in (2.0, 4.0)),
 )
@@ -60,7 +61,7 @@ def levels() -> dict[str, nn.Module]:
     """What is compared with OpenFOAM, from cheap to expensive."""
     found: dict[str, nn.Module] = {
         "plain scheme, own cells, Courant 4": FlowScheme(splits=0, courant=4.0),
-        "plain scheme, cells split once, Courant 2": FlowScheme(splits=1, courant=2.0),
+        "plain scheme, cells split once, Courant 1.4": FlowScheme(splits=1, courant=1.4),
     }
     for level in CoarseMarch.levels:
         network = pennpde.load_pretrained("flow")

@@ -12,7 +12,7 @@ validation cases of its own dataset. A calibration on all of them is then judged
 the step of `penn demo` (`data/trials`). Measured cases are kept in `runs/expected_error`, in a file for these weights
 and this code, so the script can be stopped and started again. Moments whose truth depends on the mesh that it was
 computed on are judged, but not learned from; the tables count them apart. Writes
-`lab/benchmarks/results/expected_error_NETWORK.json` and the tables of `docs/trust.md`.
+`lab/benchmarks/results/expected_error_NETWORK.json` and the tables of `docs/trust_results.md`.
 
 The clues were chosen by looking at these flows and trials. Flows that neither they nor the weights know are the better
 judges: `--fresh` takes flows of the training split that the network's training did not come to, and writes
@@ -37,10 +37,11 @@ from pennlab.coverage import UNDETERMINED, Known, coverage_by_family, coverage_o
 from pennlab.datasets.plane_flow import finished, flows, trials
 from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
-from pennpde.checkpoints import SHIPPED, config_of, expected_error_file, load_pretrained
+from pennpde.checkpoints import config_of, expected_error_file, load_pretrained
 from pennpde.files import write_json
 from pennpde.models.flow_physics import BACKFLOW
 from pennpde.penn import STEADY, Predictor
+from pennpde.registry import WEIGHTS
 from pennpde.train import calibrate as calibrating
 from pennpde.train.calibrate import Coverage, Measured
 from pennpde.train.calibrate import Known as KnownCase
@@ -48,7 +49,7 @@ from pennpde.trust.calibration import BEYOND, SECOND_OPINION, without_second_opi
 from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, calibration_of, grade_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "trust.md"
+PAGE = ROOT / "docs" / "trust_results.md"
 FINISHED, TRIALS = ROOT / "data" / "plane_flow" / "finished", ROOT / "data" / "trials"
 COMPUTES = ("case", "flow", "mesh", "models", "operators", "penn")
 ALSO = ("prediction/stages.py", "trust/evidence.py", "trust/ranges.py")
@@ -260,7 +261,7 @@ def main() -> None:
     }
     if arguments.calibrate:
         covered = {family: {"cases": each.cases, **each.covered} for family, each in by_family.items()}
-        calibrating.save(SHIPPED / name, network, calibration, about | {"coverage": covered})
+        calibrating.save(WEIGHTS / name, network, calibration, about | {"coverage": covered})
     if name == "flow":
         about["clues"] = by_clues(measured, known)
         write_within(PAGE, clue_table(about["clues"]), "what clues bring")
@@ -276,7 +277,7 @@ def shipped_calibration(network: Predictor) -> calibrating.Calibration:
 
 def calibration_hash() -> str:
     """Of the calibration of `flow` that is shipped."""
-    return hashlib.sha256((SHIPPED / "flow" / expected_error_file("standard")).read_bytes()).hexdigest()
+    return hashlib.sha256((WEIGHTS / "flow" / expected_error_file("standard")).read_bytes()).hexdigest()
 
 
 def report_fresh(network: Predictor, seconds: float | None) -> None:

@@ -20,9 +20,10 @@ import torch
 from pennlab import coverage
 from pennlab.known_cases import read_known
 from pennlab.paper.tables import markdown_table, write_within
-from pennpde.checkpoints import SHIPPED, expected_error_file, load_pretrained
+from pennpde.checkpoints import expected_error_file, load_pretrained
 from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.penn import Predictor
+from pennpde.registry import WEIGHTS
 from pennpde.train import calibrate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,14 +64,14 @@ def calibrated(level: str, every: int, only_measured: bool) -> None:
             for family, each in found.items()
         },
     }
-    calibrate.save(SHIPPED / "flow", network, coverage.fitted(measured, known), about)
+    calibrate.save(WEIGHTS / "flow", network, coverage.fitted(measured, known), about)
 
 
 def table() -> str:
     """By level, how often the 90 % bound holds."""
     rows = []
     for level in LEVELS:
-        record = json.loads((SHIPPED / "flow" / expected_error_file(level)).read_text(encoding="utf-8"))
+        record = json.loads((WEIGHTS / "flow" / expected_error_file(level)).read_text(encoding="utf-8"))
         found: Mapping[str, Any] = record["coverage"]
         cells = [f"`{level}`", str(found["all"]["cases"])]
         for name in ("u", "p"):

@@ -9,7 +9,7 @@ the results are not predicted again.
     python lab/benchmarks/general_flow_meshes.py [--finest 8]
     python lab/benchmarks/general_flow_meshes.py --million --device cuda     # one flow on a million points, too
 
-Writes `lab/benchmarks/results/general_flow_meshes.json` and the table of `docs/general_flow.md`.
+Writes `lab/benchmarks/results/general_flow_meshes.json` and the table of `docs/general_flow_results.md`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pennpde.mesh.triangulation import interpolation
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "general_flow_meshes.json"
-PAGE = ROOT / "docs" / "general_flow.md"
+PAGE = ROOT / "docs" / "general_flow_results.md"
 FLOWS = ("bend_2000", "chamber_2001", "step_2001")
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
 MILLION_OF = "step_2001"

@@ -7,7 +7,7 @@ some cases an eddy leaves a sharp corner, and how far it got by t = 4 depends on
 with `--finer` OpenFOAM computes a fine-grid reference with 135 instead of 90 cells, half of the time step, second order
 in time and tight tolerances (8 minutes or more each, kept in `--runs`); the dataset's reference is compared with it.
 
-Writes `lab/benchmarks/results/general_flow_paper.json` and the table of docs/general_flow.md.
+Writes `lab/benchmarks/results/general_flow_paper.json` and the table of docs/general_flow_results.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pennpde.train.report import start
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = Path(__file__).parent / "results" / "general_flow_paper.json"
-PAGE = ROOT / "docs" / "general_flow.md"
+PAGE = ROOT / "docs" / "general_flow_results.md"
 TRADEOFF = RESULT.with_name("tradeoff.json")
 TRAINED = ROOT / "lab" / "records" / "flow" / "shipped" / "0.json"
 PLAIN = "the plain scheme"

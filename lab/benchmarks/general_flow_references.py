@@ -6,7 +6,7 @@ is in the results is not predicted again; delete the file to start over.
 
     python lab/benchmarks/general_flow_references.py [cavity-100 step-400 ...]
 
-Prints and writes `lab/benchmarks/results/general_flow_references.json`, and the table of `docs/general_flow.md`.
+Prints and writes `lab/benchmarks/results/general_flow_references.json` and the table of `docs/general_flow_results.md`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pennlab.paper.tables import within
 from pennpde.mesh import Mesh
 
 OUTPUT = PAGE.parent.parent / "benchmarks" / "results" / "general_flow_references.json"
-DOCUMENT = PAGE.parent / "general_flow.md"
+DOCUMENT = PAGE.parent / "general_flow_results.md"
 PLANS = {
     "cavity-100": MeshPlan("graded", 40.0, 0.5, 0),
     "cavity-1000": MeshPlan("graded", 48.0, 0.5, 0),

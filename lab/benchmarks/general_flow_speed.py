@@ -30,7 +30,7 @@ from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.krylov import Effort
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
-from pennpde.train.machine import wait_for
+from pennpde.machine import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "general_flow_speed.json"

@@ -6,7 +6,7 @@ weights or solver have changed. Seconds are processor seconds of one core.
     python lab/benchmarks/general_flow_test.py [--limit N] [--model flow] [--workers 2]
     python lab/benchmarks/general_flow_test.py --table      # only table and figure, from results that are there
 
-Writes `lab/benchmarks/results/general_flow_test.json`, and the table and the figure of `docs/general_flow.md`.
+Writes `lab/benchmarks/results/general_flow_test.json`, and the table and the figure of `docs/general_flow_results.md`.
 Rivals come from `lab/benchmarks/plane_flow_rivals.py` and `lab/benchmarks/plane_flow_openfoam.py`.
 """
 
@@ -36,7 +36,7 @@ from pennpde.files import write_json
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "general_flow_test.json"
-PAGE = ROOT / "docs" / "general_flow.md"
+PAGE = ROOT / "docs" / "general_flow_results.md"
 RIVALS, OPENFOAM, TUNING = (
     OUTPUT.with_name(f"plane_flow_{name}.json") for name in ("rivals", "openfoam", "openfoam_tuning")
 )

@@ -32,9 +32,9 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_json
 from pennpde.train import Model, Start, evaluate, for_dataset, run
+from pennpde.train.cases import learned, seen_cases
 from pennpde.train.folder import read_log
 from pennpde.train.report import NearestCase, start
-from pennpde.train.targets import learned, seen_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "lab" / "benchmarks" / "results"

@@ -9,7 +9,7 @@ in processor seconds of one core.
     python lab/benchmarks/plane_flow_finer.py --solve [--workers 2] [--only NAME ...]   # needs OpenFOAM
     python lab/benchmarks/plane_flow_finer.py --pack                    # what was solved, as data/plane_flow/finer
     python lab/benchmarks/plane_flow_finer.py --measure [--workers 2]   # rivals and network
-    python lab/benchmarks/plane_flow_finer.py                           # only the table of docs/general_flow.md
+    python lab/benchmarks/plane_flow_finer.py                           # only the table of docs/general_flow_results.md
 
 Each flow is a file of its own, so all three can be stopped and given again. Writes
 `lab/benchmarks/results/plane_flow_finer.json`.
@@ -48,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ARCHIVES = ROOT / "data" / "plane_flow" / "finished"
 FINER = ROOT / "data" / "plane_flow" / "finer"
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "plane_flow_finer.json"
-PAGE = ROOT / "docs" / "general_flow.md"
+PAGE = ROOT / "docs" / "general_flow_results.md"
 REYNOLDS = (150.0, 800.0)
 AFFORDABLE = 450.0
 """Seconds of one core, for the finer truth of a flow."""

@@ -5,7 +5,7 @@
 Flows of `data/plane_flow/finer` on their first mesh. At each moment: the error, how far the second opinion is from the
 prediction, and how well the map of where to distrust it agrees with the true error, point by point (rank correlation),
 with the second opinion and without. Writes `lab/benchmarks/results/second_opinion.json` and the table of
-`docs/trust.md`.
+`docs/trust_results.md`.
 Takes four minutes of a core; flows in the results are not predicted again, unless network or solver have changed.
 """
 
@@ -35,7 +35,7 @@ from pennpde.trust.expected_error import Uncalibrated
 ROOT = Path(__file__).resolve().parents[2]
 FINER = ROOT / "data" / "plane_flow" / "finer"
 OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "second_opinion.json"
-PAGE = ROOT / "docs" / "trust.md"
+PAGE = ROOT / "docs" / "trust_results.md"
 ERROR, APART, MAP, MAP_WITHOUT = "error", "apart", "map", "map without"
 
 

@@ -41,9 +41,6 @@ def expected_error_file(level: str = "") -> str:
     return f"expected_error_{level}.json" if level else EXPECTED_ERROR
 
 
-SHIPPED = Path(__file__).parent / "weights"
-
-
 class CheckpointError(ValueError):
     """A folder holds no network, or one that is damaged or of another program or version."""
 
@@ -180,28 +177,19 @@ def folder_of(name: str | Path) -> Path:
     """Where a network lies, unpacked: a shipped name, a folder, a packed file or an address, see `load_pretrained`."""
     if packed.is_address(name):
         return packed.fetched(str(name))
-    if isinstance(name, str) and (SHIPPED / name / CONFIG).is_file():
-        return SHIPPED / name
+    if isinstance(name, str) and (registry.WEIGHTS / name / CONFIG).is_file():
+        return registry.WEIGHTS / name
     folder = Path(name)
     if (present := registry.present_name(str(name))) != str(name) and not folder.exists():
         warnings.warn(f"The network {name} is called {present} now.", FutureWarning, stacklevel=3)
-        return SHIPPED / present
+        return registry.WEIGHTS / present
     if packed.is_packed(folder):
         return packed.unpacked(folder)
     if folder.is_file() and folder.name in (WEIGHTS, CONFIG):
         return folder.parent
-    if not folder.exists():
-        known = ", ".join(shipped()) or "none"
-        raise FileNotFoundError(
-            f"There is no network {str(name)!r}: there is no such folder, and the shipped networks are {known}."
-        )
+    registry.check_exists(str(name))
     packed.check_folder(folder)
     return folder
-
-
-def shipped() -> list[str]:
-    """The networks that come with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
 def config_of(model: nn.Module) -> Config | None:

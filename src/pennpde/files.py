@@ -25,6 +25,10 @@ _PART = ".part"
 _HOST = re.sub(r"\W", "", platform.node())[:32] or "host"
 _ENDS = {".png": b"IEND\xaeB`\x82", ".pdf": b"%%EOF", ".svg": b"</svg>", ".html": b"</html>"}
 """How complete files of some formats end. Others are read back by whoever writes them."""
+MOST_PACKED = 1100
+"""How many bytes one byte can stand for: deflate reaches 1032, and points of a mesh never come near it."""
+ALWAYS_FINE = 1_000_000
+"""Bytes that a file may announce whatever it holds."""
 
 
 def write_atomically(path: Path | str, content: bytes | str) -> None:
@@ -67,6 +71,19 @@ def read_regular(path: Path | str, most: int | None = None) -> bytes:
     if most is not None and path.stat().st_size > most:
         raise OSError(f"{path} has {path.stat().st_size:,} bytes; at most {most:,} are read here. Is it another file?")
     return path.read_bytes()
+
+
+def check_stored(dataset: Any, label: str) -> None:
+    """Refuse an array of HDF5 that has more values than its bytes can hold.
+
+    Args:
+        dataset: `h5py.h5d.DatasetID` of the array.
+        label: Begins the message, as the subject of a sentence.
+    """
+    size, stored = math.prod(dataset.shape) * dataset.dtype.itemsize, dataset.get_storage_size()
+    if size > max(MOST_PACKED * stored, ALWAYS_FINE):
+        rows = dataset.shape[0] if dataset.shape else 1
+        raise ValueError(f"{label} announces {rows:,} rows, {size:,} bytes, and stores {stored:,} bytes.")
 
 
 def write_json(path: Path | str, value: Any, indent: int | None = 2) -> None:

@@ -6,20 +6,13 @@ unpacked into a cache, under its own hash; what is there already is not fetched 
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import http.client
 import io
-import ipaddress
 import json
 import os
-import queue
 import re
-import shutil
-import ssl
 import stat
-import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -27,12 +20,11 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
-from pennpde.files import replacing_folder, write_json
+from pennpde.files import replacing_folder
 
 SUFFIX = ".zip"
 MANIFEST = "pack.json"
@@ -90,7 +82,7 @@ def _unpacked(archive: bytes, name: str, sha256: str | None = None) -> Path:
         )
     if (known := _cached(digest)) is not None:
         return known
-    return _settle(_content_of(archive, name), digest, name)
+    return _settle(_content_of(archive, name), digest)
 
 
 def _content_of(packed: bytes, name: str) -> dict[str, bytes]:
@@ -193,39 +185,28 @@ def cache_folder() -> Path:
 
 def _cached(digest: str) -> Path | None:
     folder = cache_folder() / "networks" / digest
-    if not (folder / MANIFEST).is_file():
-        return None
     try:
         check_folder(folder)
     except PackedError:
         return None
-    return folder
+    return folder if (folder / MANIFEST).is_file() else None
 
 
-def _settle(content: Mapping[str, bytes], digest: str, name: str) -> Path:
+def _settle(content: Mapping[str, bytes], digest: str) -> Path:
     """Write the files into a folder of the cache, which appears there complete."""
-    folder = _writable(cache_folder() / "networks") / digest
+    folder = cache_folder() / "networks" / digest
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing_folder(folder) as temporary:
             for each, data in content.items():
                 (temporary / each).parent.mkdir(exist_ok=True)
                 (temporary / each).write_bytes(data)
-            write_json(temporary / "source.json", {"from": name, "sha256": digest})
-    except OSError:
+    except OSError as error:
         if _cached(digest) is None:  # else another program was quicker
-            raise
+            raise OSError(
+                error.errno, f"{error.strerror}: set {CACHE} to a folder for networks", str(folder)
+            ) from error
     return folder
-
-
-def _writable(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        made = Path(tempfile.mkdtemp(prefix="pennpde-"))
-        atexit.register(shutil.rmtree, made, ignore_errors=True)
-        return made
 
 
 # Fetching
@@ -237,11 +218,13 @@ def fetched(address: str) -> Path:
     With a hash the network is fetched once, and it is the one that was meant. Without one a warning tells the hash.
     http is taken only from this machine itself.
     """
-    parts = _checked_address(address)
-    sha256 = _hash_in(parts, address)
+    plain, _, fragment = address.partition("#")
+    _check_address(plain)
+    if fragment and re.fullmatch("sha256=[0-9a-fA-F]{64}", fragment) is None:
+        raise PackedError(f"{address!r} ends in #{fragment}; a hash is given as #sha256= and 64 digits.")
+    sha256 = fragment.removeprefix("sha256=").lower() or None
     if sha256 is not None and (known := _cached(sha256)) is not None:
         return known
-    plain = parts._replace(fragment="").geturl()
     archive = _download(plain)
     found = _unpacked(archive, plain, sha256)
     if sha256 is None:
@@ -253,82 +236,30 @@ def fetched(address: str) -> Path:
     return found
 
 
-def _checked_address(address: str) -> SplitResult:
+def _check_address(address: str) -> None:
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""
-        _ = parts.port
     except ValueError as error:
         raise PackedError(f"{address!r} is not an address: {error}.") from None
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_this_machine(host)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1")):
         raise PackedError(f"{address!r} is refused: networks are fetched from https addresses only.")
     if not host or parts.username is not None or any(character.isspace() for character in address):
         raise PackedError(f"{address!r} is refused: write https://HOST/PATH.zip, without user name and spaces.")
-    return parts
-
-
-def _is_this_machine(host: str) -> bool:
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
-def _hash_in(parts: SplitResult, address: str) -> str | None:
-    if not parts.fragment:
-        return None
-    match = re.fullmatch(r"sha256=([0-9a-fA-F]{64})", parts.fragment)
-    if match is None:
-        raise PackedError(f"{address!r} ends in #{parts.fragment}; a hash is given as #sha256= and 64 digits.")
-    return match[1].lower()
 
 
 class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
     """Follows only to addresses that could have been given."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        _checked_address(newurl)
+        _check_address(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _download(address: str) -> bytes:
-    """The content at an address. The deadline holds for all of it, however slowly bytes, or headers, come."""
-    done: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
-
-    def work() -> None:
-        try:
-            done.put(_received(address))
-        except BaseException as error:
-            done.put(error)
-
-    # A thread can be left behind: a server that sends a byte from time to time holds it in a call of the library.
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        found = done.get(timeout=_SECONDS)
-    except queue.Empty:
-        raise PackedError(f"{address} was given up: it takes more than {_SECONDS:.0f} s.") from None
-    try:
-        if isinstance(found, BaseException):
-            raise found
-        return found
-    finally:
-        del found  # an error that its own traceback holds would keep the connection open
-
-
-def _received(address: str) -> bytes:
-    # Not build_opener: it would also open files and ftp addresses.
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _CarefulRedirects(),
-    ):
-        opener.add_handler(handler)
     received, deadline = bytearray(), time.monotonic() + _SECONDS
     try:
-        with opener.open(address, timeout=_SECONDS_OF_SILENCE) as response:
+        with urllib.request.build_opener(_CarefulRedirects).open(address, timeout=_SECONDS_OF_SILENCE) as response:
             announced = int(response.headers.get("Content-Length") or 0)
             while part := response.read1(_CHUNK):  # what is there, without waiting for the rest of the chunk
                 received += part
@@ -337,12 +268,12 @@ def _received(address: str) -> bytes:
                         f"{address} was given up: it has more than {MOST_BYTES:,} bytes, or takes more than "
                         f"{_SECONDS:.0f} s."
                     )
+    except PackedError:
+        raise
     except urllib.error.HTTPError as error:
         with error:
             raise PackedError(f"{address} cannot be fetched: the server says {error.code} {error.reason}.") from None
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        if isinstance(error, PackedError):
-            raise
+    except (http.client.HTTPException, OSError, ValueError) as error:
         raise PackedError(f"{address} cannot be fetched: {getattr(error, 'reason', error)}.") from None
     if len(received) < announced:
         raise PackedError(f"{address} cannot be fetched: {len(received):,} of {announced:,} bytes came.")

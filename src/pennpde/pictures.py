@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +32,25 @@ _DESCRIPTION = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 _LINE, _LETTER = 0.2, 0.07
 """Inches that small print takes."""
 _MOST_NOTES = 4
+_FLAT = 0.4
+"""Height over width of a panel below which its colour bar is below it."""
+_ARROW = 0.045
+"""Length of the arrows at inlets and outlets, in sizes of the domain."""
+_INLET, _OUTLET = "#0072b2", "#d55e00"
+_OPEN_SHARE = 0.3
+"""Of its length through which fluid enters or leaves a patch that is an inlet or an outlet."""
+_OPEN, _LEAST = 0.1, 0.02
+"""A patch is an inlet or an outlet from this share of the fastest flow through the boundary on. Slower than that share
+of the fastest flow of all nothing goes through."""
 _DOTS_PER_INCH = 200
+_GREYS = 24
+"""Of the colours of an animation, for lines and letters."""
 _MILLISECONDS = 250
 """For which a frame is shown, the last one four times as long."""
 _BULK = (2.0, 98.0)
 """Percentiles between which values are never a peak."""
+_ONE_SIDED = 0.25
+"""Share of the larger side of zero below which the smaller one gets no more of the colours than it has."""
 _FAR = 0.5
 """How far beyond them the extremes may lie, in shares of the range between them, before they count as peaks."""
 _BOTH_SIGNS = 0.02
@@ -52,9 +67,9 @@ class Panel:
         colours: Matplotlib's name of a colour map.
         limits: Of the colours; by default the field's own, symmetric for the diverging map.
         outline: Whether the edges of the cells are drawn.
-        border: Whether the boundary is drawn, where a colour of the field may be that of the paper.
         streamlines: A velocity whose streamlines are drawn over the field.
         scale: What the colours stand for, with its unit, next to the colour bar.
+        through: A velocity that says where the boundary is an inlet or an outlet; they are marked by arrows.
     """
 
     title: str
@@ -65,7 +80,7 @@ class Panel:
     outline: bool = False
     streamlines: Tensor | None = None
     scale: str = ""
-    border: bool = False
+    through: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +113,7 @@ def picture(
     title: str = "",
     corner: str = "",
     notes: Sequence[str] = (),
-    panel_width: float = 4.6,
+    panel_width: float | None = None,
     bars: Literal["panels", "rows"] = "panels",
 ) -> Picture:
     """Panels in rows and columns.
@@ -110,11 +125,19 @@ def picture(
             its description.
         notes: Below it, such as warnings: a line each, cut where it is longer than the picture is wide. The
             description has all of them, in full.
-        panel_width: In inches.
+        panel_width: In inches; by default for two side by side.
         bars: Whether each panel has its colour bar, or each row one, where colours mean the same along it.
     """
     figure = _figure(rows, title, corner, notes, panel_width, bars)
     return Picture(figure, "\n".join([corner, *notes] if corner else notes))
+
+
+def stacked(rows: Sequence[Sequence[Panel]]) -> list[list[Panel]]:
+    """Flat panels one below the other, where they are twice as wide; others as they are."""
+    panels = [panel for row in rows for panel in row]
+    if all(span[1] < _FLAT * span[0] for span in map(_span, panels)):
+        return [[panel] for panel in panels]
+    return [list(row) for row in rows]
 
 
 def draw(path: Path | str, rows: Sequence[Sequence[Panel]], **how: Any) -> None:
@@ -139,7 +162,7 @@ def animate(
     corner: str = "",
     notes: Sequence[str] = (),
 ) -> None:
-    """Draw rows of panels one after the other as an animated GIF file, which starts again at its end.
+    """Draw rows of panels one after the other, as .mp4, or as .gif, which starts again at its end.
 
     Args:
         path: Of the file.
@@ -150,18 +173,54 @@ def animate(
     """
     from PIL import Image
 
+    path = Path(path)
+    write = {".gif": _gif, ".mp4": _film}.get(path.suffix)
+    if write is None:
+        raise ValueError(f"An animation cannot be written as {path.suffix}; its name ends in .mp4 or .gif.")
     images = []
     for panels, title in zip(frames, titles, strict=True):
-        picture = io.BytesIO()
-        _figure([panels], title, corner, notes).savefig(picture, format="png", dpi=100)
-        images.append(Image.open(picture).convert("RGB").quantize(colors=255, method=Image.Quantize.FASTOCTREE))
-    durations = [_MILLISECONDS] * (len(images) - 1) + [4 * _MILLISECONDS]
+        content = _content(_figure(stacked([panels]), title, corner, notes), ".png", _DOTS_PER_INCH * 0.75, "")
+        images.append(np.asarray(Image.open(content).convert("RGB")))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, write(images, frames[0]))
+
+
+def _gif(images: Sequence[np.ndarray], panels: Sequence[Panel]) -> bytes:
+    """A palette of the colours that occur, and dots of two of them for those in between: no bands."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
+    from PIL import Image
+
+    each = (254 - _GREYS) // len(panels)
+    tables = [np.linspace([0, 0, 0], [1, 1, 1], _GREYS), np.array([to_rgb(_INLET), to_rgb(_OUTLET)])]
+    tables += [colormaps[panel.colours](np.linspace(0, 1, each))[:, :3] for panel in panels]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette((255 * np.concatenate(tables)).round().astype(np.uint8).tobytes())
+    drawn = [Image.fromarray(each).quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for each in images]
+    durations = [_MILLISECONDS] * (len(drawn) - 1) + [4 * _MILLISECONDS]
     content = io.BytesIO()
-    images[0].save(
-        content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False
+    drawn[0].save(
+        content, format="GIF", save_all=True, append_images=drawn[1:], duration=durations, loop=0, optimize=False
     )
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content.getvalue())
+    return content.getvalue()
+
+
+def _film(images: Sequence[np.ndarray], panels: Sequence[Panel]) -> bytes:  # noqa: ARG001
+    """H.264, which every browser and slide show plays."""
+    import imageio_ffmpeg
+
+    # Its sizes are even; the last time stays for as long as four others.
+    height, width = (size - size % 2 for size in images[0].shape[:2])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        film = imageio_ffmpeg.write_frames(
+            path, (width, height), fps=1000 // _MILLISECONDS, quality=8, macro_block_size=2, ffmpeg_log_level="error"
+        )
+        film.send(None)
+        for image in [*images, *[images[-1]] * 3]:
+            film.send(np.ascontiguousarray(image[:height, :width]))
+        film.close()
+        return path.read_bytes()
 
 
 def _figure(
@@ -169,16 +228,21 @@ def _figure(
     title: str,
     corner: str,
     notes: Sequence[str],
-    panel_width: float = 4.6,
+    panel_width: float | None = None,
     bars: Literal["panels", "rows"] = "panels",
 ) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = max(len(row) for row in rows)
+    panel_width = panel_width or (8.0 if columns == 1 else 4.6)
     # Height over width of the tallest panel of each row.
     shapes = [max(span[1] / span[0] for span in map(_span, row)) for row in rows]
-    heights = [panel_width * min(max(shape, 0.25), 1.2) + 0.5 for shape in shapes]
+    below = [bars == "panels" and shape < _FLAT for shape in shapes]
+    heights = [
+        panel_width * min(max(shape, 0.08), 1.2) + (0.9 if bar else 0.5)
+        for shape, bar in zip(shapes, below, strict=True)
+    ]
     width = panel_width * columns + 0.6
     cut = [shorten(note, int(width / _LETTER), placeholder=" …") for note in notes[:_MOST_NOTES]]
     more = [f"and {len(notes) - _MOST_NOTES} more"] * (len(notes) > _MOST_NOTES)
@@ -188,32 +252,71 @@ def _figure(
         layout="constrained",
     )
     FigureCanvasAgg(figure)
+    # Of all panels the same, so that panels of one mesh have one size; below and above, by axis, in sizes of the mesh.
+    margins = np.full((2, 2), 0.01)
     grid = figure.subplots(len(rows), columns, squeeze=False, height_ratios=heights)
-    for row, axes_row in zip(rows, grid, strict=True):
+    for row, axes_row, flat in zip(rows, grid, below, strict=True):
         for axes in axes_row[len(row) :]:
             axes.set_axis_off()
         for panel, axes in zip(row, axes_row, strict=False):
-            if panel.values is None:
-                _draw_mesh(axes, panel.mesh)
-            else:
-                drawn = _draw_field(axes, panel, panel.values.detach().cpu().numpy())
-                if bars == "panels" or panel is row[-1]:
-                    where = axes if bars == "panels" else list(axes_row)
-                    figure.colorbar(drawn, ax=where, shrink=0.85, pad=0.02, label=panel.scale)
+            positions = panel.mesh.points.numpy()
             axes.set_title(panel.title, fontsize=10)
             axes.set_aspect("equal")
             axes.set_axis_off()
-            # Else a panel with streamlines is larger than its neighbours: Matplotlib leaves no margin around them.
+            if panel.values is None:
+                _draw_mesh(axes, panel.mesh)
+            else:
+                drawn, arrows = _draw_field(axes, panel, panel.values.detach().cpu().numpy())
+                if len(arrows):
+                    beyond = (_reach(arrows) - _reach(positions)) * [[-1], [1]] / np.ptp(positions, axis=0).max()
+                    margins = np.maximum(margins, beyond + 0.01)
+                if bars == "panels" or panel is row[-1]:
+                    where = axes if bars == "panels" else list(axes_row)
+                    group = [panel] if bars == "panels" else row
+                    _draw_bar(figure, drawn, where, panel.scale, _extend(group, drawn.get_clim()), flat=flat)
+    for row, axes_row in zip(rows, grid, strict=True):
+        for panel, axes in zip(row, axes_row, strict=False):
+            # Set, because Matplotlib leaves no margin around streamlines.
             positions = panel.mesh.points.numpy()
-            low, high = positions.min(axis=0), positions.max(axis=0)
-            margin = 0.01 * float((high - low).max())
-            axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin))
+            (left, lower), (right, upper) = _reach(positions) + margins * [[-1], [1]] * np.ptp(positions, axis=0).max()
+            axes.set(xlim=(left, right), ylim=(lower, upper))
     if title:
-        figure.suptitle(title)
+        figure.suptitle(title, fontsize=11)
     if small_print:
         # A label rather than a text: the layout leaves room for it.
         figure.supxlabel("\n".join(small_print), x=0.995, ha="right", fontsize=8, color="0.3")
     return figure
+
+
+def _draw_bar(figure: Figure, drawn: Any, where: Any, scale: str, extend: str, *, flat: bool) -> None:
+    """A colour bar with round ticks, below a flat panel and to the right of others."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    how: dict[str, Any] = (
+        {"location": "bottom", "aspect": 60, "shrink": 0.6, "pad": 0.02} if flat else {"shrink": 0.85, "pad": 0.02}
+    )
+    bar = figure.colorbar(drawn, ax=where, extend=extend, **how)
+    bar.locator = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+    bar.formatter = ScalarFormatter()
+    bar.formatter.set_powerlimits((-3, 4))
+    bar.update_ticks()
+    bar.outline.set_linewidth(0.5)
+    bar.ax.tick_params(labelsize=9, width=0.5)
+    bar.set_label(scale, fontsize=9)
+
+
+def _extend(panels: Sequence[Panel], limits: tuple[float, float]) -> str:
+    """At which ends of the colours there are values beyond them: the bar has an arrow there."""
+    values = np.concatenate([panel.values.detach().cpu().numpy() for panel in panels if panel.values is not None])
+    finite = values[np.isfinite(values)]
+    slack = 1e-3 * (limits[1] - limits[0])
+    under = bool((finite < limits[0] - slack).any())
+    over = bool((finite > limits[1] + slack).any())
+    return {(False, False): "neither", (True, True): "both", (True, False): "min", (False, True): "max"}[under, over]
+
+
+def _reach(positions: np.ndarray) -> np.ndarray:
+    return np.array([positions.min(axis=0), positions.max(axis=0)])
 
 
 def _span(panel: Panel) -> np.ndarray:
@@ -245,7 +348,7 @@ def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tenso
             axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
             axes.set_box_aspect(high - low)
             figure.colorbar(colours, ax=axes, shrink=0.7)
-    save_figure(figure, path, dots_per_inch=110)
+    save_figure(figure, path, dots_per_inch=_DOTS_PER_INCH)
 
 
 def save_figure(figure: Figure, path: Path | str, dots_per_inch: int, *, description: str = "") -> None:
@@ -271,6 +374,7 @@ def field_panels(
     label: str = "",
     *,
     streamlines: bool = True,
+    units: bool = False,
 ) -> list[Panel]:
     """One panel per field: a scalar as it is, a vector by its length, with streamlines.
 
@@ -280,8 +384,10 @@ def field_panels(
         looks: How fields are titled and coloured, as `Equation.looks` has it.
         label: Before each title.
         streamlines: Whether those of vectors are drawn.
+        units: Whether the fields have the units of `Look.unit`.
     """
     panels = []
+    through = next((values for values in fields.values() if values.ndim == 2), None)
     for name, values in fields.items():
         is_vector = values.ndim > 1
         look = (looks or {}).get(name, Look(f"|{name}|" if is_vector else name))
@@ -292,22 +398,33 @@ def field_panels(
                 values.reshape(len(values), -1).norm(dim=1) if is_vector else values,
                 DIVERGING if look.signed else SEQUENTIAL,
                 streamlines=values if values.ndim == 2 and streamlines else None,
+                scale=look.unit if units else "",
+                through=through,
             )
         )
     return panels
 
 
-def error_panels(mesh: Mesh, errors: Mapping[str, Tensor], looks: Mapping[str, Look] | None = None) -> list[Panel]:
+def error_panels(
+    mesh: Mesh, errors: Mapping[str, Tensor], looks: Mapping[str, Look] | None = None, *, units: bool = False
+) -> list[Panel]:
     """One panel per unknown with the error that is expected at each point."""
-    titles = {name: (looks or {}).get(name, Look(name)).title for name in errors}
-    return [Panel(f"expected error of {titles[name]}", mesh, values, ERROR) for name, values in errors.items()]
+    known = {name: (looks or {}).get(name, Look(name)) for name in errors}
+    return [
+        Panel(f"expected error of {look.title}", mesh, errors[name], ERROR, scale=look.unit if units else "")
+        for name, look in known.items()
+    ]
 
 
 def series_panels(
-    mesh: Mesh, fields_at_times: Sequence[Mapping[str, Tensor]], looks: Mapping[str, Look] | None = None
+    mesh: Mesh,
+    fields_at_times: Sequence[Mapping[str, Tensor]],
+    looks: Mapping[str, Look] | None = None,
+    *,
+    units: bool = False,
 ) -> list[list[Panel]]:
     """Panels of fields at several times, a row for each time; a colour means the same value at all times."""
-    rows = [field_panels(mesh, fields, looks, streamlines=False) for fields in fields_at_times]
+    rows = [field_panels(mesh, fields, looks, streamlines=False, units=units) for fields in fields_at_times]
     shared = []
     for panels in zip(*rows, strict=True):
         values = np.concatenate([panel.values.detach().cpu().numpy() for panel in panels if panel.values is not None])
@@ -330,16 +447,88 @@ def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:
     return np.concatenate(fans)
 
 
-def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]):
+def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]) -> tuple[Any, np.ndarray]:
+    """What the colours are of, and the ends of arrows outside of the mesh."""
     low, high = panel.limits or limits_of(values, panel.colours)
-    drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=panel.colours, vmin=low, vmax=high)
+    colours = _section(panel.colours, (low, high))
+    drawn = axes.tripcolor(_surface(panel.mesh), values, shading="gouraud", cmap=colours, vmin=low, vmax=high)
     if panel.outline:
         _draw_cells(axes, panel.mesh, (0, 0, 0, 0.25), 0.25)
-    if panel.border:
-        _draw_edges(axes, panel.mesh, slice(None), colors="0.35", linewidths=0.6)
     if panel.streamlines is not None:
         _draw_streamlines(axes, panel.mesh, panel.streamlines.detach().cpu().numpy())
-    return drawn
+    through = panel.through
+    found = [] if through is None else openings(panel.mesh, through.detach().cpu().double().numpy())
+    for each in found:
+        _draw_edges(axes, panel.mesh, each.facets, colors="0.75", linewidths=0.9)
+        how: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "clip_on": False}
+        how |= {"width": 0.006, "headwidth": 4, "headlength": 4, "headaxislength": 3.5}
+        colour = _INLET if each.enters else _OUTLET
+        axes.quiver(*each.tails.T, *each.arrows.T, color=colour, **how).set_in_layout(False)
+    walls = np.setdiff1d(np.arange(len(panel.mesh.facets)), np.concatenate([[], *(each.facets for each in found)]))
+    _draw_edges(axes, panel.mesh, walls, colors="0.2", linewidths=0.9)
+    return drawn, np.concatenate(
+        [np.zeros((0, 2)), *(ends for each in found for ends in (each.tails, each.tails + each.arrows))]
+    )
+
+
+def _section(colours: str, limits: tuple[float, float]) -> Any:
+    """The part of the diverging map that the limits take of it: white is zero, also where one sign has little to show.
+
+    The page in the browser does the same (`section` in field_view.js).
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    low, high = limits
+    if colours != DIVERGING or not low <= 0 <= high or low == high:
+        return colormaps[colours]
+    half = 2 * max(-low, high)
+    return ListedColormap(colormaps[colours](np.linspace(0.5 + low / half, 0.5 + high / half, 256)))
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """A part of the boundary where fluid enters or leaves.
+
+    Attributes:
+        facets: Of the mesh.
+        enters: Or leaves.
+        tails: Where arrows outside of the mesh begin that show it.
+        arrows: From there.
+    """
+
+    facets: np.ndarray
+    enters: bool
+    tails: Float[np.ndarray, "arrows 2"]
+    arrows: Float[np.ndarray, "arrows 2"]
+
+
+def openings(mesh: Mesh, velocity: Float[np.ndarray, "points 2"]) -> list[Opening]:
+    """The patches through which fluid enters and leaves; of a mesh without patches, the facets."""
+    areas = mesh.geometry.facet_areas.numpy()
+    ends = mesh.facets.connectivity.reshape(-1, 2)
+    lengths = np.linalg.norm(areas, axis=1)
+    outward = areas / np.maximum(lengths, 1e-300)[:, None]
+    leaving = (velocity[ends].mean(axis=1) * areas).sum(axis=1)
+    positions = mesh.points.numpy()
+    middles, size = positions[ends].mean(axis=1), float(np.ptp(positions, axis=0).max())
+    groups = [patch.facets for patch in mesh.patches.values() if len(patch.facets)]
+    groups = groups or [each for each in (np.flatnonzero(leaving < 0), np.flatnonzero(leaving > 0)) if len(each)]
+    speeds = [leaving[group].sum() / max(lengths[group].sum(), 1e-300) for group in groups]
+    fastest = max(float(np.abs(speeds).max(initial=0.0)), _LEAST * float(np.abs(velocity).max(initial=0.0)))
+    found = []
+    for group, speed in zip(groups, speeds, strict=True):
+        through = leaving[group] * np.sign(speed) > 0  # next to a moving wall only one facet has some
+        if not abs(speed) > _OPEN * fastest or lengths[group][through].sum() < _OPEN_SHARE * lengths[group].sum():
+            continue
+        ordered = group[np.argsort(middles[group] @ (1.0, 1.618))]
+        share = lengths[ordered].cumsum() / lengths[ordered].sum()
+        number = max(1, int(lengths[ordered].sum() / (2 * _ARROW * size)))
+        places = ordered[np.searchsorted(share, (np.arange(number) + 0.5) / number)]
+        along = np.sign(speed) * outward[places] * _ARROW * size
+        tails = middles[places] + (0.25 if speed > 0 else -1.25) * along
+        found.append(Opening(group, bool(speed < 0), tails, along))
+    return found
 
 
 def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
@@ -347,15 +536,33 @@ def _draw_mesh(axes: Axes, mesh: Mesh) -> None:
     for number, (name, patch) in enumerate(mesh.patches.items()):
         _draw_edges(axes, mesh, patch.facets, colors=f"C{number}", linewidths=2.0, label=name)
     if mesh.patches:
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(mesh.patches), frameon=False, fontsize=9)
+        axes.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=len(mesh.patches),
+            frameon=False,
+            fontsize=8,
+            columnspacing=1.0,
+            handlelength=1.2,
+        )
 
 
 def _draw_edges(axes: Axes, mesh: Mesh, facets: np.ndarray | slice, **how: Any) -> None:
     """Draw facets of the boundary."""
     from matplotlib.collections import LineCollection
 
-    edges = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)[facets]]
-    axes.add_collection(LineCollection(list(edges), **how))
+    edges = mesh.facets.connectivity.reshape(-1, 2)[facets]
+    following: dict[int, list[int]] = {}
+    for first, second in edges.tolist():
+        following.setdefault(first, []).append(second)
+    lines = []
+    # In one stroke as far as they go: single edges have joints that show. Lines that do not close begin at their ends.
+    for first in [*np.setdiff1d(edges[:, 0], edges[:, 1]).tolist(), *edges[:, 0].tolist()]:
+        line = [first]
+        while following.get(line[-1]):
+            line.append(following[line[-1]].pop())
+        lines += [mesh.points.numpy()[line]] if len(line) > 1 else []
+    axes.add_collection(LineCollection(lines, joinstyle="round", **how))
 
 
 def _surface(mesh: Mesh) -> Triangulation:
@@ -366,7 +573,7 @@ def _surface(mesh: Mesh) -> Triangulation:
 
 
 def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
-    """The range of the colours: almost all of the field; for the diverging map around zero, where it has one.
+    """The range of the colours: almost all of the field; for the diverging map around zero, where it has both signs.
 
     All values, unless a few lie far beyond the others: pressure and speed peak at re-entrant corners, and a prediction
     can have a spike, which would bleach the rest. Values that are not finite have no say.
@@ -378,6 +585,10 @@ def limits_of(values: np.ndarray, colours: str) -> tuple[float, float]:
         # A pressure of 1e5 everywhere and a little more here and there is shown around its own middle.
         middle = 0.0 if finite.min() <= 0 <= finite.max() else float(np.median(finite))
         largest = _without_peaks(np.abs(finite - middle), low=0.0)[1] or 1.0
+        least, most = (max(0.0, float(each)) for each in np.percentile(finite, _BULK) * (-1, 1))
+        if middle == 0.0 and min(least, most) < _ONE_SIDED * max(least, most):
+            low, high = _without_peaks(finite)
+            return min(low, 0.0), max(high, 0.0)
         return middle - largest, middle + largest
     low, high = _without_peaks(finite)
     return low, high if high > low else low + 1.0
@@ -416,7 +627,9 @@ def _draw_streamlines(axes: Axes, mesh: Mesh, velocity: Float[np.ndarray, "point
         gridded = [LinearTriInterpolator(_surface(mesh), velocity[:, k])(*np.meshgrid(x, y)) for k in (0, 1)]
     except RuntimeError:
         return  # the triangles of a polygon that is not convex overlap, and Matplotlib cannot search in them
-    axes.streamplot(x, y, *gridded, color=(1, 1, 1, 0.75), linewidth=0.6, arrowsize=0.6, density=(1.4, 1.0))
+    # As dense along as across: Matplotlib counts them by the sides of the picture.
+    density = tuple(np.clip(1.2 * (high - low) / np.sqrt((high - low).prod()), 0.3, 3.0))
+    axes.streamplot(x, y, *gridded, color=(1, 1, 1, 0.75), linewidth=0.6, arrowsize=0.6, density=density)
 
 
 # Reference solution, prediction and error, side by side

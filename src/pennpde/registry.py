@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module, util
 from importlib.metadata import entry_points
@@ -40,6 +40,8 @@ _BUILDERS: dict[str, Builder | str] = {
 
 _SHIPPED = frozenset(_BUILDERS)
 
+WEIGHTS = Path(__file__).parent / "weights"
+"""A folder for each network that comes with the package."""
 _FORMER_NAMES = {"flow-paper": "ducts"}
 """Of networks in configurations and commands that were written before they were renamed."""
 
@@ -72,6 +74,29 @@ def formats() -> dict[str, str]:
 def names() -> list[str]:
     load_installed()
     return sorted(_BUILDERS)
+
+
+def shipped() -> list[str]:
+    """The networks that come with the package."""
+    return sorted(path.parent.name for path in WEIGHTS.glob("*/config.json"))
+
+
+def check_exists(name: str) -> None:
+    """Notice that there is no network of a name, file, folder or address; takes no library."""
+    if "://" in name or Path(name).exists() or present_name(name) in (known := shipped()):
+        return
+    raise FileNotFoundError(
+        f"There is no network {name!r}: there is no such folder, and the shipped networks are "
+        f"{', '.join(known) or 'none'}.{did_you_mean(name, known)}"
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence with the known name that is nearest to a mistyped one, if any is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def present_name(name: str) -> str:

@@ -52,7 +52,7 @@ def test_files_and_json_carry_the_grade(workplace, tmp_path, grade, suffix):
 
 def test_the_terminal_says_expected_error_and_grade(workplace):
     finished = predicted(workplace, "good")
-    assert "expected error of u" in finished.output
+    assert "expected error u 2 %" in finished.output
     assert "90 % of such cases below" in finished.output
     assert "good" in finished.output
 
@@ -146,3 +146,12 @@ def test_facts_of_a_mesh_are_field_data(tmp_path):
     found = pyvista.read(tmp_path / "mesh.vtu").field_data
     assert str(found["grade"][0]) == "good"
     assert list(found["numbers"]) == [1.0, 2.0]
+
+
+def test_three_lines_are_the_result_and_v_adds_the_certificate(workplace):
+    short = predicted(workplace, "good").stdout.splitlines()
+    assert len(short) == 3
+    assert short[0].startswith("good: ")
+    long = predicted(workplace, "good", "-v").stdout
+    assert short[0] in long
+    assert "flux imbalance" in long

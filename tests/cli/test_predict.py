@@ -74,7 +74,7 @@ def test_a_picture_and_a_page_are_drawn(workplace, tmp_path):
 
 
 def test_people_read_the_certificate_and_where_the_files_are(workplace, tmp_path):
-    text = predict_duct(workplace, "--out", tmp_path / "flow.vtu").stdout
+    text = predict_duct(workplace, "-v", "-o", tmp_path / "flow.vtu").stdout
     assert "largest error on prescribed u   0.0e+00" in text
     assert f"Written: {tmp_path / 'flow.vtu'}" in text
 
@@ -110,7 +110,7 @@ def test_what_a_case_file_says_and_the_network_does_not_know_is_named(workplace,
     more = DUCT.replace("viscosity = 1e-3", "viscosity = 1e-3\ndensity = 5\n[initial]\nu = [0.5, 0.0]")
     (tmp_path / "duct.toml").write_text(more.replace("wall = 0.0\n[parameters]", "[parameters]"))
     finished = penn(
-        *("predict", workplace / "duct.vtu", "--case", tmp_path / "duct.toml", "--model", workplace / "flow")
+        *("predict", workplace / "duct.vtu", "--case", tmp_path / "duct.toml", "--model", workplace / "flow", "-v")
     )
     assert finished.exit_code == 0, finished.stderr
     assert "warning: The parameter density is ignored; those of the network are viscosity." in finished.stderr

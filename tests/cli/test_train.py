@@ -64,6 +64,24 @@ def test_a_network_is_trained_from_another_reported_and_predicts(data, small, tm
     assert error == pytest.approx(report["relative_l2"]["test"]["network"]["u"]["mean"], rel=1e-3)
 
 
+def test_the_report_is_within_the_minutes_that_are_given(data, small, tmp_path):
+    out = tmp_path / "net"
+    minutes = 0.05  # of which the report has a fifth: 0.6 s, enough for one case of each split at least
+    begin = time.monotonic()
+    finished = penn("train", data, "--from", small, "-o", out, "--device", "cpu", "--minutes", minutes, "--json")
+    assert finished.exit_code == 0, finished.stderr
+    record = json.loads(finished.stdout)
+    assert record["settings"]["minutes"] == pytest.approx(0.8 * minutes)
+    assert all(number >= 1 for number in record["report"]["cases"].values())
+    assert time.monotonic() - begin < 60
+
+
+def test_a_report_without_time_measures_one_case_of_each_split(data, small):
+    from pennpde.train.report import write_report
+
+    assert set(write_report(small, data, seconds=0.0).cases.values()) == {1}
+
+
 def test_training_never_ends_worse_than_the_network_it_began_with(data, small, tmp_path):
     """A rate that destroys the network: the weights of the start are kept."""
     out = tmp_path / "net"

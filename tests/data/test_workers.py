@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from pennpde.data.workers import Failure, SchedulerError, Status, each
+from pennpde.data.workers import Failure, Status, each
 
 
 def work(what: str) -> str:
@@ -29,23 +29,3 @@ def test_a_process_that_dies_loses_its_own_case_only():
     found = dict(each(work, {"one": ("a",), "two": ("dies",), "three": ("c",)}, workers=2))
     assert (found["one"], found["three"]) == ("A", "C")
     assert "died, perhaps for lack of memory" in found["two"].error
-
-
-@pytest.mark.slow
-def test_a_scheduler_does_the_same():
-    from distributed import LocalCluster
-
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
-        found = dict(each(work, {"one": ("a",), "two": ("fails",)}, scheduler=cluster.scheduler_address))
-    assert found == {"one": "A", "two": Failure("it is damaged")}
-
-
-def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
-    from distributed import Client
-
-    def refuse(*_, **__):
-        raise OSError("Timed out trying to connect to tcp://nowhere:1")
-
-    monkeypatch.setattr(Client, "__init__", refuse)
-    with pytest.raises(SchedulerError, match=r"no Dask scheduler at 'tcp://nowhere:1'.*leave the address out"):
-        dict(each(work, {"one": ("a",)}, scheduler="tcp://nowhere:1"))

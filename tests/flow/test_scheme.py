@@ -16,7 +16,7 @@ from pennpde.flow import scheme
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.krylov import Effort
-from pennpde.flow.march import FlowDivergedError, Pace, march, step_limit
+from pennpde.flow.march import FlowDivergedError, Pace, Way, march, step_limit
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
@@ -531,10 +531,10 @@ def test_a_flow_that_diverges_is_tried_with_shorter_steps_and_then_named(monkeyp
     def exploding(problem, state, step, *_, **__):
         lengths.append(float(step))
         velocity = state.velocity.clone()
-        velocity[:, 12] = math.nan
+        velocity[:, problem.places[12]] = math.nan
         return dataclasses.replace(state, velocity=velocity)
 
-    monkeypatch.setattr(scheme, "advance", exploding)
+    monkeypatch.setattr(scheme, "Way", lambda: Way(exploding))
     monkeypatch.setattr(scheme, "can_compile", lambda problem: False)
     model = FlowScheme(splits=0)
     with pytest.raises(FlowDivergedError, match=r"point 12 of the mesh, at \(0\.5, 0\.5\).*aspect ratio of 1\."):

@@ -8,7 +8,6 @@ from pennpde.case import Case, batch, unbatch
 from pennpde.metrics import mean_squared_error, neumann_squared_error
 from pennpde.models.gradient import CorrectedGradient, gradient_network
 from pennpde.testing import assert_equivariant
-from pennpde.train.batches import CaseStack
 from problems import brick, polynomial
 
 
@@ -89,19 +88,3 @@ def test_a_training_step_lowers_the_loss(case):
     before.backward()
     optimiser.step()
     assert float(mean_squared_error(network(case)["grad"], target, rank=1).detach()) < float(before.detach())
-
-
-def test_a_stack_without_meshes_takes_positions_from_a_feature():
-    case = polynomial()
-    network = gradient_network()
-    with pytest.raises(KeyError, match=r"features=.*position"):
-        network(CaseStack.of([case, case]).draw(torch.tensor([0, 1]))[0])
-    placed = Case(
-        case.mesh,
-        initial=case.initial,
-        neumann=case.neumann,
-        features={"position": case.mesh.points - case.mesh.points.mean(dim=0)},
-    )
-    stacked, _ = CaseStack.of([placed, placed]).draw(torch.tensor([0, 1]))
-    with torch.no_grad():
-        assert_close(network(stacked)["grad"][: case.number_of_points], network(case)["grad"], atol=1e-4, rtol=1e-4)

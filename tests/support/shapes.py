@@ -1,7 +1,7 @@
 """Executes the shapes in our signatures while the tests run.
 
 `pyproject.toml` names `shapes.checked` in pytest's option `--jaxtyping-packages`, behind the modules that it is
-applied to. `operators.sparse` and `penn.mixing` cannot be among them: torch reads their signatures to register
+applied to. `operators.sparse` cannot be among them: torch reads its signatures to register
 them.
 """
 

@@ -21,8 +21,7 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.flow import scheme
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.train import Settings
-from pennpde.train.running import _affordable
-from pennpde.train.targets import learned
+from pennpde.train.cases import learned
 from problems import heated_plate, polynomial
 from small_ducts import NAMES, duct, flow_in_units
 from trainings import assert_same_bits, weights
@@ -87,7 +86,7 @@ def test_a_row_is_the_common_part_with_its_own_changes(toml):
     ("text", "words"),
     [
         (FILE + "[colours]\n", r"sets colours; it knows common, rows"),
-        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, limits, loss"),
+        (FILE.replace("dataset", "datasat"), r"\[common\] sets datasat; it knows arguments, dataset, loss"),
         (FILE.replace("epochs = 6", "epohcs = 6"), r"\[rows\.long\] training sets epohcs; it knows .*epochs"),
         (FILE.replace("learning_rate = 1e-2", "learning_rate = -1"), r"training: learning_rate is -1"),
         (FILE.replace("learning_rate = 1e-2", 'learning_rate = "fast"'), r"training: learning_rate is 'fast'"),
@@ -165,8 +164,8 @@ def _general(changes=None):
 def test_the_general_flow_network_is_trained_by_its_row_and_continued_to_the_same_bits(plane_flows, tmp_path):
     whole = experiments.run(_general(), plane_flows, tmp_path / "whole", device="cpu", threads=1)
     assert whole.record["dataset"] | {"hash": ""} == {"kind": "plane-flow", "hash": "", "train": 6, "validation": 4}
-    assert (whole.record["steps"], whole.record["loss"]) == (5, "relative error")
-    assert 0 < whole.result.best < 1, "a relative error"
+    assert whole.record["steps"] == 5
+    assert whole.result.best > 0
     ended = []
     while not ended or ended[-1] == "paused":
         parts = experiments.run(
@@ -179,22 +178,9 @@ def test_the_general_flow_network_is_trained_by_its_row_and_continued_to_the_sam
     untrained = weights(_general().build())
     assert any(not torch.equal(untrained[name], each) for name, each in weights(whole.result.model).items())
     ranges = checkpoints.config_of(checkpoints.load(tmp_path / "whole")).training_range
-    assert list(ranges) == ["space", "Reynolds number", "inlet angle in degrees", "inlet peak over mean"]
+    assert {"space", "Reynolds number", "inlet angle in degrees", "inlet peak over mean"} <= ranges.keys()
+    assert ranges["parameter time"] == pytest.approx([0.1, 0.3], rel=1e-5)
     assert ranges["space"] == [2.0, 2.0]
-
-
-def test_a_row_may_limit_what_a_case_is_compared_with(plane_flows, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"the limits 'inlet colour', which its training cases do not have; they have s"
-    ):
-        experiments.run(replace(_general(), limits=["space", "inlet colour"]), plane_flows, tmp_path, device="cpu")
-    with pytest.raises(ValueError, match="limits = 'space'; it must be a list of names"):
-        replace(_general(), limits="space")
-    everything = experiments.run(
-        replace(_general({"steps": 1}), limits=None), plane_flows, tmp_path / "all", device="cpu", threads=1
-    )
-    found = checkpoints.config_of(checkpoints.load(everything.folder)).training_range
-    assert found["parameter time"] == pytest.approx([0.1, 0.3], rel=1e-5)
 
 
 @pytest.mark.slow
@@ -213,18 +199,6 @@ def test_a_run_whose_problems_are_not_all_kept_gives_the_same_network(plane_flow
     assert len(made) > 5
     assert "too much to be kept" in caplog.text
     assert_same_bits(weights(narrow.result.model), weights(roomy.result.model))
-
-
-def test_a_row_may_leave_out_cases_for_which_the_network_computes_on_many_points(plane_flows, tmp_path):
-    row = replace(_general(), most_points=10)
-    with pytest.raises(ValueError, match=r"'flow' leaves no case: most_points is 10, but .* at least 15 points"):
-        experiments.run(row, plane_flows, tmp_path, device="cpu")
-    model = row.build()
-    cases = [duct(0, (4, 2)), duct(1, (8, 4))]
-    assert [model.points_solved(case) for case in cases] == [case.number_of_points for case in cases]
-    assert _affordable(model, cases, replace(row, most_points=20)) == cases[:1]
-    with pytest.raises(ValueError, match="most_points = 0; it must be a positive"):
-        replace(row, most_points=0)
 
 
 def _small_flow() -> Case:

@@ -11,7 +11,7 @@ from torch import nn
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.testing import assert_dirichlet
 from pennpde.train import fit
-from pennpde.train.batches import Blocks, CaseStack, evenly
+from pennpde.train.cases import Batches, evenly
 from pennpde.train.losses import scaled_squared_error
 from problems import heated_plate
 from trainings import TRAIN, VALIDATION, Constant, assert_same_bits, constant_case, network, weights
@@ -64,10 +64,10 @@ def test_without_validation_cases_the_training_loss_decides():
 
 def test_every_case_counts_the_same_whatever_its_mesh():
     cases = [constant_case(0.0, (2, 2)), constant_case(1.0, (6, 6))]
-    for kind in (CaseStack, Blocks):
-        case, share = kind.of(cases, torch.float64, torch.device("cpu")).draw(torch.tensor([0, 1]))
-        loss = scaled_squared_error({"T": 0.5})(Constant(0.25), case, share)
-        assert loss.item() == pytest.approx(0.5 * (0.25**2 + 0.75**2) / 0.5**2, rel=1e-6)
+    model = Constant(0.25)
+    case, share = Batches.of(model, cases, torch.device("cpu")).draw(torch.tensor([0, 1]))
+    loss = scaled_squared_error({"T": 0.5})(model, case, share)
+    assert loss.item() == pytest.approx(0.5 * (0.25**2 + 0.75**2) / 0.5**2, rel=1e-6)
 
 
 def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_numbers_alone():
@@ -117,7 +117,7 @@ def test_a_budget_in_processor_time_does_not_run_out_while_others_use_the_machin
             return super().forward(case)
 
     monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: worked[0]))
-    options = {"batch_size": 1, "stacked": False, "processor_minutes": 0.1}
+    options = {"batch_size": 1, "processor_minutes": 0.1}
     result = fit(Slow(), [constant_case(1.0)], folder=tmp_path, **options)
     assert (result.ended, result.steps) == ("budget", 6)
     assert result.processor_seconds == 6
@@ -145,7 +145,7 @@ def test_no_more_cases_judge_than_there_are_judges(split):
 
     def judges(most):
         model = Seen()
-        options = {"steps": 1, "batch_size": 1, "stacked": False, "judge_start": True}
+        options = {"steps": 1, "batch_size": 1, "judge_start": True}
         fit(model, cases, validation, judges=most, **options)
         return sorted(set(model.judges))
 

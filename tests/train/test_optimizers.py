@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pennpde.train import steps
-from pennpde.train.optimizers import Soap
+from pennpde.train.steps import Soap
 
 
 def test_soap_turns_into_the_eigenvectors_of_the_gradients():

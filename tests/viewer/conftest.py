@@ -138,3 +138,10 @@ def transport_address(tmp_path_factory) -> Iterator[str]:
     """The page for a temperature at several times."""
     with served(tmp_path_factory.mktemp("server"), "--model", "advection-diffusion", "--workers", 1) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def flow_address(tmp_path_factory) -> Iterator[str]:
+    """The page for plane flow at any time."""
+    with served(tmp_path_factory.mktemp("server"), "--model", "flow", "--workers", 2) as found:
+        yield found

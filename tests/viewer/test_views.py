@@ -145,7 +145,8 @@ def test_progress_counts_those_before_and_knows_the_usual_time():
         waiting = [asyncio.create_task(view(views, step(first))) for first in (0.1, 0.2, 0.3)]
         await a_moment()
         with views.wanted(step(0.3), large=False) as third:
-            assert views.progress(third) == {"before": 1, "seconds": 0.0, "usual_seconds": None}
+            told = views.progress(third)
+            assert told == {"before": 1, "seconds": 0.0, "usual_seconds": None, "stage": "", "share": 0.0, "left": None}
         with views.wanted(step(0.1), large=False) as first:
             assert views.progress(first)["before"] == 0
         bench.go.set()
@@ -154,6 +155,32 @@ def test_progress_counts_those_before_and_knows_the_usual_time():
             assert views.progress(fourth)["usual_seconds"] >= 0.0
 
     with_views(use)
+
+
+def test_the_time_left_is_told_by_how_far_a_march_is():
+    async def use(views, bench):
+        with views.wanted(step(0.1), large=False) as computation:
+            await a_moment()
+            computation.hear("marching", 0.0)
+            assert views.progress(computation)["left"] is None
+            await asyncio.sleep(0.2)
+            computation.hear("marching", 0.5)
+            left = views.progress(computation)["left"]
+            assert 0.15 < left < 0.6  # as long again, and a little for what follows
+            computation.hear("a second march", 0.0)
+            assert views.progress(computation)["left"] is None
+            bench.go.set()
+
+    with_views(use)
+
+
+def test_a_picture_of_another_shape_is_never_a_draft():
+    same, other = step(0.5, viscosity=0.002), step(0.51, viscosity=0.001)
+    wanted = step(0.5, viscosity=0.001)
+    shapes = frozenset({"first"})
+    assert distance(wanted, other, {"first": 1.0}) < distance(wanted, same, {"first": 1.0})
+    assert math.isinf(distance(wanted, other, {"first": 1.0}, shapes))
+    assert math.isfinite(distance(wanted, same, {"first": 1.0}, shapes))
 
 
 @pytest.mark.parametrize(

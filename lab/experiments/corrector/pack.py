@@ -1,6 +1,6 @@
 """Coarse-grid solutions with the dataset's own as plain arrays, for training on a machine without the dataset.
 
-    python lab/experiments/corrector/pack.py NAME --splits train [--part 0 3] [--most-points 3000]
+    python lab/experiments/corrector/pack.py NAME --splits train [--part 0 3] [--most-points 3000] [--targets mean]
 
 One file `runs/corrector/packed/NAME.npz`: all runs behind each other, with the numbers of points, edges and times of
 each. Fields have half precision, which is finer than any of the errors that are learned; what training can compute by
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from data import ARCHIVES, COURANT, DATA, ROOT
+from data import ARCHIVES, DATA, ROOT
 
 from pennlab.datasets.plane_flow import finished, flows
 from pennpde.flow.corrector import coarse_case
@@ -33,8 +33,9 @@ class _Network:
     equation = PlaneFlowPhysics()
 
 
-def runs(split: str, part: tuple[int, int], most_points: int) -> Iterator[dict[str, Any]]:
+def runs(split: str, part: tuple[int, int], most_points: int, targets: str) -> Iterator[dict[str, Any]]:
     """What training needs of each run; of every so many flows, the part means the one of that number."""
+    needed = 2 if targets == "dataset" else 3
     there = set(finished.names(ARCHIVES))
     for place, name in enumerate(name for name in flows.splits()[split] if name in there):
         path = DATA / split / f"{name}.npz"
@@ -45,7 +46,7 @@ def runs(split: str, part: tuple[int, int], most_points: int) -> Iterator[dict[s
         for key, file in finished.cases(ARCHIVES, flows.draw_flow(name, 0)).items():
             if file.case.number_of_points > most_points:
                 continue
-            if any(f"{key}/{level}/u" not in stored for level in range(len(COURANT))):
+            if any(f"{key}/{level}/u" not in stored for level in range(needed)):
                 continue  # a march diverged
             seen = seen_by(_Network(), file.case)
             case = seen.case
@@ -57,9 +58,11 @@ def runs(split: str, part: tuple[int, int], most_points: int) -> Iterator[dict[s
                 np.concatenate(
                     [stored[f"{key}/{level}/u"], stored[f"{key}/{level}/p"][:, None]], axis=1
                 )  # points, 3, times
-                for level in range(len(COURANT))
+                for level in range(needed)
             ]
             target = np.concatenate([case.targets["u"].numpy(), case.targets["p"].numpy()[:, None]], axis=1)
+            if targets != "dataset":
+                target = levels[2] if targets == "finest" else 0.5 * (target + levels[2])
             if not all(np.isfinite(each).all() and np.abs(each).max() < 1e3 for each in (*levels, target)):
                 continue
             start = stored[f"{key}/0/start"]
@@ -124,8 +127,14 @@ def main() -> None:
     arguments.add_argument("--splits", nargs="+", default=["train"])
     arguments.add_argument("--part", nargs=2, type=int, default=(0, 1), help="number, and of how many")
     arguments.add_argument("--most-points", type=int, default=3000)
+    arguments.add_argument(
+        "--targets",
+        choices=("dataset", "finest", "mean"),
+        default="mean",
+        help="finest: the march on cells split twice",
+    )
     given = arguments.parse_args()
-    found = [run for split in given.splits for run in runs(split, tuple(given.part), given.most_points)]
+    found = [run for split in given.splits for run in runs(split, tuple(given.part), given.most_points, given.targets)]
     PACKED.mkdir(parents=True, exist_ok=True)
     path = PACKED / f"{given.name}.npz"
     np.savez_compressed(path, **packed(found))

@@ -12,13 +12,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pennlab.stacks import CaseStack, UniformMatrix, rows_of_one_length
 from pennpde.case import Case
 from pennpde.case.conditions import Condition, Dirichlet, Neumann, Slip
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.damping import Damping
 from pennpde.operators.graph import PointGraph
-from pennpde.operators.sparse import UniformMatrix
-from pennpde.train.batches import CaseStack, _rows_of_one_length
 
 _RAGGED = {
     "number_of_points": (
@@ -112,8 +111,8 @@ def read(paths: Sequence[Path], device: torch.device | str, limit: int | None = 
             height = 2 * largest if name == "gradient" else largest
             width = largest if name == "gradient" else 2 * largest
             matrices[unknown, name] = UniformMatrix(
-                *_rows_of_one_length(straight, height, width, torch.float32, device),
-                *_rows_of_one_length([each.transposed for each in straight], width, height, torch.float32, device),
+                *rows_of_one_length(straight, height, width, torch.float32, device),
+                *rows_of_one_length([each.transposed for each in straight], width, height, torch.float32, device),
             )
     weights = torch.stack(
         [torch.cat([torch.full((len(part["points"]),), 1.0 / len(part["points"])),

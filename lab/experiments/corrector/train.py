@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 from runs import Runs, read, relative_errors
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from pennpde.flow.corrector import corrector
-from pennpde.operators.machine import capture
-from pennpde.train.optimizers import Soap
+from pennpde.machine import capture
+from pennpde.train.steps import Soap
 
 ROOT = Path(__file__).resolve().parents[3]
 _LEAST = 5e-4
@@ -37,7 +37,9 @@ _BLOCK = 100
 class Trainer:
     """Steps on one device, with all that they read and write in tensors that stay where they are."""
 
-    def __init__(self, model: nn.Module, averaged: nn.Module, runs: Runs, batch: int, memory: float, seed: int):
+    def __init__(
+        self, model: nn.Module, averaged: nn.Module, runs: Runs, batch: int, memory: float, seed: int, split: bool
+    ):
         self.model, self.averaged, self.runs, self.memory = model, averaged, runs, memory
         self.device = runs.run.device
         self.parameters = [each for each in model.parameters() if each.requires_grad]
@@ -49,8 +51,9 @@ class Trainer:
         self.optimizer = Soap(self.parameters, self.gradient, (0.95, 0.98))
         self.generator = torch.Generator().manual_seed(seed)
         self.chosen = torch.zeros(batch, dtype=torch.int64, device=self.device)
-        # Every other snapshot on cells that are split.
-        self.splits = (torch.arange(batch, device=self.device) % 2).float()
+        # Every other snapshot on cells that are split, or all.
+        self.splits = torch.ones(batch) if split else (torch.arange(batch) % 2).float()
+        self.splits = self.splits.to(self.device)
         self.rate = torch.zeros((), device=self.device)
         self.losses = torch.zeros(2, device=self.device)
         self.sums = torch.zeros(3, device=self.device)
@@ -155,6 +158,8 @@ def main() -> None:
     arguments.add_argument("--limit", type=int, help="runs")
     arguments.add_argument("--judges", type=int, default=200)
     arguments.add_argument("--memory", type=float, default=0.999, help="of the averaged weights")
+    arguments.add_argument("--start", type=Path, help="weights to go on from, such as those of `flow`")
+    arguments.add_argument("--only-split", action="store_true", help="all snapshots on cells that are split")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments.add_argument("--width", type=int, default=16)
@@ -169,9 +174,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shape = {name: getattr(given, name) for name in ("width", "iterations", "hidden", "slices")}
     model, averaged = corrector(**shape).to(given.device), corrector(**shape).to(given.device)
+    if given.start is not None:
+        model.load_state_dict(load_file(given.start, device=given.device))
     averaged.load_state_dict(model.state_dict())
     runs, validation = read(given.runs, given.device, given.limit), read([given.validation], given.device, given.limit)
-    trainer = Trainer(model, averaged, runs, given.batch, given.memory, given.seed)
+    trainer = Trainer(model, averaged, runs, given.batch, given.memory, given.seed, given.only_split)
     checkpoint = folder / "checkpoint.pt"
     spent, step = 0.0, 0
     if checkpoint.exists():

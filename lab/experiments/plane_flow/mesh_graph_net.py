@@ -27,7 +27,7 @@ from pennlab.paper.baselines.plane_mesh_graph_net import STEADY, PlaneGraph, Pla
 from pennpde import checkpoints
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
-from pennpde.train.optimizers import Adam, Soap
+from pennpde.train.steps import Adam, Soap
 
 _NOISE = 0.02
 _PRESSURE_WEIGHT = 0.5

@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from pennlab.paper.flow_as_written import flow_as_written, smoothing_of
+from pennlab.paper.flow_as_written import flow_as_written
 from pennpde.case import Case
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.train.batches import CaseStack, disagreement
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +64,3 @@ def test_it_trains(case):
     sum(values.square().mean() for values in fields.values()).backward()
     gradients = [parameter.grad for parameter in model.parameters()]
     assert all(gradient is not None and torch.isfinite(gradient).all() for gradient in gradients)
-
-
-def test_cases_filled_up_to_one_shape_give_what_they_give_alone(case):
-    """Then its steps can be captured on a GPU: 160,000 of them are hours otherwise."""
-    torch.manual_seed(0)
-    model = flow_as_written(width=4, iterations=2, pressure_iterations=2)
-    smaller = flow_case(coarse_mesh("a_0.50", cells_per_length=4), "a_0.50")
-    assert disagreement(model, [case, smaller]) is None
-
-
-def test_the_adjacency_of_a_filled_up_case_is_that_of_its_mesh(case):
-    kind = (torch.float32, torch.device("cpu"))
-    straight = smoothing_of(case, *kind)
-    filled, weights = CaseStack.of([case], *kind, 0.0, ()).draw(torch.tensor([0]))
-    field = torch.randn(case.number_of_points, 3)
-    found = smoothing_of(filled, *kind) @ torch.nn.functional.pad(field, (0, 0, 0, len(weights) - len(field)))
-    torch.testing.assert_close(found[weights > 0], straight @ field)

@@ -54,6 +54,7 @@ from pennpde.case.conditions import KINDS
 from pennpde.case.conditions.profile import is_profile, is_vector, parse_expression
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
+from pennpde.registry import did_you_mean
 
 _CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))
 _SECTIONS = ("patches", *_CONDITIONS, "initial", "parameters")
@@ -81,7 +82,9 @@ def read_problem(path: Path | str, mesh: Mesh) -> Case:
 def problem_from(given: Mapping[str, Any], mesh: Mesh, where: str = "the problem") -> Case:
     """The case from the sections of such a file."""
     if unknown := sorted(given.keys() - set(_SECTIONS)):
-        raise ValueError(f"{where} has the sections {unknown}; it knows {list(_SECTIONS)}.")
+        raise ValueError(
+            f"{where} has the sections {unknown}; it knows {list(_SECTIONS)}.{did_you_mean(unknown[0], _SECTIONS)}"
+        )
     sections = {name: given.get(name, {}) for name in _SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, Mapping):
@@ -178,7 +181,8 @@ def _value(given: Any, mesh: Mesh, label: str) -> Any:
         except ValueError as error:
             arrays = sorted(mesh.fields)
             raise ValueError(
-                f"{label} is {shown(given)}; the mesh file has {arrays}. As an expression it is one {error}"
+                f"{label} is {shown(given)}; the mesh file has {arrays}.{did_you_mean(given, arrays)} As an expression "
+                f"it is one {error}"
             ) from None
     return given if is_profile(given) else _numbers(given, label)
 

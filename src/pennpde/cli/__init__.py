@@ -17,9 +17,9 @@ To add the subcommand `penn time`, write `cli/time.py` with a function `run` and
         output.say("1.2 ms")                  # for people
         return {"seconds": 0.0012}            # for programs: what --json prints
 
-The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit codes, and errors without a
-traceback (`conventions.py`): `run` raises what is wrong as ValueError, KeyError, OSError ... with a message
-for the user. It never prints to stdout, exits, or catches all exceptions.
+The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit codes, and errors without a traceback
+(`conventions.py`); options belong to groups of the help (`terminal.py`). `run` raises what is wrong as ValueError,
+KeyError, OSError ... with a message for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
 `COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring. Another package adds a subcommand by naming its
@@ -39,6 +39,7 @@ from typer.core import TyperGroup
 
 from pennpde import __version__, registry
 from pennpde.cli.conventions import as_command
+from pennpde.cli.terminal import CONTEXT
 
 SUBCOMMANDS = ("demo", "predict", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
 
@@ -75,14 +76,14 @@ application = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,  # frames around the help would double the time that it takes
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
 
 
 @application.callback()
 def _penn(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Physics-embedded neural networks on meshes: predict, generate data, train, evaluate, view."""

@@ -33,7 +33,9 @@ def run(
         list[str] | None, Option(help="Split of the datasets; may be given several times. By default all but train.")
     ] = None,
     every: Annotated[int, Option(min=1, help="Take only every so many-th case.")] = 1,
-    out: Annotated[Path | None, Option(help="Folder for expected_error.json; by default that of the network.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Folder for expected_error.json; by default that of the network.")
+    ] = None,
     cache: Annotated[
         Path | None, Option(help=f"File for measured cases, to resume; by default {CACHE} in --out.")
     ] = None,

@@ -31,7 +31,7 @@ def run(
             "next to them (NAME.toml or case.toml)."
         ),
     ],
-    out: Annotated[Path, Option(help="Folder of the dataset; runs are added to an older one.")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder of the dataset; runs are added to an older one.")],
     time: Annotated[
         str,
         Option(
@@ -73,9 +73,6 @@ def run(
             show_default="one per processor for many runs",
         ),
     ] = None,
-    scheduler: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.")
-    ] = None,
 ) -> dict[str, Any]:
     """Make a dataset of your own finished simulations.
 
@@ -101,7 +98,6 @@ def run(
             repair=(not strict) if repair is None else repair,
             shares=Shares(validation_share, test_share, seed),
             workers=workers,
-            scheduler=scheduler,
             on_progress=None if show is None else lambda _, status: show(status),
         )
     _tell(output, collection)

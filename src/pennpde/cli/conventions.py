@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,7 @@ import typer
 from typer import Option
 
 from pennpde import registry
+from pennpde.cli.terminal import CONTEXT, GENERAL, WHAT, Command, LiveLine, is_terminal, write
 from pennpde.files import plain
 
 if TYPE_CHECKING:
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _EXTRAS = {
-    "train": ("accelerate", "tensorboard"),
+    "animation": ("imageio_ffmpeg",),
     "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
-    "generate": ("dask", "distributed"),
 }
 
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,
@@ -59,42 +59,50 @@ class Output:
 
     json: bool = False
     quiet: bool = False
+    live: LiveLine = field(default_factory=LiveLine)
+
+    def begin(self, stage: str) -> None:
+        """Show a live line with the stage and the seconds until the result is there, on a terminal only."""
+        if not self.quiet and is_terminal(sys.stderr):
+            self.live.show(stage, sys.stderr)
 
     def say(self, *renderables: Any) -> None:
         """Print text, or anything that rich can draw, unless --quiet or --json was given."""
         if self.quiet or self.json:
             return
+        self.live.close()
         for renderable in renderables:
-            _print(renderable, sys.stdout)
+            write(renderable, sys.stdout)
 
     def warn(self, message: str) -> None:
         """Print a warning to stderr; --quiet does not silence it, --json does not contain it."""
-        _print(f"warning: {message}", sys.stderr)
+        write(f"warning: {message}", sys.stderr, "yellow")
 
     def note(self, message: str) -> None:
         """Print a note to stderr, unless --quiet or --json was given."""
         if not (self.quiet or self.json):
-            _print(f"note: {message}", sys.stderr)
+            write(f"note: {message}", sys.stderr)
 
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Iterate over the items with a progress bar, which is shown only on a terminal."""
-        console = _console(sys.stderr)
-        if self.quiet or not console.is_terminal:
+        if self.quiet or not is_terminal(sys.stderr):
             yield from items
             return
+        from rich.console import Console
         from rich.progress import track
 
-        yield from track(items, description, total=total, console=console, transient=True)
+        self.live.close()
+        yield from track(items, description, total=total, console=Console(file=sys.stderr), transient=True)
 
     @contextmanager
     def progress_bar(self, description: str) -> Iterator[Callable[["Status"], None] | None]:
         """A function that shows how far a generation is; None where nobody watches."""
-        from rich import progress as shown
-
-        console = _console(sys.stderr)
-        if self.quiet or not console.is_terminal:
+        if self.quiet or not is_terminal(sys.stderr):
             yield None
             return
+        from rich import progress as shown
+        from rich.console import Console
+
         columns = (
             shown.TextColumn("{task.description}"),
             shown.BarColumn(),
@@ -105,7 +113,9 @@ class Output:
             shown.TimeRemainingColumn(),
         )
         # Cases take minutes: the speed of the last half minute, rich's default, says nothing.
-        with shown.Progress(*columns, console=console, transient=True, speed_estimate_period=1800) as bar:
+        with shown.Progress(
+            *columns, console=Console(file=sys.stderr), transient=True, speed_estimate_period=1800
+        ) as bar:
             task = bar.add_task(description, total=None, failed="")
 
             def show(status: "Status") -> None:
@@ -125,14 +135,27 @@ def duration(seconds: float) -> str:
 
 # Options of several subcommands
 
-Model = Annotated[str, Option(help="Shipped network, folder of your own, packed file, or its https address.")]
+Model = Annotated[
+    str,
+    Option(
+        metavar="NETWORK",
+        help="Shipped network, folder of your own, packed file, or its https address.",
+        rich_help_panel=WHAT,
+    ),
+]
 Plugin = Annotated[
-    str | None, Option(metavar="FILE.py", help="Python file or module that registers your own networks.")
+    str | None,
+    Option(metavar="FILE.py", help="Python file or module that registers your own networks.", rich_help_panel=GENERAL),
+]
+Verbose = Annotated[
+    bool,
+    Option("--verbose", "-v", help="Also print the certificate and all notes.", rich_help_panel=GENERAL),
 ]
 Repair = Annotated[
     bool | None,
     Option(
         "--repair/--no-repair",
+        rich_help_panel=GENERAL,
         help="Repair the mesh, with a note for each change: cells of second order become linear, points of no cell are "
         "left out, points at the same place are merged where the mesh falls apart. Default: repair.",
     ),
@@ -198,12 +221,14 @@ def as_command(name: str, module: ModuleType) -> Any:
     commands: Mapping[str, Callable[..., Any]] | None = getattr(module, "COMMANDS", None)
     application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     if commands is None:
-        application.command(name, **_help(inspect.getdoc(module.run), examples))(_with_conventions(name, module.run))
+        application.command(name, cls=Command, **_help(inspect.getdoc(module.run), examples))(
+            _with_conventions(name, module.run)
+        )
         return typer.main.get_command(application)
     for own, run in commands.items():
         words = f"{name} {own}"
         shown = [example for example in examples if example.startswith(f"penn {words} ")]
-        application.command(own, **_help(inspect.getdoc(run), shown))(_with_conventions(words, run))
+        application.command(own, cls=Command, **_help(inspect.getdoc(run), shown))(_with_conventions(words, run))
     application.callback(no_args_is_help=True, **_help(module.ABOUT, examples))(lambda: None)
     group = typer.main.get_command(application)
     group.name = name
@@ -217,7 +242,7 @@ def _help(text: str | None, examples: Sequence[str]) -> dict[str, Any]:
         "short_help": paragraphs[0],  # typer would cut it off at the end of a line
         # The control character keeps the lines that follow as they are.
         "epilog": "\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]) if examples else None,
-        "context_settings": {"help_option_names": ["-h", "--help"]},
+        "context_settings": CONTEXT,
     }
 
 
@@ -235,10 +260,13 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
         except Exception as error:
             if debug or isinstance(error, typer.Exit | typer.Abort) or _is_usage_error(error):
                 raise
-            _print(f"penn {name}: {describe(error)}", sys.stderr)
+            output.live.close()
+            write(f"penn {name}: {describe(error)}", sys.stderr)
             if isinstance(error, Refusal) and json_output:
                 _print_json(error.record)
             raise typer.Exit(3 if isinstance(error, Refusal) else 1) from None
+        finally:
+            output.live.close()
         if json_output:
             _print_json(record or {})
         if code := (record or {}).get("exit_code"):
@@ -246,9 +274,9 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
 
     own = inspect.signature(run, eval_str=True).parameters.values()
     shared = [
-        _flag("json_output", "--json", "Print the result as JSON to stdout, and nothing else."),
-        _flag("quiet", "--quiet", "Print only warnings and errors."),
-        _flag("debug", "--debug", "Show the traceback of an error."),
+        _flag("json_output", "Print the result as JSON to stdout, and nothing else.", "--json"),
+        _flag("quiet", "Print only warnings and errors.", "--quiet", "-q"),
+        _flag("debug", "Show the traceback of an error.", "--debug"),
     ]
     parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in own if each.name != "output"] + shared
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
@@ -282,8 +310,8 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {message}\nThis looks like a bug in penn; --debug shows where."
 
 
-def _flag(name: str, flag: str, text: str) -> inspect.Parameter:
-    annotation = Annotated[bool, Option(flag, help=text)]
+def _flag(name: str, text: str, *flags: str) -> inspect.Parameter:
+    annotation = Annotated[bool, Option(*flags, help=text, rich_help_panel=GENERAL)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
 
 
@@ -303,15 +331,3 @@ def _is_ours(module: str) -> bool:
 def _is_usage_error(error: Exception) -> bool:
     # Typer's own errors print themselves and carry an exit code; their class has moved between its versions.
     return hasattr(error, "exit_code") and hasattr(error, "show")
-
-
-def _console(stream: Any) -> Any:
-    from rich.console import Console
-
-    # Made for each call: sys.stdout changes under pytest, and making a console costs microseconds.
-    return Console(file=stream)
-
-
-def _print(renderable: Any, stream: Any) -> None:
-    # Text is printed verbatim: a file may be called "[red].vtu", and a pipe has no 80 columns.
-    _console(stream).print(renderable, markup=False, highlight=False, soft_wrap=isinstance(renderable, str))

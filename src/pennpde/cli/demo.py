@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from pennpde.cli.conventions import Output, predictor
+from pennpde.cli.conventions import Output, Verbose, predictor
+from pennpde.cli.terminal import FILES
 
 EXAMPLES = ["penn demo", "penn demo --out /tmp/demo --json"]
 
@@ -15,14 +16,20 @@ _STEP, _CELLS_PER_LENGTH, _SEED = "a_0.37", 24.5, 37
 
 
 def run(
-    output: Output, out: Annotated[Path, Option(help="Folder for picture, fields and page.")] = Path("demo")
+    output: Output,
+    out: Annotated[
+        Path,
+        Option("--out", "-o", metavar="FOLDER", help="Folder for picture, fields and page.", rich_help_panel=FILES),
+    ] = Path("demo"),
+    verbose: Verbose = False,
 ) -> dict[str, Any]:
     """Predict the flow over a step that is absent from the training set: fields, picture, page, certificate.
 
     Uses the shipped network. Makes the mesh, computes the potential flow at the start, predicts, and measures mass
     balance and boundary conditions.
     """
-    from pennpde.cli.predict import Targets, tell, use_threads_for, write_files
+    output.begin("loading PyTorch")
+    from pennpde.cli.predict import Targets, result_lines, tell, use_threads_for, write_files
     from pennpde.models.designs import coarse_mesh, flow_case
     from pennpde.prediction import predict
 
@@ -36,16 +43,11 @@ def run(
         outcome, "Flow over a step, predicted", Targets(out / "flow.vtu", out / "flow.png", html=out / "flow.html")
     )
     output.say(
-        f"Flow over a step with a ramp of 0.37 inlet widths, {case.number_of_points} points, at time "
-        f"{outcome.time:g}: {outcome.seconds['network']:.2f} s for the network, {seconds:.2f} s with mesh, potential "
-        "flow and certificate",
-        *outcome.expected.lines(),
-        *outcome.certificate.lines(warnings=False),
-        f"Fields:  {written[0]} (opens in ParaView)",
-        f"Picture: {written[1]}",
-        f"Page:    {written[2]} (open it in a browser: zoom, probe, change the field)",
+        "Flow over a step with a ramp of 0.37 inlet widths, which is not in the training set",
+        *result_lines(outcome, "flow", written, verbose=verbose),
+        f"Open {written[2]} in a browser: zoom, probe, change the field; {written[0]} in ParaView.",
     )
-    tell(output, outcome.certificate)
+    tell(output, outcome.certificate, verbose=verbose)
     return {
         "points": case.number_of_points,
         "seconds": seconds,

@@ -107,7 +107,7 @@ def _cases_at_own_time(
     output: Output, network: Any, model: str, files: "Sequence[CaseFile]", frames: bool
 ) -> "list[Case]":
     """The cases with the targets that a network of fixed output times predicts."""
-    from pennpde.train.targets import judged, known_times
+    from pennpde.train.cases import judged, known_times
 
     cases = [case for file in files if (case := judged(network, file, frames=frames)) is not None]
     if not cases:

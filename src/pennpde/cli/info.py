@@ -34,7 +34,7 @@ def run(
     path: Annotated[Path | None, Argument(help="Folder of a dataset, case file, or mesh file.")] = None,
     case: Annotated[str | None, Option(metavar="NAME", help="Describe only this case of the dataset.")] = None,
     out: Annotated[
-        Path | None, Option(help="Write that case as a separate .vtkhdf file for ParaView and PyVista.")
+        Path | None, Option("--out", "-o", help="Write that case as a separate .vtkhdf file for ParaView and PyVista.")
     ] = None,
     png: Annotated[Path | None, Option(help="Also draw a picture.")] = None,
     repair: Repair = None,

@@ -10,7 +10,6 @@ from pennpde.cli.conventions import Output, Plugin
 EXAMPLES = [
     "penn pack nets/mine --licence CC-BY-4.0",
     "penn pack nets/mine --out shared/bends.zip --picture bend.png",
-    "penn pack nets/mine --out shared/bends              # a folder",
 ]
 
 
@@ -18,7 +17,7 @@ def run(
     output: Output,
     network: Annotated[str, Argument(help="Folder of a trained network.")],
     out: Annotated[
-        Path | None, Option(help="A .zip file, or a folder; default: NAME.zip in the current folder.")
+        Path | None, Option("--out", "-o", help="A .zip file; default: NAME.zip in the current folder.")
     ] = None,
     licence: Annotated[
         str | None,
@@ -50,6 +49,5 @@ def run(
         *(f"  {name:28}{size:>10,}" for name, size in sorted(made.files.items())),
         f"Use it: penn predict INPUT --model {made.path}",
     )
-    if made.sha256 is not None:
-        output.say(f"After an upload: penn predict INPUT --model 'https://.../{made.path.name}#sha256={made.sha256}'")
+    output.say(f"After an upload: penn predict INPUT --model 'https://.../{made.path.name}#sha256={made.sha256}'")
     return {"written": str(made.path), "sha256": made.sha256, "files": dict(made.files), "licensed": made.licensed}

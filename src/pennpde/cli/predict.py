@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
-from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, predictor, read_mesh
+from pennpde import progress, registry
+from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, Verbose, predictor, read_mesh
+from pennpde.cli.terminal import FILES, TRUST, WHAT, WHEN
 from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ EXAMPLES = [
     "penn predict duct.vtu --case duct.toml --out flow.vtu --html flow.html",
     "penn predict cavity --out cavity.vtu --png cavity.png        # an OpenFOAM case",
     "penn predict myCase --write-time 4 --strict                  # write the time folder myCase/4",
-    "penn predict myCase --times 0.5:4:0.5 --out flow.vtkhdf --animation flow.gif   # eight times, for ParaView",
+    "penn predict myCase --times 0.5:4:0.5 --out flow.vtkhdf --animation flow.mp4   # eight times, for ParaView",
     "penn predict myCase --times 0.5,1,2 --write-time all         # write the time folders 0.5, 1 and 2",
     "penn predict myCase --steady --write-time 1000               # write the steady state as the folder 1000",
     "penn predict duct.vtu --case duct.toml --out flow.vtu --resolution own   # never remesh",
@@ -54,7 +56,7 @@ class Targets:
 _SUFFIXES = {
     "out": (".vtu", ".vtk", ".vtkhdf", ".pvd"),
     "png": (".png", ".pdf", ".svg"),
-    "animation": (".gif",),
+    "animation": (".mp4", ".gif"),
     "html": (".html",),
 }
 
@@ -62,35 +64,92 @@ _SUFFIXES = {
 def run(
     output: Output,
     input_path: Annotated[
-        Path, Argument(metavar="INPUT", help="Mesh file (with --case), or folder of an OpenFOAM case.")
+        Path,
+        Argument(metavar="CASE", help="Mesh file (with --case), or folder of an OpenFOAM case."),
     ],
-    model: Model = "flow",
-    case: Annotated[Path | None, Option(help="TOML file with patches, boundary conditions and parameters.")] = None,
-    out: Annotated[
+    # What
+    case: Annotated[
         Path | None,
         Option(
-            help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
-            "folder next to it), which ParaView plays."
+            metavar="FILE.toml", help="Patches, boundary conditions and parameters for a mesh.", rich_help_panel=WHAT
         ),
     ] = None,
+    model: Model = "flow",
+    length: Annotated[
+        float | None,
+        Option(metavar="LENGTH", help="Reference length (flow: the inlet width).", rich_help_panel=WHAT),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        Option(metavar="SPEED", help="Reference speed (flow: the inlet speed).", rich_help_panel=WHAT),
+    ] = None,
+    resolution: Annotated[
+        Literal["auto", "own", "network"],
+        Option(
+            help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
+            "your mesh is unlike the training meshes).",
+            rich_help_panel=WHAT,
+        ),
+    ] = "auto",
+    repair: Repair = None,
+    plugin: Plugin = None,
+    # When
     time: Annotated[
         float | None,
         Option(
+            metavar="TIME",
             help="Predict the state at this time, in the units of the case (seconds), counted from its start. By "
-            "default the network's own time."
+            "default the network's own time.",
+            rich_help_panel=WHEN,
         ),
     ] = None,
     times: Annotated[
         str | None,
-        Option(metavar="FIRST:LAST:INTERVAL", help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2."),
+        Option(
+            metavar="FIRST:LAST:INTERVAL",
+            help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
+            rich_help_panel=WHEN,
+        ),
     ] = None,
     steady: Annotated[
-        bool, Option("--steady", help="Predict the steady state; with --time or --times after these.")
+        bool,
+        Option("--steady", help="Predict the steady state; with --time or --times after these.", rich_help_panel=WHEN),
     ] = False,
-    png: Annotated[Path | None, Option(help="Draw a picture: .png, .pdf or .svg.")] = None,
-    html: Annotated[Path | None, Option(help="Write an interactive page for the browser: .html.")] = None,
+    # Files
+    out: Annotated[
+        Path | None,
+        Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
+            "folder next to it), which ParaView plays.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Draw a picture: .png, .pdf or .svg.", rich_help_panel=FILES),
+    ] = None,
+    draw_error: Annotated[
+        bool,
+        Option(
+            "--draw-error",
+            help="Also draw where the error is expected, in a second row of --png.",
+            rich_help_panel=FILES,
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None,
+        Option(metavar="FILE.html", help="Write an interactive page for the browser.", rich_help_panel=FILES),
+    ] = None,
     animation: Annotated[
-        Path | None, Option(help="Draw all times as an animation: .gif; the colours have a fixed range.")
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
+            rich_help_panel=FILES,
+        ),
     ] = None,
     write_time: Annotated[
         str | None,
@@ -98,38 +157,45 @@ def run(
             metavar="TIME",
             help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
             "all: every predicted time. With --steady it only names the folder.",
+            rich_help_panel=FILES,
         ),
     ] = None,
+    # Accuracy and trust
     accuracy: Annotated[
         float | None,
         Option(
-            metavar="PER CENT",
+            metavar="PER_CENT",
             help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
             "accuracy is taken on which it holds. For networks with such levels; flow: 2.",
+            rich_help_panel=TRUST,
         ),
     ] = None,
-    fast: Annotated[bool, Option("--fast", help="The fastest level of accuracy, whatever its error.")] = False,
-    fine: Annotated[bool, Option("--fine", help="The most accurate level.")] = False,
-    length: Annotated[float | None, Option(help="Reference length (flow: the inlet width).")] = None,
-    speed: Annotated[float | None, Option(help="Reference speed (flow: the inlet speed).")] = None,
-    resolution: Annotated[
-        Literal["auto", "own", "network"],
-        Option(
-            help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
-            "your mesh is unlike the training meshes)."
-        ),
-    ] = "auto",
+    fast: Annotated[
+        bool,
+        Option("--fast", help="The fastest level of accuracy, whatever its error.", rich_help_panel=TRUST),
+    ] = False,
+    fine: Annotated[
+        bool,
+        Option("--fine", help="The most accurate level.", rich_help_panel=TRUST),
+    ] = False,
     strict: Annotated[
-        bool, Option("--strict", help="Treat warnings of the certificate as errors; write nothing, repair nothing.")
+        bool,
+        Option(
+            "--strict",
+            help="Treat warnings of the certificate as errors; write nothing, repair nothing.",
+            rich_help_panel=TRUST,
+        ),
     ] = False,
     force: Annotated[
-        bool, Option("--force", help="Write the fields even where the expected error is above 50 %.")
+        bool,
+        Option(
+            "--force",
+            help="Write the fields even where the expected error is above 50 %.",
+            rich_help_panel=TRUST,
+        ),
     ] = False,
-    draw_error: Annotated[
-        bool, Option("--draw-error", help="Also draw where the error is expected, in a second row of --png.")
-    ] = False,
-    repair: Repair = None,
-    plugin: Plugin = None,
+    # General
+    verbose: Verbose = False,
 ) -> dict[str, Any]:
     """Predict the fields of a case with a trained network.
 
@@ -146,13 +212,14 @@ def run(
         raise ValueError("--accuracy, --fast and --fine exclude each other; give one of them")
     asked = asked_times(time, times, steady)
     _check_series(asked, targets)
-
-    from pennpde.prediction import predict
-
+    registry.check_exists(model)
+    output.begin("loading PyTorch")
     if case is not None:
         from pennpde.mesh import reader_process
 
         reader_process.shared().start()  # it loads its libraries while this process loads its own
+    from pennpde.prediction import predict
+
     network = _network(model, plugin)
     asked_accuracy = _accuracy(network, model, accuracy, fast=fast, fine=fine)
     if asked is not None and not network.takes_times:
@@ -172,6 +239,7 @@ def run(
         from pennpde.openfoam import other_physics
 
         _refuse_other_physics(other_physics(input_path, network.equation), about)
+    progress.tell(f"reading {input_path}")
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
     if not force:
         _refuse_other_physics(problem.remarks, about)
@@ -189,6 +257,7 @@ def run(
         for remark in problem.remarks:  # they may be the reason
             output.warn(remark.text)
         raise
+    outcome = replace(outcome, si=input_path.is_dir())
     folders: dict[int, str] = {}
     if write_time is not None:
         folders = folder_names(write_time, outcome.times, start, network.takes_times)
@@ -204,6 +273,7 @@ def run(
         _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
+    progress.tell("writing files")
     written = write_files(outcome, input_path.stem, targets, draw_error=draw_error)
     if folders:
         from pennpde.openfoam import TimeWriter
@@ -212,16 +282,8 @@ def run(
         for place, name in folders.items():
             now = outcome.at(place)
             written.append(str(writer.write(name, now.fields, foam_fields, finer=now.finer)))
-    seconds = outcome.seconds["network"]
-    level = f", {outcome.level}," if outcome.level else ""
-    output.say(
-        f"{model}{level} on {outcome.case.number_of_points} points: {seconds:.2f} s for the network, "
-        f"{sum(outcome.seconds.values()) - seconds:.2f} s for operators and certificate; {outcome.when}",
-        *outcome.expected.lines(),
-        *outcome.certificate.lines(warnings=False),
-        *(f"Written: {path}" for path in written),
-    )
-    tell(output, outcome.certificate)
+    output.say(*result_lines(outcome, model, written, verbose=verbose))
+    tell(output, outcome.certificate, verbose=verbose)
     return about | {"written": written}
 
 
@@ -509,9 +571,27 @@ def _compared_with(names: Mapping[int, str], start: float, folder: Path, outcome
     return replace(outcome, certificate=certificate)
 
 
-def tell(output: Output, certificate: "Certificate") -> None:
-    """Print notes and warnings of a certificate to stderr; warnings also with --quiet and --json."""
-    for note in certificate.notes:
+def result_lines(outcome: "Outcome", model: str, written: Sequence[str], *, verbose: bool) -> list[str]:
+    """The result for people: how good, of what, and where; with the certificate in between."""
+    seconds, numbers = sum(outcome.seconds.values()), outcome.numbers
+    parts = [
+        f"{model}{f' ({outcome.level})' if outcome.level else ''} on {outcome.case.number_of_points:,} points",
+        *(f"{name} {value:.4g}" for name, value in numbers.items() if name.endswith("number")),
+        outcome.when,
+        f"{seconds:.1f} s" + (f", {outcome.seconds['network']:.2f} s of them for the network" if verbose else ""),
+    ]
+    lines = [f"{outcome.expected.in_short}{outcome.expected.bounds}", ", ".join(parts)]
+    notes = outcome.certificate.notes
+    more = f"; -v shows {len(notes)} {'note' if len(notes) == 1 else 'notes'}" if notes else ""
+    if verbose:
+        more, lines = "", [*lines, *outcome.expected.lines(), *outcome.certificate.lines(warnings=False)]
+    files = f"Written: {', '.join(written)}" if written else "Nothing is written: give --out FILE or --png FILE"
+    return [*lines, files + more]
+
+
+def tell(output: Output, certificate: "Certificate", *, verbose: bool) -> None:
+    """Print warnings of a certificate to stderr, also with --quiet and --json; its notes only where they are wanted."""
+    for note in certificate.notes if verbose else ():
         output.note(note)
     for warning in certificate.warnings:
         output.warn(warning)

@@ -1,13 +1,14 @@
 """`penn train`."""
 
 import logging
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, BadParameter, Option
 
 from pennpde.cli.conventions import Output, check_device
 
@@ -24,13 +25,18 @@ EXAMPLES = [
     "penn train lab/experiments/flow.toml --row C --data data/flow --out runs/C",
 ]
 
+_REPORT = 0.2
+"""Share of --minutes that the report may take."""
+
 
 def run(
     output: Output,
     source: Annotated[
         Path, Argument(metavar="DATASET|FILE", help="Folder of a dataset, or TOML file with the rows of an experiment.")
     ],
-    out: Annotated[Path, Option(help="Folder for the network, the training state, the log and the report.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="Folder for the network, the training state, the log and the report.")
+    ],
     data: Annotated[Path | None, Option(help="Folder of the dataset, where a TOML file is given.")] = None,
     row: Annotated[str | None, Option(help="Row of the TOML file to train.", show_default="penn")] = None,
     start: Annotated[
@@ -50,7 +56,7 @@ def run(
     ] = None,
     also: Annotated[Path | None, Option(help="Second dataset; its training cases are added.")] = None,
     minutes: Annotated[
-        float | None, Option(help="Budget in minutes.", show_default="the row's; for a dataset 30")
+        float | None, Option(help="Budget in minutes, the report included.", show_default="the row's; for a dataset 30")
     ] = None,
     epochs: Annotated[float | None, Option(help="Budget in epochs.")] = None,
     steps: Annotated[int | None, Option(help="Budget in steps.")] = None,
@@ -83,14 +89,19 @@ def run(
     """Train a network on a dataset, or a row of an experiment.
 
     For a dataset, network, scales and settings follow from its kind. The folder always contains the best network so
-    far; `penn predict` and `penn evaluate` accept the folder. For several GPUs or machines use `accelerate launch -m
-    pennpde train ...` or `torchrun -m pennpde train ...`.
+    far; `penn predict` and `penn evaluate` accept the folder.
     """
     from pennpde.train import Start
     from pennpde.train import run as run_experiment
 
+    reported = report if report is not None else source.is_dir()
+    of_report = _REPORT * minutes if minutes is not None and reported else None
     # A given budget replaces all budgets of the row.
-    budgets = {"minutes": minutes, "epochs": epochs, "steps": steps}
+    budgets = {
+        "minutes": minutes if minutes is None or of_report is None else minutes - of_report,
+        "epochs": epochs,
+        "steps": steps,
+    }
     changes: dict[str, Any] = budgets if any(value is not None for value in budgets.values()) else {}
     given = {"learning_rate": rate, "seed": seed, "deterministic": deterministic or None}
     changes = changes | {name: value for name, value in given.items() if value is not None}
@@ -114,14 +125,12 @@ def run(
             progress=not (output.quiet or output.json),
         )
         result = trained.result
-        if not result.is_main:  # only one of several processes prints
-            raise Exit
         output.say(*_lines(result), f"Network: {trained.folder}")
         record = {**trained.record, "network_folder": str(trained.folder)}
         if result.signal is not None:
             record["exit_code"] = 128 + result.signal  # as shells have it, so that scripts do not go on
-        if result.finished and (report if report is not None else source.is_dir()):
-            record["report"] = _report(output, trained.folder, dataset)
+        if result.finished and reported:
+            record["report"] = _report(output, trained.folder, dataset, of_report)
     return record
 
 
@@ -168,11 +177,16 @@ def _check_same(experiment: "Experiment", start: "Start", source: Path) -> None:
     raise BadParameter(f"{wrong}. Leave the file out: penn train DATASET --from {start.name}.")
 
 
-def _report(output: Output, folder: Path, dataset: Path) -> dict[str, Any]:
+def _report(output: Output, folder: Path, dataset: Path, minutes: float | None) -> dict[str, Any]:
     from pennpde.train.report import write_report
     from pennpde.trust.calibration import FEWEST
 
-    found = write_report(folder, dataset, watch=lambda items, what: output.progress(items, what, total=len(items)))
+    found = write_report(
+        folder,
+        dataset,
+        watch=lambda items, what: output.progress(items, what, total=len(items)),
+        seconds=math.inf if minutes is None else 60 * minutes,
+    )
     output.say(*found.lines(), f"Report: {found.path}")
     if sum(number for split, number in found.cases.items() if split != "train") >= FEWEST:
         output.say(f"For predictions with an expected error: penn calibrate {folder} {dataset}")

@@ -26,9 +26,9 @@ from pennpde.case import Case, Condition
 from pennpde.case.case import counted_points
 from pennpde.case.conditions import KINDS
 from pennpde.case.moments import TIME, as_parameter, at_moment
+from pennpde.files import check_stored
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
-from pennpde.mesh.files import check_stored
 
 FORMAT_VERSION = 1
 _FURTHER_VERSION = 2

@@ -1,20 +1,15 @@
-"""One function on many arguments: in this process, in processes of this machine, or on a Dask cluster."""
+"""One function on many arguments: in this process, or in processes of this machine."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-
-
-class SchedulerError(RuntimeError):
-    """There is no Dask scheduler, or it is gone."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,6 @@ def each(
     arguments: Mapping[str, tuple[Any, ...]],
     *,
     workers: int | None = None,
-    scheduler: str | None = None,
     on_progress: Callable[[Status], None] | None = None,
 ) -> Iterator[tuple[str, Result | Failure]]:
     """By name, what the function returns, or why it failed, as the results come.
@@ -55,13 +49,12 @@ def each(
         work: a function of a module, which other processes can import.
         arguments: by name, for each call.
         workers: number of processes on this machine; 0: this one. By default one for each processor.
-        scheduler: address of a running Dask scheduler instead.
         on_progress: is called at the start and after each result.
     """
     status = Status(len(arguments))
     heard = on_progress or (lambda _: None)
     heard(status)
-    for name, result in _results(work, arguments, workers, scheduler):
+    for name, result in _results(work, arguments, workers):
         if isinstance(result, Failure):
             status = replace(status, failed=status.failed + 1)
         else:
@@ -71,14 +64,16 @@ def each(
 
 
 def _results(
-    work: Callable[..., Result], arguments: Mapping[str, tuple[Any, ...]], workers: int | None, scheduler: str | None
+    work: Callable[..., Result], arguments: Mapping[str, tuple[Any, ...]], workers: int | None
 ) -> Iterator[tuple[str, Result | Failure]]:
-    if not arguments or (scheduler is None and workers == 0):
+    if not arguments or workers == 0:
         for name, given in arguments.items():
             yield name, _attempt(work, *given)
         return
     lost: list[str] = []
-    with _executor(min(workers or processors(), len(arguments)), scheduler) as executor:
+    number = min(workers or processors(), len(arguments))
+    # A forked copy of this process would hang where torch has started threads.
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), initializer=_one_thread) as executor:
         futures = {executor.submit(_attempt, work, *given): name for name, given in arguments.items()}
         for future in as_completed(futures):
             name = futures.pop(future)  # results may be large: none is kept after it was handed on
@@ -86,19 +81,12 @@ def _results(
                 yield name, future.result()
             except BrokenExecutor:
                 lost.append(name)
-            except Exception as error:
-                if type(error).__name__ != "KilledWorker":
-                    raise SchedulerError(
-                        f"The Dask scheduler is gone ({error}). All cases that were complete are kept; start the same "
-                        "command again when it is back."
-                    ) from error
-                yield name, Failure(_DIED)
     for name in lost:
         # A process that dies takes the pool with it, and nobody says which call it was: each gets its own process.
         if len(arguments) == 1:
             yield name, Failure(_DIED)
         else:
-            yield from _results(work, {name: arguments[name]}, 1, None)
+            yield from _results(work, {name: arguments[name]}, 1)
 
 
 _DIED = "the process that worked on it died, perhaps for lack of memory"
@@ -111,41 +99,10 @@ def _attempt(work: Callable[..., Result], *arguments: Any) -> Result | Failure:
         return Failure(str(error))
 
 
-@contextmanager
-def _executor(processes: int, scheduler: str | None) -> Iterator[Executor]:
-    if scheduler is not None:
-        with connected(scheduler) as client:
-            # A call on one worker may die with it; another attempt would kill the next worker, too.
-            yield client.get_executor(pure=False, retries=0)
-        return
-    # A forked copy of this process would hang where torch has started threads.
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_one_thread) as pool:
-        yield pool
-
-
 def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
-
-
-def connected(scheduler: str) -> Any:
-    """A client of a running Dask scheduler."""
-    try:
-        from distributed import Client
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "A Dask scheduler needs Dask: pip install 'pennpde[generate]'. Without an address, processes of this "
-            "machine do the work.",
-            name=error.name,
-        ) from error
-    try:
-        return Client(scheduler, timeout=20)
-    except (OSError, ValueError) as error:
-        raise SchedulerError(
-            f"There is no Dask scheduler at {scheduler!r} ({error}). Start one with `dask scheduler`, or leave the "
-            "address out to work on this machine."
-        ) from error
 
 
 def processors() -> int:

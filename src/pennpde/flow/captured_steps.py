@@ -15,7 +15,7 @@ from torch import Tensor
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
-from pennpde.operators.machine import Graph, capture
+from pennpde.machine import Graph, capture
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
 """Where the flow network starts: a march of the plain scheme, or its steady state, on as many cells as a level allows.
 
-    fast       cells as they are, Courant number 4
-    standard   cells split once, Courant number 2; also a march on the cells as they are, so that the network sees what
-               splitting has changed; only the pressure is corrected
-    fine       cells split at least twice where that is affordable, Courant number 1.4; nothing is learned here
+    fast       cells as they are, Courant number 4; the network corrects velocity and pressure
+    standard   cells split once, Courant number 1.4
+    fine       cells split at least twice where that is affordable, Courant number 1.4
 
-Each level takes about six times as long as the one before.
+Each level takes three to six times as long as the one before. Only on `fast` is there something learned: on split cells
+what the network takes away is less than what the same seconds buy in steps and cells (docs/flow.md).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
 
 FAST, STANDARD, FINE = "fast", "standard", "fine"
-_COURANT = {0: 4.0, 1: 2.0}
+_COURANT = {0: 4.0, 1: 1.4}
 """By how often cells are split, how many of them fluid may cross in a step; the most accurate of a price."""
 _FINE_COURANT = 1.4
 _MOST_POINTS_SPLIT = 60_000
@@ -103,38 +103,22 @@ class CoarseMarch(Start):
     def solve(self, case: Case, times: Sequence[float]) -> Started:
         wanted, splits = tuple(times), self.splits(case)
         found = self._march(case, wanted, splits)
-        coarser = self._coarser(case, wanted, splits)
+        learned = self.level == FAST and splits == 0
         problem = self._scheme(splits).problem(case)
-        start = begin(problem).velocity[:, problem.places].T
+        start = begin(problem).velocity[:, problem.places].T if learned else None
         cases = []
         for place, time in enumerate(wanted):
             now = _at(found.fields, place, len(wanted))
-            before = None if coarser is None else _at(coarser, place, len(wanted))
             then = case.at(time) if case.changes_with_time and time != STEADY else case
-            cases.append(
-                coarse_case(
-                    then,
-                    now["u"],
-                    now["p"],
-                    start,
-                    time,
-                    splits=splits,
-                    coarser=None if before is None else (before["u"], before["p"]),
-                )
-            )
-        # On cells split twice what is left is no larger than what the reference solutions of training were off by.
-        learned = self.level != FINE and splits <= 1 and (splits == 0 or coarser is not None)
-        uncorrected = found.fields if learned and coarser is None else coarser
+            if start is None:
+                cases.append(replace(then, initial=now))
+            else:
+                cases.append(coarse_case(then, now["u"], now["p"], start, time))
+        uncorrected = found.fields if learned else self._coarser(case, wanted, splits)
         return Started(tuple(cases), learned, found.solutions, uncorrected, found.outflow, found.finer)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
-        """With mass conserved in every cell of the mesh; on split cells only the pressure is corrected.
-
-        There the velocity of the march is off by no more than the reference solutions that training has seen: by a
-        fine-grid reference its correction makes things worse, in cavities by a factor of three.
-        """
-        if self.splits(case):
-            return {**fields, "u": started.initial["u"]}
+        """With mass conserved in every cell of the mesh."""
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
         found = conserving(problem, fields["u"])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,12 +14,16 @@ from torch import Tensor
 
 from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.krylov import Effort
+from pennpde.flow.march import Way
 from pennpde.flow.pressure import Factorised, Solver
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State
 
 if TYPE_CHECKING:
     from pennpde.flow import kernels
+
+
+_NOTHING = np.empty((2, 0))
 
 
 def can_compile(problem: Problem) -> bool:
@@ -70,13 +75,46 @@ class CompiledSteps:
             found, through, wanted, left, iterations = kernels.predicted(
                 cells, flow, expected, pressure, length, leading, effort.tolerance, effort.most
             )
-            change = _solved(problem.pressure_solver, wanted)
+            change = self._solved(problem.pressure_solver, wanted)
             new = kernels.projected(cells, flow, found, through, pressure, change, length / leading)
             _, pressure, fluxes = new
             expected = expected._replace(fluxes=fluxes)
             self.iterations += iterations
         velocity, pressure, fluxes = (torch.from_numpy(each) for each in new)
         return State(velocity, pressure, fluxes, (state.velocity, state.fluxes, step), step.new_tensor([left]))
+
+    def way(self) -> Way:
+        """For `march`."""
+        return Way(self, self.rate, self.changes)
+
+    def changes(self, problem: Problem, following: State, state: State, step: float) -> tuple[float, float]:
+        """As `march.changes`."""
+        earlier, ratio = _NOTHING, 0.0
+        if state.before is not None:
+            earlier, ratio = state.before[0].numpy(), step / float(state.before[2])
+        found = self.kernels.changes(
+            problem.cells.areas.numpy(), following.velocity.numpy(), state.velocity.numpy(), earlier, ratio
+        )
+        return found[0], math.inf if state.before is None else found[1]
+
+    def rate(self, problem: Problem, fluxes: Tensor) -> Tensor:
+        """As `march.rate`."""
+        return torch.from_numpy(self.kernels.exchange_rates(self._cells(problem.cells), fluxes.numpy()))
+
+    def _prescribed(self, problem: Problem) -> np.ndarray:
+        if self._flow is not None and self._flow[0].free is problem.free:
+            return self._flow[1].prescribed
+        cells, free = self._cells(problem.cells), problem.free.numpy() > 0
+        row = np.repeat(np.arange(len(free)), np.diff(cells.rows))
+        prescribed = ~(free[row] & free[cells.columns])
+        prescribed[cells.diagonal] = False
+        return np.flatnonzero(prescribed)
+
+    def _solved(self, solver: Solver, right: np.ndarray) -> np.ndarray:
+        if isinstance(solver, Factorised):
+            return solver.solved(right) if solver.lower is None else self.kernels.solved(solver.lower, right)
+        wanted = torch.from_numpy(right)
+        return solver.solve(wanted, torch.zeros_like(wanted)).numpy()
 
     def _cells(self, cells: DualCells) -> kernels.Cells:
         if self._of is None or self._of[0] is not cells:
@@ -85,28 +123,21 @@ class CompiledSteps:
 
     def _conditions(self, problem: Problem):
         if self._flow is None or self._flow[0] is not problem:
-            nothing = np.empty((2, 0))
-            rise, slope = (np.empty(0), nothing) if problem.jump is None else (each.numpy() for each in problem.jump)
+            rise, slope = (np.empty(0), _NOTHING) if problem.jump is None else (each.numpy() for each in problem.jump)
             names = ("free", "velocity", "pressure", "pressure_free", "inflow", "facet_shift", "open")
             self._flow = (
                 problem,
                 self.kernels.Flow(
                     float(problem.viscosity),
-                    slip=nothing if problem.slip is None else problem.slip.numpy(),
+                    slip=_NOTHING if problem.slip is None else problem.slip.numpy(),
                     closed=bool(problem.closed),
+                    prescribed=self._prescribed(problem),
                     rise=rise,
                     jump_slope=slope,
                     **{name: getattr(problem, name).numpy() for name in names},
                 ),
             )
         return self._flow[1]
-
-
-def _solved(solver: Solver, right: np.ndarray) -> np.ndarray:
-    if isinstance(solver, Factorised):
-        return solver.solved(right)
-    wanted = torch.from_numpy(right)
-    return solver.solve(wanted, torch.zeros_like(wanted)).numpy()
 
 
 def _as_arrays(kernels, cells: DualCells):

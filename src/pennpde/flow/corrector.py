@@ -29,7 +29,6 @@ from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.slices import Slices
 from pennpde.operators import Operators
 from pennpde.penn import PENN, EncodedCase, Equation
-from pennpde.penn.mixing import Linear
 from pennpde.penn.mlp import MLP
 from pennpde.penn.nisogcn import dot, scale_by
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -77,14 +76,14 @@ class CoarseFlowCorrection(PlaneFlowPhysics, Equation):
     def __init__(self, width: int, hidden: int = 48, slices: int = 16):
         super().__init__()
         self.known = MLP((_INVARIANTS, hidden, hidden))
-        self.known_vectors = Linear(_VECTORS, width, bias=False)
-        self.invariants = Linear(6 * width, hidden, bias=False)
-        self.inner = Linear(hidden, hidden)
-        self.mixed = Linear(5 * width, 2 * width, bias=False)
+        self.known_vectors = nn.Linear(_VECTORS, width, bias=False)
+        self.invariants = nn.Linear(6 * width, hidden, bias=False)
+        self.inner = nn.Linear(hidden, hidden)
+        self.mixed = nn.Linear(5 * width, 2 * width, bias=False)
         self.slices = Slices(hidden, 2 * width, slices) if slices else None
-        self.gates = Linear(hidden, 2 * width)
-        self.velocity = Linear(2 * width, width, bias=False)
-        self.pressure = Linear(hidden, width, bias=False)
+        self.gates = nn.Linear(hidden, 2 * width)
+        self.velocity = nn.Linear(2 * width, width, bias=False)
+        self.pressure = nn.Linear(hidden, width, bias=False)
         for layer in (self.velocity, self.pressure):  # the coarse solution before training
             nn.init.zeros_(layer.weight)
 

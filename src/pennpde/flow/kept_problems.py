@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from pennpde.case import Case
 from pennpde.case.moments import TIME
 from pennpde.flow.problem import Problem
-from pennpde.operators.machine import give_back_freed_memory
+from pennpde.machine import give_back_freed_memory
 
 MOST_POINTS = 1_000_000
 """Of the cells that are solved, in all problems together: 1.6 GB on a CPU, much of it factors of the pressure's matrix.

@@ -64,6 +64,8 @@ class Flow(NamedTuple):
     facet_shift: Float[np.ndarray, "2 edges"]
     open: Float[np.ndarray, " points"]
     closed: bool
+    prescribed: Int[np.ndarray, " entries"]
+    """Entries of a matrix that couple with a prescribed velocity."""
     rise: Float[np.ndarray, " edges_or_none"]
     jump_slope: Float[np.ndarray, "2 points_or_none"]
 
@@ -94,6 +96,37 @@ def continued(velocity, before, fluxes, fluxes_before, ratio):
 
 @_compiled
 @no_type_check
+def exchange_rates(cells, fluxes):
+    """How often per time the content of each cell is exchanged."""
+    rates = np.zeros(len(cells.areas))
+    for e in range(len(fluxes)):
+        if fluxes[e] > 0:
+            rates[cells.first[e]] += fluxes[e]
+        else:
+            rates[cells.second[e]] -= fluxes[e]
+    return rates / cells.areas
+
+
+@_compiled
+@no_type_check
+def changes(areas, velocity, before, earlier, ratio):
+    """See `march.changes`; `earlier` has no points where nothing is known before the step."""
+    size = change = surprise = 0.0
+    for c in range(2):
+        for i in range(len(areas)):
+            size += areas[i] * velocity[c, i] ** 2
+            change += areas[i] * (velocity[c, i] - before[c, i]) ** 2
+    if earlier.shape[1]:
+        for c in range(2):
+            for i in range(len(areas)):
+                continued = (1.0 + ratio) * before[c, i] - ratio * earlier[c, i]
+                surprise += areas[i] * (velocity[c, i] - continued) ** 2
+    size = max(size, 1e-30)
+    return np.sqrt(change / size), np.sqrt(surprise / size)
+
+
+@_compiled
+@no_type_check
 def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
     """Solve the momentum equation, and make the right side of the pressure's equation.
 
@@ -106,12 +139,33 @@ def predicted(cells, flow, expected, pressure, step, leading, tolerance, most):
     for i in range(len(velocity)):
         for c in range(2):
             velocity[i, c] = expected.velocity[i, c] if flow.free[i] > 0 else flow.velocity[c, i]
-        if flow.free[i] > 0:
-            _along_slip_walls(flow, velocity, i)
+    # Where velocities are prescribed there is no slip.
+    _along_slip_walls(flow, velocity)
     left, iterations = _solve(cells, flow, matrix, right, velocity, tolerance, most)
     fluxes = _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, curved, step / leading, leading)
     wanted = _missing(cells, flow, fluxes, pressure, step / leading)
     return velocity, fluxes, wanted, left, iterations
+
+
+@_compiled
+@no_type_check
+def solved(factors, right):
+    """The solution of the pressure's equation, by the factors that `pressure.Factorised.lower` has."""
+    starts, rows, values, inverse, point = factors
+    number = len(point)
+    found, result = np.empty(number), np.zeros(len(right))
+    for i in range(number):
+        found[i] = right[point[i]]
+    for j in range(number):
+        for k in range(starts[j] + 1, starts[j + 1]):
+            found[rows[k]] -= values[k] * found[j]
+    for j in range(number - 1, -1, -1):
+        total = found[j] * inverse[j]
+        for k in range(starts[j] + 1, starts[j + 1]):
+            total -= values[k] * found[rows[k]]
+        found[j] = total
+        result[point[j]] = total
+    return result
 
 
 @_compiled
@@ -130,7 +184,8 @@ def projected(cells, flow, velocity, fluxes, pressure, change, shorter):
             x += cells.gradient[k, 0] * value
             y += cells.gradient[k, 1] * value
         slope[i, 0], slope[i, 1] = flow.free[i] * x, flow.free[i] * y
-        _along_slip_walls(flow, slope, i)
+    _along_slip_walls(flow, slope)
+    for i in range(points):
         for c in range(2):
             found[c, i] = velocity[i, c] - shorter * slope[i, c]
         risen[i] = pressure[i] + change[i]
@@ -142,12 +197,14 @@ def projected(cells, flow, velocity, fluxes, pressure, change, shorter):
 
 @_compiled
 @no_type_check
-def _along_slip_walls(flow, values, i):
+def _along_slip_walls(flow, values):
+    """In a loop of its own: a condition inside of the others makes them twice as long."""
     if flow.slip.shape[1]:
-        x, y = flow.slip[0, i], flow.slip[1, i]
-        outward = x * values[i, 0] + y * values[i, 1]
-        values[i, 0] -= x * outward
-        values[i, 1] -= y * outward
+        for i in range(len(values)):
+            x, y = flow.slip[0, i], flow.slip[1, i]
+            outward = x * values[i, 0] + y * values[i, 1]
+            values[i, 0] -= x * outward
+            values[i, 1] -= y * outward
 
 
 @_compiled
@@ -164,9 +221,8 @@ def _slopes(cells, flow, velocity, pressure):
             ux, uy, vx, vy, px, py = ux + x * u, uy + y * u, vx + x * v, vy + y * v, px + x * p, py + y * p
         of_velocity[i, 0], of_velocity[i, 1], of_velocity[i, 2], of_velocity[i, 3] = ux, uy, vx, vy
         of_pressure[i, 0], of_pressure[i, 1] = px, py
-        if flow.jump_slope.shape[1]:
-            for c in range(2):
-                of_pressure[i, c] += flow.jump_slope[c, i]
+    if flow.jump_slope.shape[1]:
+        of_pressure += flow.jump_slope.T
     return of_velocity, of_pressure
 
 
@@ -231,7 +287,7 @@ def _fluxes(cells, flow, expected, velocity, pressure, pressure_slope, curved, s
         own[i] = area / (0.5 * own[i] / CROSSED + viscous + np.sqrt(area) / PASSED)
         for c in range(2):
             pressure_slope[i, c] *= flow.free[i]
-        _along_slip_walls(flow, pressure_slope, i)
+    _along_slip_walls(flow, pressure_slope)
     for e in range(edges):
         i, j = cells.first[e], cells.second[e]
         rise = flow.rise[e] if len(flow.rise) else 0.0
@@ -281,24 +337,20 @@ def _solve(cells, flow, matrix, right, found, tolerance, most):
     The preconditioner is the incomplete factorisation that changes the diagonal only (Pommerell & Fichtner 1994): its
     sweeps cost as much as a product, and it takes a third of the iterations that the diagonal alone takes.
     """
-    points = len(right)
-    residual, scale = np.empty((points, 2)), np.finfo(np.float64).tiny
+    points, tiny = len(right), np.finfo(np.float64).tiny
+    residual = np.empty((points, 2))
     _product(cells, matrix, found, residual)
     for i in range(points):
         for c in range(2):
             residual[i, c] = flow.free[i] * (right[i, c] - residual[i, c])
             right[i, c] *= flow.free[i]
-        _along_slip_walls(flow, residual, i)
-        _along_slip_walls(flow, right, i)
-        scale += right[i, 0] ** 2 + right[i, 1] ** 2
-    for i in range(points):  # prescribed values have done their part
-        for k in range(cells.rows[i], cells.rows[i + 1]):
-            j = cells.columns[k]
-            if i != j and (flow.free[i] == 0 or flow.free[j] == 0):
-                matrix[k] = 0.0
+    _along_slip_walls(flow, residual)
+    _along_slip_walls(flow, right)
+    scale = tiny + _inner(right, right)
+    for k in flow.prescribed:  # they have done their part
+        matrix[k] = 0.0
     inverse = _incomplete(cells, matrix)
     limit = tolerance * tolerance * scale
-    tiny = np.finfo(np.float64).tiny
     shadow, direction = residual.copy(), residual.copy()
     through, image = np.empty((points, 2)), np.empty((points, 2))
     going, smoothed = np.empty((points, 2)), np.empty((points, 2))
@@ -309,16 +361,21 @@ def _solve(cells, flow, matrix, right, found, tolerance, most):
         _precondition(cells, flow, matrix, inverse, direction, going)
         _image(cells, flow, matrix, going, through)
         alpha = rho / (_inner(shadow, through) + tiny)
+        square = 0.0
         for i in range(points):
             for c in range(2):
+                found[i, c] += alpha * going[i, c]
                 residual[i, c] -= alpha * through[i, c]
+                square += residual[i, c] ** 2
+        if square <= limit:
+            break
         _precondition(cells, flow, matrix, inverse, residual, smoothed)
         _image(cells, flow, matrix, smoothed, image)
         omega = _inner(image, residual) / (_inner(image, image) + tiny)
         following = square = 0.0
         for i in range(points):
             for c in range(2):
-                found[i, c] += alpha * going[i, c] + omega * smoothed[i, c]
+                found[i, c] += omega * smoothed[i, c]
                 rest = residual[i, c] - omega * image[i, c]
                 residual[i, c] = rest
                 following += shadow[i, c] * rest
@@ -356,9 +413,7 @@ def _product(cells, matrix, values, result):
 @no_type_check
 def _image(cells, flow, matrix, values, result):
     _product(cells, matrix, values, result)
-    if flow.slip.shape[1]:
-        for i in range(len(result)):
-            _along_slip_walls(flow, result, i)
+    _along_slip_walls(flow, result)
 
 
 @_compiled
@@ -393,6 +448,4 @@ def _precondition(cells, flow, matrix, inverse, values, result):
             y += matrix[k] * result[j, 1]
         result[i, 0] -= x * inverse[i]
         result[i, 1] -= y * inverse[i]
-    if flow.slip.shape[1]:
-        for i in range(points):
-            _along_slip_walls(flow, result, i)
+    _along_slip_walls(flow, result)

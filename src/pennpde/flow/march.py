@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennpde import progress
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
@@ -88,9 +89,34 @@ def rate(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " p
     return leaving.index_add(0, cells.second, (-fluxes).clamp_min(0.0)) / cells.areas
 
 
-def step_limit(problem: Problem, fluxes: Float[Tensor, " edges"], courant: float) -> float:
+def changes(problem: Problem, following: State, state: State, step: float) -> tuple[float, float]:
+    """How far the velocity after a step is from the one before, and from that one continued.
+
+    Root mean squares over that of the velocity; the second is infinite where nothing is known before the step.
+    """
+    velocity, before = following.velocity.detach(), state.velocity.detach()
+    change = _distance(problem, velocity, before)
+    return change, math.inf if state.before is None else _distance(problem, velocity, _continued(state, step).detach())
+
+
+@dataclass(frozen=True)
+class Way:
+    """Who does the arithmetic of a march: PyTorch, or something that does the same faster.
+
+    Attributes:
+        take: takes a step.
+        rate: finds how often cells are exchanged.
+        changes: finds what a step has changed.
+    """
+
+    take: Callable[..., State] = advance
+    rate: Callable[[Problem, Tensor], Tensor] = rate
+    changes: Callable[[Problem, State, State, float], tuple[float, float]] = changes
+
+
+def step_limit(problem: Problem, fluxes: Float[Tensor, " edges"], courant: float, way: Way | None = None) -> float:
     """The step of a Courant number."""
-    rates = rate(problem, fluxes.detach())
+    rates = (way or Way()).rate(problem, fluxes.detach())
     fastest = float(rates.kthvalue(max(1, int(_NEARLY_FASTEST * len(rates)))).values)
     areas = problem.cells.areas
     slower = float((areas * (rates <= fastest / _FASTER)).sum())
@@ -109,7 +135,7 @@ def march(
     pace: Pace | None = None,
     start: float = 0.0,
     conditions: Callable[[Problem, float], Problem] | None = None,
-    take: Callable[..., State] = advance,
+    way: Way | None = None,
 ) -> Iterator[Snapshot]:
     """Step to each of the times, in order; every one is met exactly. A flow that is lost is a `FlowDivergedError`.
 
@@ -120,55 +146,43 @@ def march(
         pace: How long steps are.
         start: The time of the state.
         conditions: What makes the problem at a time, where conditions change with it.
-        take: What takes a step: `advance`, or one that does the same faster.
+        way: Who does the arithmetic.
     """
-    pace = pace or Pace()
+    pace, way = pace or Pace(), way or Way()
     effort = Effort(pace.tolerance)
     now, allowed = start, pace.first
     first, step, change = state.before is None, 0.0, math.inf
-    stretch = 1.0
+    stretch, fastest = 1.0, _fastest(state)
     for time in times:
         while now < time - 1e-9 * max(1.0, time):
-            by_courant = step_limit(problem, state.fluxes, pace.courant)
+            by_courant = step_limit(problem, state.fluxes, pace.courant, way)
             limit = min(stretch * by_courant, pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)
             at_end = problem if conditions is None else conditions(problem, now + step)
-            at_end = at_end.drawing(_continued(state, step), state.pressure, step)
+            if at_end.total is not None:
+                at_end = at_end.drawing(_continued(state, step), state.pressure, step)
             length = torch.full_like(problem.viscosity, step)
             passes = 2 if first else 1
-            following = take(at_end, state, length, passes=passes, effort=effort)
-            if not _is_sound(following, state) and step > _SHORTEST * pace.first:
+            following = way.take(at_end, state, length, passes=passes, effort=effort)
+            faster = _fastest(following)
+            # One that blew up is taken again, half as long; NaN is not small.
+            if not faster <= _JUMP * (1.0 + fastest) and step > _SHORTEST * pace.first:
                 allowed = 0.5 * step
                 continue
-            if not _fastest(following) <= _LARGEST:  # NaN is not
+            if not faster <= _LARGEST:
                 raise FlowDivergedError(f"The flow diverged at t = {now:.3g}.", following.velocity)
-            change = _change(problem, following.velocity, state.velocity, step)
+            change, surprise = way.changes(problem, following, state, step)
             # What is left of a continued velocity grows with the square of the step.
-            longer = step * math.sqrt(pace.calm / max(_surprise(problem, following, state, step), 1e-12))
+            longer = step * math.sqrt(pace.calm / max(surprise, 1e-12))
             stretch = min(max(longer / by_courant, 1.0), pace.stretch)
-            state, first = following, False
+            state, first, fastest = following, False, faster
+            progress.tell(f"marching, {len(problem.cells.areas):,} cells", now / times[-1])
             now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
-        yield Snapshot(time, state, step, change)
-
-
-def _is_sound(following: State, before: State) -> bool:
-    """Whether a step did not blow up; one that did is taken again, half as long."""
-    return _fastest(following) <= _JUMP * (1.0 + _fastest(before))  # NaN is not
+        yield Snapshot(time, state, step, change / step if step else 0.0)
 
 
 def _fastest(state: State) -> float:
     return float(state.velocity.detach().abs().amax())
-
-
-def _change(problem: Problem, velocity: Tensor, before: Tensor, step: float) -> float:
-    return _distance(problem, velocity.detach(), before.detach()) / step
-
-
-def _surprise(problem: Problem, following: State, state: State, step: float) -> float:
-    """How far the velocity after a step is from the one before, continued."""
-    if state.before is None:
-        return math.inf
-    return _distance(problem, following.velocity.detach(), _continued(state, step).detach())
 
 
 def _continued(state: State, step: float) -> Tensor:

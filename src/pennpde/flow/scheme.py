@@ -16,14 +16,14 @@ from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
-from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, march
+from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift, outlets
 from pennpde.flow.steady import SteadyState, steady_state
-from pennpde.flow.step import State, advance, begin
+from pennpde.flow.step import State, begin
+from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.operators.machine import can_capture, keep_freed_memory
 from pennpde.operators.sparse import SparseMatrix
 from pennpde.penn.physics import OUTFLOW, Clue
 from pennpde.penn.predictor import STEADY, Finer, Prediction, Predictor
@@ -147,7 +147,10 @@ class FlowScheme(Predictor):
     def _assembled(self, case: Case, splits: int) -> Problem:
         # On a CPU in double precision, which the compiled steps are in.
         dtype = torch.float64 if case.device.type == "cpu" else case.initial["u"].dtype
-        return _problem(_started(case), splits, case.device).to(dtype, case.device)
+        problem = _problem(_at_rest(case), splits, case.device)
+        if _has_own_start(case, problem):
+            problem = _problem(case, splits, case.device)
+        return problem.to(dtype, case.device)
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         times = case.parameters.get("time")
@@ -192,13 +195,13 @@ class FlowScheme(Predictor):
         pace = Pace(courant=length * self.courant, first=length * Pace.first)
         conditions = _Conditions(case, splits) if case.changes_with_time else None
         captured = can_capture(problem.velocity.device) and conditions is None and not torch.is_grad_enabled()
-        take = CapturedSteps() if captured else advance
+        way = Way(CapturedSteps()) if captured else Way()
         if can_compile(problem) and not torch.is_grad_enabled():
-            take = CompiledSteps()
+            way = CompiledSteps().way()
         state, now = begin(problem), 0.0
         snapshots: list[Snapshot] = []
         finite = [time for time in wanted if time != STEADY]
-        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, take=take):
+        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
             snapshots.append(snapshot)
             state, now = snapshot.state, snapshot.time
         solutions: tuple[Solution, ...] = ()
@@ -207,7 +210,7 @@ class FlowScheme(Predictor):
             if found is not None:
                 snapshot, history, done = Snapshot(STEADY, found.state, 0.0, 0.0), found.residuals, True
             else:
-                snapshot, history = _until_steady(problem, state, now, pace, conditions, take, length)
+                snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
                 done = history[-1] < _STEADY_CHANGE
             snapshots.append(snapshot)
             residuals = torch.tensor(history)[:, None]
@@ -265,7 +268,8 @@ class _Conditions:
         return replace(changed, corner_pressure=corner_pressure).to(changed.velocity.dtype, changed.velocity.device)
 
     def _changed(self, problem: Problem, grid: Grid) -> Problem:
-        stands, places = np.unique(grid.representative, return_inverse=True)
+        assert problem.numbering is not None, "conditions change in one flow, not in a batch"
+        stands, places = problem.numbering.stands, problem.numbering.places
         flux = np.bincount(places, grid.boundary_flux(), len(stands))
         changed = replace(
             problem,
@@ -301,7 +305,9 @@ def _corner_pressure_of(
     corners, weights, added = corner_pressures(coarse, grid, viscosity)
     if not len(corners):
         return None
-    return torch.from_numpy(corners), SparseMatrix.from_scipy(weights), torch.from_numpy(added)
+    assert problem.numbering is not None, "batches have no corner pressures"
+    weights = SparseMatrix.from_scipy(weights[:, problem.numbering.stands])
+    return torch.from_numpy(corners), weights, torch.from_numpy(added)
 
 
 def _split(grid: Grid, splits: int) -> Grid:
@@ -310,20 +316,19 @@ def _split(grid: Grid, splits: int) -> Grid:
     return grid
 
 
-def _started(case: Case) -> Case:
-    """The case, at rest at the start if its start is the potential flow: the scheme finds that on its own cells."""
+def _has_own_start(case: Case, at_rest: Problem) -> bool:
+    """Whether the start is neither uniform nor the potential flow, which the scheme finds from rest itself."""
     velocity = case.initial["u"].detach().to("cpu", torch.float64)
     free = ~case.dirichlet["u"].mask.cpu()
     if not bool((velocity[free] != velocity[free][:1]).any()):
-        return _at_rest(case)  # a uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from
-    resting = _at_rest(case)
-    problem = Problem.of(Grid.of(resting), float(case.parameters["viscosity"]), case.number_of_points)
-    if len(problem.places) != problem.cells.number_of_points:
-        return case
-    potential = begin(problem).velocity
-    weights = problem.cells.areas
+        return False  # a uniform field is a first guess, as in OpenFOAM's cases, not a flow to start from
+    if "u" in case.periodic:
+        return True
+    problem = at_rest.to(torch.float64, "cpu")
+    potential = begin(problem).velocity[:, problem.places]
+    weights = problem.cells.areas[problem.places]
     difference = (weights * (potential - velocity.T).square()).sum() / (weights * potential.square()).sum()
-    return resting if float(difference) < _POTENTIAL**2 else case
+    return float(difference) >= _POTENTIAL**2
 
 
 def _at_rest(case: Case) -> Case:
@@ -348,7 +353,7 @@ def _until_steady(
     now: float,
     pace: Pace,
     conditions: Callable[[Problem, float], Problem] | None,
-    take: Callable[..., State],
+    way: Way,
     length: float,
 ) -> tuple[Snapshot, list[float]]:
     """Steps that grow longer until the velocity no longer changes."""
@@ -364,7 +369,7 @@ def _until_steady(
     snapshot = Snapshot(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, take=take):
+        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way):
             state = snapshot.state
             changes.append(snapshot.change)
         settle = replace(settle, first=max(snapshot.step, settle.first))

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pennpde.case import Case
-from pennpde.penn.mixing import Linear
 
 _NOTHING = 1e-12
 """Area of a slice to which no point belongs."""
@@ -34,10 +33,10 @@ class Slices(nn.Module):
     def __init__(self, channels: int, vectors: int, number: int):
         super().__init__()
         self.channels, self.number = channels, number
-        self.weights = Linear(channels, number)
-        self.query, self.key = Linear(channels, channels, bias=False), Linear(channels, channels, bias=False)
-        self.value = Linear(channels, channels, bias=False)
-        self.vector_value = Linear(vectors, vectors, bias=False)
+        self.weights = nn.Linear(channels, number)
+        self.query, self.key = nn.Linear(channels, channels, bias=False), nn.Linear(channels, channels, bias=False)
+        self.value = nn.Linear(channels, channels, bias=False)
+        self.vector_value = nn.Linear(vectors, vectors, bias=False)
         for layer in (self.value, self.vector_value):
             nn.init.zeros_(layer.weight)
 

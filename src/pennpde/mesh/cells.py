@@ -461,3 +461,7 @@ def with_outward_faces(points: Float[np.ndarray, "points space"], cells: Cells) 
     inward = (_enclosed(points, cells, consistent) < 0)[faces.cells]
     outward = replace(consistent, connectivity=reversed_rows(consistent.connectivity, faces.offsets, inward))
     return replace(cells, polyhedron_faces=outward)
+
+
+def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
+    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]

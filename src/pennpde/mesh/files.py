@@ -8,7 +8,6 @@ goes into field data, where viewers ignore it: `patch facets:NAME` for facets th
 from __future__ import annotations
 
 import logging
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from pennpde import registry
+from pennpde.files import ALWAYS_FINE, MOST_PACKED, check_stored
 from pennpde.mesh.cells import PLANE_TYPES, POINTS_AND_LINES, POLYHEDRON, Cells, Facets, offsets_of, take_rows
 from pennpde.mesh.contents import Contents
 
@@ -34,9 +34,6 @@ WRITABLE = (".vtu", ".vtk", ".vtkhdf")
 _READERS = {".msh": "pennpde.mesh.gmsh"}
 _IN_PENNFORMATS = (".cgns", ".su2", ".unv", ".inp", ".med", ".bdf", ".nas", ".mesh")
 _TIME_NAMES = ("TimeValue", "TIME", "Time", "time")
-_MOST_PACKED = 1100
-"""How many bytes one byte can stand for: deflate reaches 1032, and points of a mesh never come near it."""
-_ALWAYS_FINE = 1_000_000
 _HEAD = 1_000_000
 _ANNOUNCED = re.compile(rb'NumberOf(Points|Cells|Verts|Lines|Strips|Polys|Tuples)\s*=\s*"\s*(\d{1,40})')
 _LEGACY = re.compile(rb"^[ \t]*(POINTS|CELLS|CELL_TYPES|POLYGONS|POINT_DATA|CELL_DATA)[ \t]+(\d{1,40})", re.MULTILINE)
@@ -273,11 +270,11 @@ def check_announced(path: Path) -> None:
     elif suffix.startswith(".vt"):
         with path.open("rb") as stream:
             for match in _ANNOUNCED.finditer(stream.read(_HEAD)):
-                _check(path, match[1].decode().lower(), int(match[2]), _MOST_PACKED * size)
+                _check(path, match[1].decode().lower(), int(match[2]), MOST_PACKED * size)
 
 
 def _check(path: Path, what: str, count: int, most: int) -> None:
-    if count > max(most, _ALWAYS_FINE):
+    if count > max(most, ALWAYS_FINE):
         raise ValueError(f"{path} is damaged: it announces {count:,} {what} and has {path.stat().st_size:,} bytes.")
 
 
@@ -300,16 +297,3 @@ def check_hdf5(file: h5py.File | h5py.Group, path: Path | str) -> None:
             check_stored(item.id, f"{path} is damaged: its array {name!r}")
 
     file.visititems(check)
-
-
-def check_stored(dataset: h5py.h5d.DatasetID, label: str) -> None:
-    """Refuse an array of HDF5 that has more values than its bytes can hold.
-
-    Args:
-        dataset: the array.
-        label: begins the message, as the subject of a sentence.
-    """
-    size, stored = math.prod(dataset.shape) * dataset.dtype.itemsize, dataset.get_storage_size()
-    if size > max(_MOST_PACKED * stored, _ALWAYS_FINE):
-        rows = dataset.shape[0] if dataset.shape else 1
-        raise ValueError(f"{label} announces {rows:,} rows, {size:,} bytes, and stores {stored:,} bytes.")

@@ -33,6 +33,7 @@ from pennpde.mesh.contents import Contents, first_order, glued, slit_note, witho
 from pennpde.mesh.derived import Geometry, Topology
 from pennpde.mesh.distance import distances, parts_of
 from pennpde.mesh.plane import Floor, Slab
+from pennpde.registry import did_you_mean
 
 if TYPE_CHECKING:
     import pyvista
@@ -330,8 +331,8 @@ class Mesh:
             return self.patches[name]
         except KeyError:
             raise KeyError(
-                f"The mesh has no patch {name!r}. Its patches: {', '.join(self.patches) or 'none'}. "
-                "Add one with mesh.with_patches({...})."
+                f"The mesh has no patch {name!r}. Its patches: {', '.join(self.patches) or 'none'}."
+                f"{did_you_mean(str(name), self.patches)} Add one with mesh.with_patches({{...}})."
             ) from None
 
     def _chosen(self, patch_names: str | Iterable[str]) -> list[Patch]:

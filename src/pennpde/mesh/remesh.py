@@ -14,8 +14,9 @@ from scipy.spatial import KDTree
 
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import CORNER, Ring, ends_of
+from pennpde.mesh.cells import cross
 from pennpde.mesh.interpolation import cut_into_triangles
-from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smallest_angles, smoothed
+from pennpde.mesh.triangulation import SMOOTHING, delaunay, inside, scattered, smallest_angles, smoothed
 
 _SMALLEST_ANGLE = 8.0
 _LOST_AREA = 0.05

@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-import operator
-import re
+import ast
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from reprlib import repr as shown  # short, however large the value is
 from typing import Any
 
@@ -29,15 +29,16 @@ Positions = np.ndarray
 Selection = Callable[[Positions], np.ndarray]
 """Maps positions [points, space] to one bool per point."""
 
-_TOKEN = re.compile(r"\s*(?:(<=|>=|==|!=|<|>|\(|\))|([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))")
 _NEARNESS = 1e-6
 _LONGEST_SELECTION = 10_000
 _DEEPEST_SELECTION = 50
-_COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+_COMPARISONS: dict[type[ast.cmpop], Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
+    ast.Lt: lambda a, b, _: a < b,
+    ast.LtE: lambda a, b, _: a <= b,
+    ast.Gt: lambda a, b, _: a > b,
+    ast.GtE: lambda a, b, _: a >= b,
+    ast.Eq: lambda a, b, nearness: np.abs(a - b) <= nearness,
+    ast.NotEq: lambda a, b, nearness: np.abs(a - b) > nearness,
 }
 
 
@@ -104,7 +105,7 @@ def _nearness(x: Positions) -> float:
 
 
 def parse_selection(text: str) -> Selection:
-    """Parse comparisons on coordinates, never evaluated as Python; a ValueError shows where it cannot be understood.
+    """Parse comparisons on coordinates, which are never run as Python; a ValueError shows what is not understood.
 
     ::
 
@@ -115,129 +116,74 @@ def parse_selection(text: str) -> Selection:
     """
     if len(text) > _LONGEST_SELECTION:
         raise ValueError(f"A selection of {len(text)} characters is too long; {_LONGEST_SELECTION} are allowed.")
-    return _Parser(text).parse()
+    line = " ".join(text.split())
+    try:
+        return _selection(ast.parse(line, mode="eval").body, line, 0)
+    except SyntaxError as error:
+        place = max(0, (error.offset or 1) - 1)
+        raise _not_understood(line, f"{line[place : place + 12]!r} at character {place + 1}") from None
+    except (ValueError, MemoryError, RecursionError) as error:  # what Python's own parser says of bytes it cannot take
+        if isinstance(error, ValueError) and "selection" in str(error):
+            raise
+        raise _not_understood(line, f"it ({error})") from None
 
 
-class _Parser:
-    """Recursive descent: or < and < not < comparison."""
+def _not_understood(text: str, what: str) -> ValueError:
+    return ValueError(
+        f"Cannot read {what} in the selection {shown(text)}. Write comparisons such as 'x < 0.5' or '0 <= y <= 1' of "
+        "x, y, z, r and numbers, joined by and, or, not, with parentheses."
+    )
 
-    def __init__(self, text: str):
-        self.text = text
-        self.tokens = self._tokens()
-        self.position = 0
-        self.depth = 0
 
-    def parse(self) -> Selection:
-        selection = self._any()
-        if self.position < len(self.tokens):
-            raise self._error(f"unexpected {self.tokens[self.position][0]!r}")
-        return selection
+def _selection(node: ast.expr, text: str, depth: int) -> Selection:
+    if depth > _DEEPEST_SELECTION:
+        raise ValueError(f"A selection nests at most {_DEEPEST_SELECTION} levels deep: {shown(text)}.")
+    match node:
+        case ast.BoolOp():
+            parts = [_selection(each, text, depth + 1) for each in node.values]
+            join = np.logical_or if isinstance(node.op, ast.Or) else np.logical_and
+            return lambda x: join.reduce([each(x) for each in parts])
+        case ast.UnaryOp(op=ast.Not()):
+            inside = _selection(node.operand, text, depth + 1)
+            return lambda x: ~inside(x)
+        case ast.Compare() if all(type(sign) in _COMPARISONS for sign in node.ops):
+            terms = [_term(each, text) for each in (node.left, *node.comparators)]
+            signs = [_COMPARISONS[type(sign)] for sign in node.ops]
 
-    def _tokens(self) -> list[tuple[str, int]]:
-        found, position = [], 0
-        text = self.text.rstrip()
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                position += len(text[position:]) - len(text[position:].lstrip())
-                raise ValueError(
-                    f"Cannot read {text[position : position + 12]!r} at character {position + 1} of the selection "
-                    f"{self.text!r}. Write comparisons such as 'x < 0.5', joined by and, or, not."
+            def holds(x: Positions) -> np.ndarray:
+                values, nearness = [term(x) for term in terms], _nearness(x)
+                return np.logical_and.reduce(
+                    [sign(a, b, nearness) for sign, (a, b) in zip(signs, pairwise(values), strict=True)]
                 )
-            found.append((match.group().strip(), match.end()))
-            position = match.end()
-        return found
 
-    def _error(self, problem: str) -> ValueError:
-        place = self.tokens[self.position][1] if self.position < len(self.tokens) else len(self.text)
-        return ValueError(
-            f"The selection {self.text!r} has {problem} at character {place}. Write comparisons such as 'x < 0.5' or "
-            "'0 <= y <= 1', joined by and, or, not, with parentheses."
-        )
+            return holds
+        case _:
+            raise _not_understood(text, f"{ast.get_source_segment(text, node)!r}, which is no comparison,")
 
-    def _next(self) -> str | None:
-        return self.tokens[self.position][0] if self.position < len(self.tokens) else None
 
-    def _take(self) -> str:
-        token = self._next()
-        if token is None:
-            raise self._error("an unfinished comparison")
-        self.position += 1
-        return token
-
-    def _any(self) -> Selection:
-        return self._joined("or", self._all, np.logical_or)
-
-    def _all(self) -> Selection:
-        return self._joined("and", self._one, np.logical_and)
-
-    def _joined(self, word: str, part: Callable[[], Selection], join: np.ufunc) -> Selection:
-        parts = [part()]
-        while self._next() == word:
-            self._take()
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else lambda x: join.reduce([each(x) for each in parts])
-
-    def _one(self) -> Selection:
-        self.depth += 1
-        if self.depth > _DEEPEST_SELECTION:
-            raise ValueError(f"A selection nests at most {_DEEPEST_SELECTION} levels deep: {self.text[:60]!r}...")
-        try:
-            if self._next() == "not":
-                self._take()
-                inside = self._one()
-                return lambda x: ~inside(x)
-            if self._next() == "(":
-                self._take()
-                inside = self._any()
-                if self._next() != ")":
-                    raise self._error("a missing ')'")
-                self._take()
-                return inside
-            return self._comparison()
-        finally:
-            self.depth -= 1
-
-    def _comparison(self) -> Selection:
-        terms, comparisons = [self._term()], []
-        while self._next() in (*_COMPARISONS, "==", "!="):
-            comparisons.append(self._take())
-            terms.append(self._term())
-        if not comparisons:
-            raise self._error("no comparison")
-
-        def holds(x: Positions) -> np.ndarray:
-            nearness = _nearness(x)
-            result = np.ones(len(x), dtype=bool)
-            for left, sign, right in zip(terms[:-1], comparisons, terms[1:], strict=True):
-                a, b = left(x), right(x)
-                near = np.abs(a - b) <= nearness
-                result &= near if sign == "==" else ~near if sign == "!=" else _COMPARISONS[sign](a, b)
-            return result
-
-        return holds
-
-    def _term(self) -> Callable[[Positions], np.ndarray]:
-        token = self._take()
-        if token in ("x", "y", "z"):
-            axis = "xyz".index(token)
+def _term(node: ast.expr, text: str) -> Callable[[Positions], np.ndarray]:
+    match node:
+        case ast.Name(id="r"):
+            return lambda x: np.linalg.norm(x, axis=1)
+        case ast.Name(id="x" | "y" | "z"):
+            axis = "xyz".index(node.id)
 
             def coordinate(x: Positions) -> np.ndarray:
                 if axis >= x.shape[1]:
                     raise ValueError(
-                        f"The selection {self.text!r} asks for z, but the mesh is a plane one: use x and y."
+                        f"The selection {shown(text)} asks for z, but the mesh is a plane one: use x and y."
                     )
                 return x[:, axis]
 
             return coordinate
-        if token == "r":
-            return lambda x: np.linalg.norm(x, axis=1)
-        try:
-            number = float(token)
-        except ValueError:
-            self.position -= 1
-            raise self._error(f"{token!r} where a coordinate (x, y, z, r) or a number should be") from None
-        if not np.isfinite(number):
-            self.position -= 1
-            raise self._error(f"the number {token}, which is too large,")
-        return lambda x: np.full(len(x), number)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=given)):
+            number, sign = given, -1.0
+        case ast.UnaryOp(op=ast.UAdd(), operand=ast.Constant(value=given)) | ast.Constant(value=given):
+            number, sign = given, 1.0
+        case _:
+            number, sign = None, 1.0
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= _LARGEST:
+        problem = f"{ast.get_source_segment(text, node)!r} where a coordinate (x, y, z, r) or a number should be"
+        raise _not_understood(text, problem)
+    value = sign * float(number)
+    return lambda x: np.full(len(x), value)

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
 from scipy.spatial import Delaunay, KDTree
 
+from pennpde.mesh.cells import cross
+
 # Of the spacing: with these throws there is then one point for each square of the spacing, as in a mesh of squares.
 NEAREST = 0.79
 _THROWS = 40
@@ -132,7 +134,3 @@ def smallest_angles(corners: Float[np.ndarray, "triangles 3 2"]) -> Float[np.nda
         one, other = (corners[:, (here + step) % 3] - corners[:, here] for step in (1, 2))
         angles.append(np.arctan2(cross(one, other), (one * other).sum(axis=1)))
     return np.degrees(np.min(angles, axis=0))
-
-
-def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
-    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]

@@ -17,12 +17,12 @@ from typing import ClassVar, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.operators import Operators
 from pennpde.penn import PENN, SCALAR, EncodedCase, Equation
-from pennpde.penn.mixing import mix
 from pennpde.penn.mlp import MLP
 from pennpde.penn.nisogcn import distance_levels, near_identity
 from pennpde.penn.physics import FoamName, Look
@@ -111,9 +111,9 @@ class AdvectionDiffusion(Equation):
         slope = made.operators.grad(values, derivative)
         advection = (made.velocity * slope).sum(dim=1)
         rate = (
-            made.diffusivity * mix(made.operators.laplacian(values, derivative), self.diffusion.T)
-            - made.advection * mix(advection, self.advection.T)
-            + made.source * mix(values, self.source.T)
+            made.diffusivity * linear(made.operators.laplacian(values, derivative), self.diffusion.T)
+            - made.advection * linear(advection, self.advection.T)
+            + made.source * linear(values, self.source.T)
         )
         return {"T": rate if made.forcing is None else rate + made.forcing}
 

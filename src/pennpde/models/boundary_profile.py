@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from pennpde.case import Case, Remark
+from pennpde.case import Case, Condition, Remark
 from pennpde.case.conditions import TotalPressure
 from pennpde.mesh import Patch
 from pennpde.mesh.boundary import facet_parabolas
@@ -53,7 +54,17 @@ class BoundaryProfile:
 
     @staticmethod
     def of(case: Case) -> BoundaryProfile:
-        """At the time for which the conditions of the case hold."""
+        """At the time for which the conditions of the case hold; kept, because every stage of a prediction asks."""
+        condition = case.dirichlet["u"]
+        others = (each for by_unknown in case.conditions.values() for each in by_unknown.values())
+        rest = case.mesh, *(each for each in others if each is not condition)
+        known = _KNOWN.get(condition)
+        if known is None or [*map(id, known[0])] != [*map(id, rest)]:
+            known = _KNOWN[condition] = rest, BoundaryProfile._made(case)
+        return known[1]
+
+    @staticmethod
+    def _made(case: Case) -> BoundaryProfile:
         mesh, condition, pressure = case.mesh, case.dirichlet["u"], case.dirichlet["p"]
         ends = mesh.facets.connectivity.reshape(-1, 2)
         points, pressed = condition.mask.cpu().numpy(), pressure.mask.cpu().numpy()[ends].all(axis=1)
@@ -207,3 +218,7 @@ def _matched(
     smooth = held & is_mean & ~lost & (np.linalg.norm(missing, axis=1) > 1e-9 * largest.max(initial=0.0))
     result[smooth, 1] += 1.5 * missing[smooth]
     return result, lost
+
+
+_KNOWN: WeakKeyDictionary[Condition, tuple[tuple[object, ...], BoundaryProfile]] = WeakKeyDictionary()
+"""By the condition of the velocity, with what else it was made of."""

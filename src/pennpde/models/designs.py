@@ -228,16 +228,25 @@ def flow_case(
 
 
 def flow_through(mesh: Mesh, speed: float, viscosity: float) -> Case:
-    """The flow through a mesh with the patches inlet, wall and outlet, entering at right angles to the inlet."""
-    for name, value in (("inlet speed", speed), ("viscosity", viscosity)):
+    """The flow in a mesh with some of the patches inlet, outlet, wall and moving.
+
+    It enters at right angles to the inlet. A moving wall moves along itself, to the right where it is above the fluid.
+    """
+    for name, value in (("speed", speed), ("viscosity", viscosity)):
         if not value > 0:
             raise ValueError(f"The {name} is {value:g}; it must be larger than zero.")
-    entering = -speed * mesh.point_normals("inlet")
+    velocity: dict[str, Any] = {}
+    if "inlet" in mesh.patches:
+        velocity["inlet"] = -speed * mesh.point_normals("inlet")
+    if "moving" in mesh.patches:
+        velocity["moving"] = speed * mesh.point_normals("moving")[:, [1, 0]] * torch.tensor([1.0, -1.0])
+    velocity |= {"wall": 0.0} if "wall" in mesh.patches else {}
+    open_end = {"outlet": 0.0} if "outlet" in mesh.patches else {}
     return Case(
         mesh,
         initial={"u": torch.zeros_like(mesh.points), "p": 0.0},
-        dirichlet={"u": {"inlet": entering, "wall": 0.0}, "p": {"outlet": 0.0}},
-        neumann={"u": {"outlet": 0.0}, "p": {"wall": 0.0, "inlet": 0.0}},
+        dirichlet={"u": velocity, "p": open_end},
+        neumann={"u": open_end, "p": dict.fromkeys(velocity, 0.0)},
         parameters={"viscosity": viscosity},
     )
 

@@ -18,6 +18,7 @@ from typing import ClassVar, Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from pennpde.case import Case, Remark
 from pennpde.case.conditions import TotalPressure
@@ -29,7 +30,6 @@ from pennpde.models.potential_flow import potential_flow
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping
 from pennpde.penn import PENN, EncodedCase, Equation
-from pennpde.penn.mixing import Linear, mix
 from pennpde.penn.mlp import MLP
 from pennpde.penn.nisogcn import distance_levels, dot, near_identity, scale_by, squared_norm
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solver, State
@@ -95,7 +95,7 @@ class Flow(Equation, FlowPhysics):
         self.relaxation, self.length, self.diffusion_start = relaxation, length, diffusion_start
         self.laplacian_damping, self.pressure_step = Damping(laplacian_damping, smallest_decay), pressure_step
         self.geometry = MLP((3, width, width))
-        self.correction = Linear(2 * width, width, bias=False)
+        self.correction = nn.Linear(2 * width, width, bias=False)
         self.correction_gate = MLP((3 * width, width, width), start=0.0)
         self.advection, self.diffusion, self.source, self.poisson, self.pressure_gradient = (
             nn.Parameter(near_identity(width)) for _ in range(5)
@@ -103,7 +103,7 @@ class Flow(Equation, FlowPhysics):
         # One network for the coefficients of all five operators: they look at the same invariants.
         self.coefficients = MLP((2 * width, 2 * width, 5 * width), start=1.0)
         self.local_pressure = MLP((4 * width, width, width), start=0.0, spread=0.1)
-        self.force = Linear(4 * width, width, bias=False)
+        self.force = nn.Linear(4 * width, width, bias=False)
         self.force_gate = MLP((2 * width, width, width), start=0.0)
 
     def prepare(self, case: EncodedCase) -> Surroundings:
@@ -133,23 +133,23 @@ class Flow(Equation, FlowPhysics):
         by_advection, by_diffusion, by_source, by_poisson, by_pressure = self.coefficients(invariants).chunk(5, dim=1)
 
         viscosity = self.diffusion_start * case.parameter("viscosity", velocity)
-        intermediate_rate = viscosity * scale_by(by_diffusion, mix(diffusion, self.diffusion.T)) - scale_by(
-            by_advection, mix(advection, self.advection.T)
+        intermediate_rate = viscosity * scale_by(by_diffusion, linear(diffusion, self.diffusion.T)) - scale_by(
+            by_advection, linear(advection, self.advection.T)
         )
         # Equations 50 and 51: divergence of the intermediate velocity u + dt (...), over dt.
         source = divergence / duration + place.operators["u"].div(intermediate_rate)
-        source = by_source * mix(source, self.source.T)
+        source = by_source * linear(source, self.source.T)
         local = self.local_pressure(torch.cat([invariants, state["p"], length * divergence], dim=1))
 
         def relax(pressure: State, begin: State, fraction: float) -> State:
-            laplacian = mix(place.laplacian("p", pressure["p"]), self.poisson.T)
+            laplacian = linear(place.laplacian("p", pressure["p"]), self.poisson.T)
             change = self.pressure_step * length**2 * (by_poisson * laplacian - source) + local
             return {"p": begin["p"] + fraction * change}
 
         inner = self.pressure_solver(relax, {"p": state["p"]}, case.case, case.project, record=False)
         pressure = inner.state["p"]
         slope = place.gradient("p", pressure)
-        push = scale_by(by_pressure, mix(slope, self.pressure_gradient.T))
+        push = scale_by(by_pressure, linear(slope, self.pressure_gradient.T))
         terms = torch.cat([velocity, length * advection, length**2 * diffusion, length * slope], dim=-1)
         # Learned for the whole time step; of a share of it, as explicit steps take, it acts for that share.
         force = scale_by(time_step / DURATION * self.force_gate(invariants), self.force(terms))

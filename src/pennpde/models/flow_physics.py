@@ -42,7 +42,7 @@ class FlowPhysics(Physics):
     foam_parameters: ClassVar = {"viscosity": "nu"}
     foam_solvers: ClassVar = ("icoFoam", "pisoFoam", "pimpleFoam", "simpleFoam", "incompressibleFluid")
     """OpenFOAM's programs for incompressible flow of one Newtonian fluid."""
-    looks: ClassVar = {"u": Look("speed |u|"), "p": Look("pressure p", signed=True)}
+    looks: ClassVar = {"u": Look("speed |u|", unit="m/s"), "p": Look("pressure p", signed=True, unit="m²/s²")}
     headline: ClassVar = ("Reynolds number",)
 
     def free_levels(self, case: Case) -> tuple[str, ...]:

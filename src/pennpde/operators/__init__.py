@@ -6,7 +6,6 @@ damping     the Laplacian as one matrix, with damping of modes that alternate fr
 sparse      sparse products as differentiable, compilable operations
 elements    linear finite elements: areas, stiffness and gradient that conserve mass
 multigrid   symmetric equations solved in linear time
-machine     freed memory used again, GPU work captured and replayed
 """
 
 from pennpde.operators.operators import NEUMANN_WEIGHT, Operators

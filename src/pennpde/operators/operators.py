@@ -411,8 +411,7 @@ class Operators:
         if self.composed_laplacian is not None:
             if damping != self.composed_damping:
                 raise ValueError(
-                    f"These operators were composed with a damping of {self.composed_damping}, asked for is "
-                    f"{damping}: where cases are stacked, CaseStack.of takes laplacian_damping."
+                    f"These operators were composed with a damping of {self.composed_damping}, asked for is {damping}."
                 )
             return self
         if torch.compiler.is_compiling():

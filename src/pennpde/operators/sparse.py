@@ -6,7 +6,7 @@ value tensors of the matrix *and* of its transpose. Backward is the same operato
 differentiable any number of times.
 """
 
-# ruff: noqa: ARG001, ARG005  (a product takes its transpose for backward alone, and a fake takes what the real one takes)
+# ruff: noqa: ARG001  (a product takes its transpose for backward alone, and a fake takes what the real one takes)
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _sparse_product(
     on_gpu = _triton_product() if dense.device.type == "cuda" else None
     if on_gpu is not None:
         return on_gpu(row_starts, columns, values, dense.contiguous(), rows)
-    return _multiply(row_starts, columns, values, dense)
+    return multiply(row_starts, columns, values, dense)
 
 
 @cache
@@ -52,7 +52,7 @@ def _hear_out_pytorch() -> None:
         torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1))
 
 
-def _multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+def multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
     _hear_out_pytorch()
     size = row_starts.shape[0] - 1, dense.shape[0]
     # Checking the invariants of a matrix that never changes would cost more than the product of a small mesh.
@@ -174,7 +174,7 @@ class SparseMatrix:
 
     def __matmul__(self, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:
         if _is_plain(self.values, dense):
-            return _multiply(self.row_starts, self.columns, self.values, dense)
+            return multiply(self.row_starts, self.columns, self.values, dense)
         return _sparse_product(
             self.row_starts,
             self.columns,
@@ -269,106 +269,3 @@ def _stack(parts: list[tuple[Tensor, Tensor, Tensor, int]]) -> tuple[Tensor, Ten
         entries += part_columns.shape[0]
         width += part_width
     return torch.cat(starts), torch.cat(columns), torch.cat([values for _, _, values, _ in parts])
-
-
-@torch.library.custom_op("pennpde::uniform_product", mutates_args=())
-def _uniform_product(
-    columns: Tensor, values: Tensor, transposed_columns: Tensor, transposed_values: Tensor, dense: Tensor
-) -> Tensor:
-    on_gpu = _triton_uniform_product() if dense.device.type == "cuda" else None
-    if on_gpu is not None:
-        return on_gpu(columns, values, dense.contiguous())
-    rows, length = columns.shape
-    starts = torch.arange(0, rows * length + 1, length, dtype=columns.dtype, device=columns.device)
-    return _multiply(starts, columns.reshape(-1), values.reshape(-1), dense)
-
-
-@_uniform_product.register_fake
-def _(columns, values, transposed_columns, transposed_values, dense):
-    return dense.new_empty((columns.shape[0], dense.shape[1]))
-
-
-def _backward_uniform(ctx, gradient):
-    columns, values, transposed_columns, transposed_values = ctx.saved_tensors
-    gradient_of_dense = None
-    if ctx.needs_input_grad[4]:
-        gradient_of_dense = _uniform_product(
-            transposed_columns, transposed_values, columns, values, gradient.contiguous()
-        )
-    return None, None, None, None, gradient_of_dense
-
-
-_uniform_product.register_autograd(
-    _backward_uniform, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:4])
-)
-for _device in ("cpu", "cuda"):
-    torch.library.register_autocast("pennpde::uniform_product", _device, torch.float32)
-
-
-@cache
-def _triton_uniform_product() -> Callable[..., Tensor] | None:
-    """The GPU kernel for rows of one length, unrolled over their entries; None where Triton is absent."""
-    try:
-        import triton  # pyright: ignore[reportMissingImports]
-        import triton.language as tl  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        return None
-
-    @triton.jit
-    def kernel(
-        columns,
-        values,
-        dense,
-        result,
-        rows,
-        channels,
-        LENGTH: tl.constexpr,
-        ROWS: tl.constexpr,
-        CHANNELS: tl.constexpr,
-    ):
-        row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-        channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-        live = row < rows
-        inside = live[:, None] & (channel < channels)[None, :]
-        total = tl.zeros((ROWS, CHANNELS), dtype=values.dtype.element_ty)
-        for entry in tl.static_range(LENGTH):
-            column = tl.load(columns + row * LENGTH + entry, mask=live, other=0)
-            weight = tl.load(values + row * LENGTH + entry, mask=live, other=0.0)
-            position = dense + column[:, None].to(tl.int64) * channels + channel[None, :]
-            total += weight[:, None] * tl.load(position, mask=inside, other=0.0)
-        tl.store(result + row[:, None].to(tl.int64) * channels + channel[None, :], total, mask=inside)
-
-    def product(columns, values, dense):
-        rows, length = columns.shape
-        channels = dense.shape[1]
-        result = dense.new_empty((rows, channels))
-        block_channels = min(32, triton.next_power_of_2(channels))
-        block_rows = max(1, 512 // block_channels)
-        grid = (triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels))
-        kernel[grid](  # pyright: ignore[reportIndexIssue]
-            columns, values, dense, result, rows, channels, LENGTH=length, ROWS=block_rows, CHANNELS=block_channels
-        )
-        return result
-
-    return product
-
-
-@dataclass(frozen=True, eq=False)
-class UniformMatrix:
-    """A sparse matrix whose rows all have the same number of entries, short rows filled with zeros.
-
-    What batches of many meshes are made of: every mesh has index tensors of one shape, so a batch is a gather, without
-    a look at its numbers.
-    """
-
-    columns: Int[Tensor, "rows length"]
-    values: Float[Tensor, "rows length"]
-    transposed_columns: Int[Tensor, "columns transposed_length"]
-    transposed_values: Float[Tensor, "columns transposed_length"]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.columns.shape[0], self.transposed_columns.shape[0]
-
-    def __matmul__(self, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:
-        return _uniform_product(self.columns, self.values, self.transposed_columns, self.transposed_values, dense)

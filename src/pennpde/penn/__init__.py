@@ -12,7 +12,6 @@ start       a cheap solution that a network starts from
 physics     what is known about an equation besides: units, derived inputs, checks, names
 predictor   what any network must offer for predictions with a certificate; a case as it sees it
 mlp         linear layers with activations
-mixing      channel mixing with a fast backward pass
 """
 
 from pennpde.penn.equation import EncodedCase, Equation

@@ -15,24 +15,7 @@ def pseudoinverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "chann
     """Moore–Penrose inverse of a layer's weight; for a single input channel it is a division."""
     if weight.shape[1] == 1:
         return weight.T / (weight * weight).sum()
-    if weight.is_cuda:
-        return _left_inverse(weight)
     return torch.linalg.pinv(weight)
-
-
-def _left_inverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "channels out"]:
-    """(W^T W)^-1 W^T, the pseudoinverse of a weight whose columns are independent, by elimination in double precision.
-
-    A captured training step cannot hold a singular value decomposition, which waits for the GPU.
-    """
-    number = weight.shape[1]
-    wide = weight.double()
-    rows = torch.cat([wide.T @ wide, wide.T], dim=1)
-    for pivot in range(number):
-        scaled = rows[pivot] / rows[pivot, pivot]
-        is_pivot = (torch.arange(number, device=weight.device) == pivot)[:, None]
-        rows = torch.where(is_pivot, scaled, rows - rows[:, pivot, None] * scaled)
-    return rows[:, number:].to(weight.dtype)
 
 
 class Correction(nn.Module):

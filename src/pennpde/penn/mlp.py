@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pennpde.penn.mixing import Linear
-
 LEAKY_SLOPE = 0.5
 """The paper's slope: an extreme one would make the inverse steep."""
 
@@ -61,7 +59,7 @@ class MLP(nn.Module):
         self.activations: tuple[Activation, ...] = tuple(activations or ("tanh",) * inside + ("identity",))
         if len(self.activations) != len(sizes) - 1:
             raise ValueError(f"{len(sizes) - 1} layers need as many activations; got {self.activations}.")
-        self.linears = nn.ModuleList(Linear(a, b, bias=bias) for a, b in pairwise(sizes))
+        self.linears = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in pairwise(sizes))
         if start is not None:
             last = self.layers[-1]
             with torch.no_grad():

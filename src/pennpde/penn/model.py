@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -52,9 +52,6 @@ class PENN(Predictor):
             after the start; "steady": the steady state.
         start: Gives the state that the solver starts from, at any time; None: the initial fields of the case.
     """
-
-    compiled_methods: ClassVar = ("iterate",)
-    """What training compiles on a GPU: one iteration, because the unrolled loop takes minutes to compile."""
 
     def __init__(
         self,

@@ -11,9 +11,9 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from pennpde.operators import Operators
-from pennpde.penn.mixing import mix
 from pennpde.penn.mlp import MLP
 
 
@@ -89,7 +89,7 @@ class NIsoGCN(nn.Module):
             derivative = operators.laplacian(values, normal_derivative)
         else:
             derivative = operators.grad(values, normal_derivative)
-        mixed = mix(derivative, self.mixing.T)
+        mixed = linear(derivative, self.mixing.T)
         return mixed if self.coefficient is None else scale_by(self.coefficient(invariant(values)), mixed)
 
     def extra_repr(self) -> str:

@@ -47,10 +47,12 @@ class Look:
     Attributes:
         title: Above the picture.
         signed: Whether its sign matters, so that the colours diverge from zero.
+        unit: In SI units.
     """
 
     title: str
     signed: bool = False
+    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.penn.physics import Look
 from pennpde.penn.predictor import Finer
-from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels
+from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels, stacked
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import REFUSED, REFUSED_ABOVE, Expected, worst
@@ -63,6 +63,8 @@ class Outcome:
     """Of accuracy, on which the network predicted; empty where it has no levels."""
     looks: Mapping[str, Look] = field(default_factory=dict)
     """How the fields are titled and coloured."""
+    si: bool = False
+    """Whether the units are known to be SI, as those of OpenFOAM cases."""
     outflow: Float[Tensor, "facets *times"] | None = None
     """Volume per time (in the plane also per depth) that leaves the domain through each of `case.mesh.facets`, negative
     at inlets: the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
@@ -186,20 +188,26 @@ class Outcome:
             error: Whether the error that is expected at each point is drawn in a second row.
         """
         shown = {name: self.last[name] for name in names or self.last if self[name] is not None}
-        rows = [field_panels(self.case.mesh, shown, self.looks)]
+        rows = [field_panels(self.case.mesh, shown, self.looks, units=self.si)]
         if error and self.expected.local:
-            rows.append(error_panels(self.case.mesh, self.expected.local, self.looks))
-        made = picture(rows, **self._small_print)
+            rows.append(error_panels(self.case.mesh, self.expected.local, self.looks, units=self.si))
+        made = picture(stacked(rows), title=self.title(self.time), **self._small_print)
         if path is not None:
             made.save(path)
         return made
 
     def animate(self, path: Path | str) -> None:
-        """Write all times as an animation, .gif: colours mean the same at all times."""
+        """Write all times as an animation, .mp4 or .gif: colours mean the same at all times."""
         if len(self.times) < 2:
             raise ValueError("An animation takes several times, as in predict(..., times=[1.0, 2.0, 3.0]).")
-        frames = series_panels(self.case.mesh, [self.at(place).fields for place in range(len(self.times))], self.looks)
-        animate(path, frames, [time_name(time) for time in self.times], **self._small_print)
+        fields = [self.at(place).fields for place in range(len(self.times))]
+        frames = series_panels(self.case.mesh, fields, self.looks, units=self.si)
+        animate(path, frames, [self.title(time) for time in self.times], **self._small_print)
+
+    def title(self, time: float) -> str:
+        """When the fields hold, and the numbers that characterise the case."""
+        numbers = [f"{name} {value:.4g}" for name, value in self.numbers.items() if name.endswith("number")]
+        return ", ".join([f"{time_name(time)}{' s' * (self.si and time != STEADY)}", *numbers])
 
     @property
     def _small_print(self) -> dict[str, Any]:

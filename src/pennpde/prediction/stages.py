@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pennpde import metrics
+from pennpde import metrics, progress
 from pennpde.case import Case, Remark
 from pennpde.case.companion import back, ends_of_conditions, on_companion
 from pennpde.case.units import Units
@@ -32,6 +32,7 @@ from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
 from pennpde.penn.predictor import Finer, check_unknowns
 from pennpde.prediction.outcome import Outcome
+from pennpde.registry import did_you_mean
 from pennpde.trust import expected_error
 from pennpde.trust.certificate import Certificate, certify, certify_interpolated
 from pennpde.trust.evidence import Evidence, at_place, gather, without_levels
@@ -179,14 +180,18 @@ def predict(
     """
     if not isinstance(model, nn.Module):
         model = load_pretrained(model)
-    if isinstance(case, str | PathLike):
+    from_openfoam = isinstance(case, str | PathLike)
+    if from_openfoam:
         case = Case.from_openfoam(case, getattr(model, "equation", None))
     elif not isinstance(case, Case):
         raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {type(case).__name__}.")
-    asked = _listed(times, steady)
-    if accuracy is not None:
-        return _accurate(model, case, ranges, accuracy, length=length, speed=speed, resolution=resolution, times=asked)
-    return _predicted(model, case, ranges, length=length, speed=speed, resolution=resolution, times=asked)
+    asked: dict[str, Any] = {"length": length, "speed": speed, "resolution": resolution}
+    asked["times"] = _listed(times, steady)
+    if accuracy is None:
+        outcome = _predicted(model, case, ranges, **asked)
+    else:
+        outcome = _accurate(model, case, ranges, accuracy, **asked)
+    return replace(outcome, si=from_openfoam)
 
 
 def _predicted(model: nn.Module, case: Case, ranges: Ranges | None, **asked: Any) -> Outcome:
@@ -262,6 +267,7 @@ def request(
 def prepare(asked: Request) -> Prepared:
     """The case complete, on the mesh to predict on, in the network's units, precision and on its device."""
     begin = time.perf_counter()
+    progress.tell(f"preparing {asked.case.number_of_points:,} points")
     model, units = asked.model, asked.units
     one = 1.0 if units is None else units.length
     companion, notes = _companion_of(asked.case, one, asked.ranges or {}, asked.resolution)
@@ -278,6 +284,7 @@ def prepare(asked: Request) -> Prepared:
 def solve(prepared: Prepared) -> Solved:
     """Call the network."""
     begin = time.perf_counter()
+    progress.tell(f"solving {prepared.case.number_of_points:,} points")
     asked = prepared.request
     with torch.inference_mode():
         prediction = asked.model.solve(prepared.ready, None if asked.times is None else asked.own_times)
@@ -327,6 +334,7 @@ def compare(returned: Returned) -> Compared:
 def judge(compared: Compared) -> Outcome:
     """The certificate and the expected error: what can be measured without a reference solution, and what it tells."""
     begin = time.perf_counter()
+    progress.tell("estimating the error")
     returned = compared.returned
     solved = returned.solved
     prepared = solved.prepared
@@ -464,7 +472,10 @@ def _about(case: Case, equation: Physics, free: Collection[str]) -> list[Remark]
     known = {*equation.foam_parameters, "time"}
     unknown = sorted(case.parameters.keys() - known) if equation.foam_parameters else []
     names = ", ".join(equation.foam_parameters)
-    ignored = [Remark(f"The parameter {name} is ignored; those of the network are {names}.") for name in unknown]
+    ignored = [
+        Remark(f"The parameter {name} is ignored; those of the network are {names}.{did_you_mean(name, known)}")
+        for name in unknown
+    ]
     text = "is prescribed at no more than one point, so only its differences count in its expected error."
     return [*ignored, *(Remark(f"{name} {text}", severe=False) for name in free)]
 

@@ -24,8 +24,7 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.graph import PointGraph
-from pennpde.operators.sparse import SparseMatrix, UniformMatrix, index_tensor
-from pennpde.penn.mixing import Linear
+from pennpde.operators.sparse import SparseMatrix, index_tensor
 from pennpde.penn.mlp import MLP, Activation, activated
 from pennpde.penn.nisogcn import scale_by, squared_norm
 
@@ -158,7 +157,7 @@ class EquivariantMLP(nn.Module):
     def __init__(self, sizes: Sequence[int], *, bias: bool = True):
         super().__init__()
         self.gate = MLP(sizes, bias=bias)
-        self.linear = Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
+        self.linear = nn.Linear(sizes[0], sizes[-1], bias=False) if sizes[0] != sizes[-1] else nn.Identity()
 
     def forward(self, values: Float[Tensor, "points *axes channels"]) -> Float[Tensor, "points *axes out"]:
         return scale_by(self.gate(squared_norm(values)), self.linear(values))
@@ -174,7 +173,7 @@ class GraphConvolution(nn.Module):
         self.network = MLP(sizes, activations, bias=bias)
 
     def forward(
-        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix | UniformMatrix
+        self, values: Float[Tensor, "points *axes channels"], adjacency: SparseMatrix
     ) -> Float[Tensor, "points *axes out"]:
         for linear, activation in zip(self.network.layers, self.network.activations, strict=True):
             smoothed = (adjacency @ values.reshape(len(values), -1)).reshape(values.shape)

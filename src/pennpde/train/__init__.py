@@ -2,16 +2,13 @@
 
 running      a training from its dataset to the network that it leaves in a folder
 experiment   what is trained on what: a row of a TOML file, or what follows from a dataset
-targets      which targets of a case a network learns, and which it is judged by
 report       errors, learning curve and worst cases at the end, next to what can be had without a network
 
 fitting      the loop: steps, tests, restarts, rollbacks, pauses
 settings     every number of a training, checked, and the decisions of its protocol
 losses       what a training makes small
-batches      which cases a step sees: filled up to one shape on the device, or block by block
-steps        one step, on a GPU captured as a graph; of networks that march in time, through their last steps
-optimizers   Adam and SOAP on one flat gradient
-machine      devices, threads, processes
+cases        which cases a step sees, with which targets, and by which a network is judged
+steps        one step, by Adam or SOAP
 folder       state and log, everything that a continued training needs
 
 evaluation   errors and times of a network on a test set

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.case.moments import FOREVER, moments
+from pennpde.machine import device_name, wait_for, with_threads
 from pennpde.metrics import Estimate, dirichlet_squared_error, domain_errors, neumann_squared_error, relative_l2
 from pennpde.operators import Operators
 from pennpde.penn import Predictor
 from pennpde.penn.predictor import Seen, seen_by
-from pennpde.train.machine import device_name, wait_for, with_threads
 
 Model = Callable[[Case], Mapping[str, Tensor]]
 Watch = Callable[[Sequence[Any]], Iterable[Any]]

@@ -40,11 +40,11 @@ from pennpde.data.manifest import content_of
 from pennpde.data.storage import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular
+from pennpde.machine import device_for
 from pennpde.penn.predictor import check_unknowns
 from pennpde.train import losses
-from pennpde.train.machine import device_for
+from pennpde.train.cases import learned_time
 from pennpde.train.settings import BUDGETS, Settings
-from pennpde.train.targets import learned_time
 
 log = logging.getLogger("pennpde.train")
 
@@ -70,11 +70,6 @@ class Experiment:
     note: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     loss: str = "squared error"
-    most_points: int | None = None
-    """Cases for which the network computes on more points are left out, for steps of seconds rather than minutes."""
-    limits: Sequence[str] | None = None
-    """Numbers of a case that must be as in training, or the user is warned; None: all. A network that solves its
-    equation on any mesh is not limited to the meshes it has learned from."""
     training: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
@@ -82,12 +77,6 @@ class Experiment:
             losses.named(self.loss)
         except ValueError as error:
             raise ValueError(f"The row {self.row!r}: {error}") from error
-        most = self.most_points
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-            raise ValueError(f"The row {self.row!r} has most_points = {most!r}; it must be a positive whole number.")
-        limits = self.limits
-        if limits is not None and (isinstance(limits, str) or not all(isinstance(each, str) for each in limits)):
-            raise ValueError(f"The row {self.row!r} has limits = {limits!r}; it must be a list of names.")
 
     @property
     def needs_frames(self) -> bool:

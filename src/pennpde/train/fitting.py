@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.files import locked_folder
+from pennpde.machine import device_for, threads_for, with_threads
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
-from pennpde.train.batches import CaseStack, Order, at_once, check_cases, disagreement, evenly, prepared
+from pennpde.train.cases import Batches, Order, at_once, check_cases, evenly
 from pennpde.train.folder import Journal, duration, log
-from pennpde.train.losses import Loss, RelativeError, scaled_squared_error, standard_deviations
-from pennpde.train.machine import Processes, threads_for, with_threads
+from pennpde.train.losses import Loss, scaled_squared_error, standard_deviations
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
 from pennpde.train.steps import Steps
 
@@ -43,8 +43,7 @@ class TrainingResult:
     """The network that was given, with the best weights."""
     ended: Literal["budget", "early stop", "paused"]
     best: float | None
-    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss. With
-    the loss `RelativeError` it is the geometric mean of the relative errors."""
+    """The lowest validation error, in units of the loss; without validation cases the lowest mean training loss."""
     best_step: int
     best_errors: Mapping[str, float]
     """The mean squared error of each target on the validation cases then, in the network's units."""
@@ -59,13 +58,9 @@ class TrainingResult:
     rollbacks: int
     history: tuple[Mapping[str, Any], ...]
     """One row per validation or event of this call, as in the CSV file."""
-    description: str
-    """How steps were taken: eager or captured, on which device, in which shapes."""
     scales: Mapping[str, float]
     dataset: str
     """A hash of the training and validation cases."""
-    is_main: bool = True
-    """Whether this process is the one that writes files; only of several does it matter."""
     signal: int | None = None
     """Number of the signal that paused it, such as that of ctrl+c."""
 
@@ -112,7 +107,7 @@ def fit(
         pause_after: Minutes after which this call saves its state and returns.
         device: Where to train; by default the GPU where there is one.
         loss: loss(model, case, weights) in place of the scaled squared error. Weights are judged by the scaled squared
-            error all the same, unless it is a `RelativeError`.
+            error all the same.
         progress: Whether a progress bar may be shown; only on a terminal.
         on_improvement: Called with the network and the course of the training after each new best validation error.
         as_seen: Whether the cases are complete and in the network's units already (`network.inputs.seen_by`).
@@ -138,25 +133,18 @@ def fit(
     if folder is None and (resume or pause_after is not None):
         raise ValueError("resume and pause_after need the folder that keeps the state of the training.")
 
-    processes = Processes(device)
-    if settings.batch_size > len(train):
-        settings = replace(settings, batch_size=len(train))
-    if getattr(model, "takes_times", False):
-        # Every case has its own time, and so its own steps; each process takes as many of a batch as the others.
-        whole = processes.count * math.ceil(settings.batch_size / processes.count)
-        settings = replace(settings, batch_size=whole, stacked=False)
-    size = settings.batch_size // processes.count
-    threads = threads or threads_of(model, train, size, processes.device, folder if resume else None)
+    place = device_for(device)
+    settings = replace(settings, batch_size=min(settings.batch_size, len(train)))
+    threads = threads or threads_of(model, train, settings.batch_size, place, folder if resume else None)
     with _determinism(settings), torch.random.fork_rng(), with_threads(threads):
         torch.manual_seed(settings.seed)
-        model.to(processes.device)
-        run = _Run(model, train, validation, settings, processes, folder, loss, judge_start, on_improvement)
-        mine = folder if processes.is_main else None
-        if mine is not None:
-            mine.mkdir(parents=True, exist_ok=True)
-        with nullcontext() if mine is None else locked_folder(mine, "another training"):
+        model.to(place)
+        run = _Run(model, train, validation, settings, place, folder, loss, judge_start, on_improvement)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        with nullcontext() if folder is None else locked_folder(folder, "another training"):
             run.begin(resume)
-            with Journal(mine, run.targets, run.step, progress and processes.is_main) as run.journal:
+            with Journal(folder, run.targets, run.step, progress) as run.journal:
                 run.loop(None if pause_after is None else begun + 60 * pause_after)
         return run.result()
 
@@ -167,7 +155,8 @@ def threads_of(
     """As many as batches of these cases are worth; another number than before the break would change the last bits."""
     found = states.load(continued) if continued else None
     before = None if found is None else found.plain.get("threads")
-    return before or threads_for(cases, at_once(model, batch_size), device)
+    points = at_once(model, batch_size) * sum(case.number_of_points for case in cases) / len(cases)
+    return before or threads_for(points, device)
 
 
 @dataclass(eq=False)
@@ -178,7 +167,7 @@ class _Run:
     train: list[Case]
     validation: list[Case]
     settings: Settings
-    processes: Processes
+    device: torch.device
     folder: Path | None
     loss: Loss | None
     judge_start: bool
@@ -209,11 +198,10 @@ class _Run:
         self.order = Order(len(self.train), settings.batch_size, settings.seed)
         self.total_steps = settings.number_of_steps(len(self.train))
         self.rate = settings.learning_rate
-        self.tell: Callable[[str], None] = log.info if self.processes.is_main else log.debug
 
     def begin(self, resume: bool) -> None:
         """Make everything ready for steps, where the folder says or at the start."""
-        found = self.processes.same(states.load(self.folder) if self.folder and self.processes.is_main else None)
+        found = states.load(self.folder) if self.folder else None
         if found is not None and not resume:
             raise ValueError(
                 f"{self.folder} holds a training that stands at step {found.plain['step']}: continue it with "
@@ -221,20 +209,14 @@ class _Run:
             )
         if found is not None:  # what cannot be continued is refused before the work begins
             self._check_resumable(found)
-        elif self.folder and self.processes.is_main:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        model, settings, device = self.model, self.settings, self.processes.device
-        dtype = next(model.parameters()).dtype
-        batches = prepared(model, [*self.train, *self.validation], dtype, device, settings.stacked, self.tell)
+        batches = Batches.of(self.model, [*self.train, *self.validation], self.device)
         loss = self.loss or scaled_squared_error(self.scales)
-        self.steps = Steps(model, batches, loss, settings, self.processes, self.targets, self.tell)
-        if self.processes.count > 1:
-            self.steps.load_weights(self.processes.same(self.steps.weights()))
+        self.steps = Steps(self.model, batches, loss, self.settings, self.targets)
         self.best_weights = self.steps.weights()
         if found is not None:
             self._continue(found)
-        size = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        self.tell(f"training {size:,} parameters on {len(self.train)} cases: {self.steps.description}")
+        size = sum(parameter.numel() for parameter in self.model.parameters() if parameter.requires_grad)
+        log.info(f"training {size:,} parameters on {len(self.train)} cases, on {self.device}")
 
     def _continue(self, found: states.State) -> None:
         self.step, self.seconds = found.plain["step"], found.plain["seconds"]
@@ -243,11 +225,11 @@ class _Run:
         self.ended = "early stop" if found.plain["ended"] == "early stop" else None
         self.steps.load_weights(found.part("weights"))
         self.steps.load_optimizer(found.part("optimizer"))
-        self.best_weights = {name: tensor.to(self.processes.device) for name, tensor in found.part("best").items()}
+        self.best_weights = {name: tensor.to(self.device) for name, tensor in found.part("best").items()}
         torch.set_rng_state(found.tensors["random/cpu"])
-        if self.processes.device.type == "cuda" and "random/cuda" in found.tensors:
-            torch.cuda.set_rng_state(found.tensors["random/cuda"], self.processes.device)
-        self.tell(f"continued at step {self.step}, after {self.seconds:.0f} s")
+        if self.device.type == "cuda" and "random/cuda" in found.tensors:
+            torch.cuda.set_rng_state(found.tensors["random/cuda"], self.device)
+        log.info(f"continued at step {self.step}, after {self.seconds:.0f} s")
 
     def loop(self, pause_at: float | None) -> None:
         """Take steps until the budget is used up, nothing improves, or the clock says `pause_at`."""
@@ -270,10 +252,6 @@ class _Run:
                 if asked_to_stop:
                     self.signal = asked_to_stop[0]
                 over = bool(asked_to_stop) or (pause_at is not None and time.monotonic() > pause_at)
-                # The main process's clock counts: all must take the same decision.
-                self.seconds, self.processor_seconds, over = self.processes.same(
-                    (self.seconds, self.processor_seconds, over)
-                )
                 self._show()
                 if over and self.ended is None:
                     self.ended = "paused"
@@ -290,10 +268,6 @@ class _Run:
         assert self.ended is not None
         if self.course.best is not None:
             self.steps.load_weights(self.best_weights)
-        # Untrained, a network may hide that it minds the points which fill cases up; trained, it does not.
-        is_stacked = isinstance(self.steps.batches, CaseStack)
-        if is_stacked and self.taken and (reason := disagreement(self.model, self.train)):
-            log.warning(f"training ran on cases filled up to one shape, but {reason}; train with stacked=False")
         self.model.zero_grad(set_to_none=True)
         self.model.eval()
         return TrainingResult(
@@ -310,15 +284,13 @@ class _Run:
             restarts=self.course.restarts,
             rollbacks=self.course.rollbacks,
             history=tuple(self.journal.rows),
-            description=self.steps.description,
             scales=self.scales,
             dataset=self.dataset,
-            is_main=self.processes.is_main,
             signal=self.signal if self.ended == "paused" else None,
         )
 
     def _save(self) -> None:
-        if self.folder is None or not self.processes.is_main:
+        if self.folder is None:
             return
         plain = {
             "version": __version__,
@@ -331,13 +303,12 @@ class _Run:
             "scales": self.scales,
             "dataset": self.dataset,
             "loss": _named(self.loss),
-            "processes": self.processes.count,
             "threads": torch.get_num_threads(),
             "frozen": _frozen(self.model),
         }
         random = {"cpu": torch.get_rng_state()}
-        if self.processes.device.type == "cuda":
-            random["cuda"] = torch.cuda.get_rng_state(self.processes.device)
+        if self.device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(self.device)
         parts: dict[str, Mapping[str, Tensor]] = {
             "weights": self.steps.weights(),
             "best": self.best_weights,
@@ -391,12 +362,12 @@ class _Run:
             self.course = course if is_best or not at_the_end else replace(self.course, tested_at=self.step)
             if is_best:
                 self.best_weights = self.steps.weights()
-                if self.on_improvement is not None and self.processes.is_main:
+                if self.on_improvement is not None:
                     self.on_improvement(self.model, self.course)
             elif verdict == "restart" and not at_the_end:
                 self._back_to_best()
                 row["event"] = f"restart {self.course.restarts} from step {self.course.best_step}"
-                self.tell(f"{row['event']}; the rate is now {self.course.rate_scale:g} of its start")
+                log.info(f"{row['event']}; the rate is now {self.course.rate_scale:g} of its start")
             elif verdict == "stop" and not at_the_end:
                 row["event"] = self.ended = "early stop"
             self.journal.write(row)
@@ -410,24 +381,16 @@ class _Run:
                 return self.course.loss, {}
             # The losses of the last steps belong to many weights; the start can only be compared with one network.
             numbers = evenly(range(len(self.train)), self.settings.judges)
-        by_case = self.steps.errors(list(numbers))
-        errors = {name: sum(values) / len(values) for name, values in by_case.items()}
+        errors = {name: sum(values) / len(values) for name, values in self.steps.errors(list(numbers)).items()}
         # The paper's tables divide errors of vectors by three components, losses by those that there are.
         like = self.train[0]
         components = {name: (COMPONENTS / like.space) ** rank_of(name, like) for name in errors}
-        if not isinstance(self.loss, RelativeError):
-            terms = [error * components[name] / self.scales[name] ** 2 for name, error in errors.items()]
-            return sum(terms) / len(terms), errors
-        cases, logarithms = [*self.train, *self.validation], []
-        for name, values in by_case.items():
-            sizes = torch.stack([cases[number].targets[name].detach().double().square().mean() for number in numbers])
-            squares = components[name] * torch.tensor(values).double()
-            logarithms.append(self.loss.logarithm(squares, sizes.cpu()))
-        return float(torch.stack(logarithms).mean().exp()), errors
+        terms = [error * components[name] / self.scales[name] ** 2 for name, error in errors.items()]
+        return sum(terms) / len(terms), errors
 
     def _tell_test(self, value: float, errors: Mapping[str, float], verdict: str) -> None:
         left, loss = self._seconds_left(), self.course.loss
-        error = value if isinstance(self.loss, RelativeError) else math.sqrt(max(0.0, value))
+        error = math.sqrt(max(0.0, value))
         parts = [
             f"step {self.step}",
             f"epoch {self._epoch():.1f}",
@@ -440,7 +403,7 @@ class _Run:
             *(f"{name} {error:.3e}" for name, error in errors.items()),
             verdict,
         ]
-        self.tell("  ".join(parts))
+        log.info("  ".join(parts))
 
     def _roll_back(self, trouble: str) -> None:
         row = self._row()
@@ -448,8 +411,7 @@ class _Run:
         self._back_to_best()
         row["event"] = f"rollback {self.course.rollbacks} to step {self.course.best_step}: {trouble}"
         self.journal.write(row)
-        if self.processes.is_main:
-            log.warning(f"step {self.step}: {row['event']}; the rate is now {self.course.rate_scale:g} of its start")
+        log.warning(f"step {self.step}: {row['event']}; the rate is now {self.course.rate_scale:g} of its start")
 
     def _back_to_best(self) -> None:
         self.steps.load_weights(self.best_weights)

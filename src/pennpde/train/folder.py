@@ -1,4 +1,4 @@
-"""What a training keeps in its folder: its state, to resume it, and its log, with TensorBoard if installed.
+"""What a training keeps in its folder: its state, to resume it, and its log.
 
 The state is one file, tensors and JSON in the header; nothing is unpickled. The progress bar shows what the log says.
 """
@@ -11,11 +11,9 @@ import json
 import logging
 import math
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -105,7 +103,6 @@ class Journal:
         self.columns = (*COLUMNS, *(f"validation_{name}" for name in targets), "event")
         self.rows: list[dict[str, Any]] = []
         self._path = folder / LOG if folder else None
-        self._board: Any = None
         self._bar: Any = None
         if self._path:
             kept = [row for row in read_log(self._path.parent) if int(row["step"]) <= begin] if begin else []
@@ -113,12 +110,7 @@ class Journal:
                 writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
                 writer.writeheader()
                 writer.writerows(kept)
-        if folder and find_spec("tensorboard"):
-            from torch.utils.tensorboard import SummaryWriter
-
-            with self._board_may_fail():
-                self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=begin or None)
-        if progress and sys.stderr.isatty() and find_spec("rich"):
+        if progress and sys.stderr.isatty():
             self._bar = _bar()
             unknown = {"loss": math.nan, "error": math.nan, "rate": math.nan, "speed": "", "left": ""}
             self._task = self._bar.add_task("training", total=1.0, **unknown)
@@ -126,16 +118,11 @@ class Journal:
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
-        self._hook, threading.excepthook = threading.excepthook, self._quiet_hook
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()
-        if self._board:
-            with self._board_may_fail():
-                self._board.close()
-        threading.excepthook = self._hook
 
     def show(self, **shown: Any) -> None:
         """Move the progress bar, see `_bar`."""
@@ -151,26 +138,6 @@ class Journal:
                 writer.writerow(
                     {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
                 )
-        if self._board:
-            with self._board_may_fail():
-                for name, value in row.items():
-                    if isinstance(value, float) and name not in ("epoch", "seconds"):
-                        self._board.add_scalar(name, value, row["step"])
-                self._board.flush()
-
-    @contextmanager
-    def _board_may_fail(self) -> Iterator[None]:
-        """A training does not need TensorBoard's files: where they cannot be written, it goes on without them."""
-        try:
-            yield
-        except OSError as error:
-            log.warning(f"TensorBoard's files are no longer written: {error.strerror or error}")
-            self._board = None
-
-    def _quiet_hook(self, failed: threading.ExceptHookArgs) -> None:
-        # TensorBoard writes in a thread of its own, which raises a second time what `_board_may_fail` has told.
-        if not isinstance(failed.exc_value, OSError):
-            self._hook(failed)
 
 
 def read_log(folder: Path) -> list[dict[str, str]]:

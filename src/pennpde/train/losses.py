@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -15,8 +14,6 @@ from pennpde.case import Case
 Loss = Callable[[nn.Module, Case, Tensor], Tensor]
 """loss(model, case, weights): what to make small for a batch; `weights` make a sum over points a mean over cases."""
 
-_NOTHING = 1e-12
-"""The mean square below which a target, in the network's units, is zero: there is no error relative to it."""
 _JUDGES = 20
 """So many cases tell how wrong a network is at the start."""
 
@@ -49,36 +46,6 @@ def scaled_squared_error(scales: Mapping[str, float]) -> Loss:
         return torch.stack(terms).mean()
 
     return loss
-
-
-@dataclass(frozen=True)
-class RelativeError:
-    """The relative error of each target of each case, geometric mean; its gradient is that of the logarithm.
-
-    Every case counts by how many per cent better it becomes. In squared errors with one scale for all, a few cases
-    with errors a hundred times those of the others would be all that training sees.
-
-    Args:
-        smallest: The relative error that cannot become smaller: errors are sqrt(smallest² + |error|² / |target|²). The
-            logarithm of zero has no bound, and truths are themselves hardly better than a thousandth.
-    """
-
-    smallest: float = 1e-3
-
-    def __call__(self, model: nn.Module, case: Case, weights: Tensor) -> Tensor:
-        weights = weights * len(case.sizes)  # for a mean over the points of each case
-        terms = [
-            self.logarithm(*(case.sum(weights * _mean_square(each)) for each in (found - target, target)))
-            for _, found, target in _predicted(model, case)
-        ]
-        logarithm = torch.stack(terms).mean()
-        # The value is the error itself, not its logarithm: it is positive, so that a rise to a hundred times its usual
-        # level is what a divergence is, and logs show it in the unit of the validation error.
-        return logarithm - logarithm.detach() + logarithm.detach().exp()
-
-    def logarithm(self, errors: Float[Tensor, " cases"], sizes: Float[Tensor, " cases"]) -> Float[Tensor, " cases"]:
-        """The logarithm of the relative error, given mean squares of errors and targets."""
-        return 0.5 * torch.log(self.smallest**2 + errors / sizes.clamp_min(_NOTHING))
 
 
 def standard_deviations(cases: Sequence[Case]) -> dict[str, float]:
@@ -127,4 +94,4 @@ def _mean_square(values: Float[Tensor, "points *axes"]) -> Float[Tensor, " point
     return values.square().reshape(len(values), -1).mean(dim=1)
 
 
-_LOSSES: dict[str, Loss | None] = {"squared error": None, "relative error": RelativeError()}
+_LOSSES: dict[str, Loss | None] = {"squared error": None}

@@ -6,6 +6,8 @@ The baselines can be had without a network: the field at the start, and the near
 from __future__ import annotations
 
 import math
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +26,9 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_atomically, write_json
 from pennpde.pictures import save_figure
-from pennpde.train.batches import evenly
+from pennpde.train.cases import evenly, learned, seen_cases
 from pennpde.train.evaluation import Model, evaluate, worst_if_nan
 from pennpde.train.folder import read_log
-from pennpde.train.targets import learned, seen_cases
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
 NETWORK, START, NEAREST = "network", "start field", "nearest training case"
@@ -111,14 +112,22 @@ class Report:
         return rows
 
 
-def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = None) -> Report:
+def write_report(
+    folder: str | Path, data: str | Path, *, watch: Watch | None = None, seconds: float = math.inf
+) -> Report:
     """Measure the network of a folder on the dataset that it was trained on.
 
-    Writes report.md, report.json and pictures next to it. `watch` wraps cases, for progress bars.
+    Writes report.md, report.json and pictures next to it.
+
+    Args:
+        folder: Of the network.
+        data: Of the dataset.
+        watch: Wraps cases, for progress bars.
+        seconds: After which no further case is measured; of each split one is.
     """
     from pennpde.pictures import draw_case
 
-    folder = Path(folder)
+    begin, folder = time.monotonic(), Path(folder)
     model = checkpoints.load(folder)
     config = checkpoints.config_of(model)
     assert config is not None
@@ -138,15 +147,20 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
     measured: dict[str, int] = {}
     kept: list[Kept] = []
     worst_first: list[int] = []
-    for split, cases in splits.items():
+    for number, (split, cases) in enumerate(splits.items(), 1):
         some = cases if split == "test" else evenly(cases, _MOST)
-        measured[split] = len(some)
+        if math.isfinite(seconds):  # what there is time for is a fair sample
+            some = random.Random(0).sample(some, len(some))
+        shown = some if watch is None else watch(some, f"measuring {split}")
+        until = begin + seconds * number / len(splits)
         by_case = _relative_errors(
             model,
             some,
-            watch=(lambda them, split=split: watch(them, f"measuring {split}")) if watch is not None else None,
+            watch=lambda _, shown=shown, until=until: _until(shown, until),
             keep=(lambda *pair: kept.append(pair)) if split == judged else None,
         )
+        some = some[: len(by_case)]
+        measured[split] = len(some)
         errors[split] = {NETWORK: _summary(by_case)}
         if split == judged:
             largest = [worst_if_nan(max(each.values())) for each in by_case]
@@ -164,6 +178,14 @@ def write_report(folder: str | Path, data: str | Path, *, watch: Watch | None = 
     write_json(folder / RECORD, report.to_plain())
     write_atomically(report.path, report.markdown())
     return report
+
+
+def _until(cases: Iterable[Any], deadline: float) -> Iterable[Any]:
+    """The first case, and those after it that there is time for."""
+    for case in cases:
+        yield case
+        if time.monotonic() > deadline:
+            return
 
 
 def _relative_errors(model: Model, cases: Sequence[Case], **options: Any) -> list[Mapping[str, float]]:

@@ -19,15 +19,14 @@ from pennpde.data import storage
 from pennpde.data.storage import dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import write_json
+from pennpde.machine import device_for, device_name, with_threads
 from pennpde.penn import Predictor
 from pennpde.penn.predictor import check_unknowns, seen_by
 from pennpde.train import folder, losses
-from pennpde.train.batches import evenly
+from pennpde.train.cases import evenly, learned, seen_cases
 from pennpde.train.experiment import Experiment, Start, freeze, without_training_cases
 from pennpde.train.fitting import TrainingResult, fit, threads_of
-from pennpde.train.machine import device_for, device_name, with_threads
 from pennpde.train.settings import Course
-from pennpde.train.targets import learned, seen_cases
 from pennpde.trust import ranges
 from pennpde.trust.certificate import behaviour_range
 
@@ -90,14 +89,12 @@ def run(
     place, continued = device_for(device), out if resume else None
     threads = threads or threads_of(model, read.train, training.batch_size, place, continued)
     with with_threads(threads):
-        train, validation = (
-            _affordable(model, seen_cases(model, cases), experiment) for cases in (read.train, read.validation)
-        )
+        train, validation = (seen_cases(model, cases) for cases in (read.train, read.validation))
         facts = {**read.facts, "train": len(train), "validation": len(validation)}
         validation = evenly(validation, training.judges)
         origin = {} if start is None else {"from": start.to_plain()}
         origin |= {"frozen": kept} if kept else {}
-        about = _About(experiment, facts, _spanned(model, train, experiment), origin)
+        about = _About(experiment, facts, _spanned(model, train), origin)
         _prepare(model, train, validation)
         if start is not None and training.scales is None:
             known = folder.load(out) if resume else None
@@ -131,9 +128,8 @@ def run(
             threads=threads,
         )
     record = {**_record(experiment, result, facts), "threads": threads, **origin}
-    if result.is_main:
-        checkpoints.save(result.model, out, about.finished(result, record, validation))
-        write_json(out / RECORD, record)
+    checkpoints.save(result.model, out, about.finished(result, record, validation))
+    write_json(out / RECORD, record)
     return Trained(result, out, record)
 
 
@@ -219,21 +215,6 @@ def _refuse_leaks(data: str | Path | Cases, also: str | Path) -> None:
             )
 
 
-def _affordable(model: nn.Module, cases: Sequence[Case], experiment: Experiment) -> list[Case]:
-    """Those cases that are small enough for the experiment."""
-    most = experiment.most_points
-    if most is None or not cases:
-        return list(cases)
-    points = [model.points_solved(case) if isinstance(model, Predictor) else case.number_of_points for case in cases]
-    kept = [case for case, number in zip(cases, points, strict=True) if number <= most]
-    if not kept:
-        raise ValueError(
-            f"The row {experiment.row!r} leaves no case: most_points is {most}, but the network computes on at least "
-            f"{min(points)} points for each of the {len(cases)} cases."
-        )
-    return kept
-
-
 def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]) -> None:
     # Before training, so that a network that takes other unknowns or lacks a feature says so at once.
     with torch.no_grad():
@@ -249,17 +230,11 @@ def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]
 # What is told about it
 
 
-def _spanned(model: nn.Module, train: Sequence[Case], experiment: Experiment) -> ranges.Ranges:
+def _spanned(model: nn.Module, train: Sequence[Case]) -> ranges.Ranges:
     """The range of each number of the training cases."""
     found = ranges.spanned(train, model.equation if isinstance(model, Predictor) else None)
     # The time of a steady state is no number that a case could be compared with.
-    found = {name: ends for name, ends in found.items() if all(map(math.isfinite, ends))}
-    if unknown := [name for name in experiment.limits or () if name not in found]:
-        raise ValueError(
-            f"The row {experiment.row!r} has the limits {', '.join(map(repr, unknown))}, which its training cases do "
-            f"not have; they have {', '.join(found)}."
-        )
-    return found
+    return {name: ends for name, ends in found.items() if all(map(math.isfinite, ends))}
 
 
 @dataclass(frozen=True)
@@ -276,7 +251,6 @@ class _About:
         self, best_step: int, errors: Mapping[str, float], more: Mapping[str, Any], behaviour: ranges.Ranges
     ) -> checkpoints.Config:
         experiment, found = self.experiment, {**self.spanned, **behaviour}
-        limits = found if experiment.limits is None else experiment.limits
         return checkpoints.Config(
             network=experiment.network,
             arguments=dict(experiment.arguments),
@@ -287,13 +261,13 @@ class _About:
             seed=experiment.training.seed,
             training={"settings": asdict(experiment.training), "best_step": best_step, **self.origin, **more},
             metrics={"validation": dict(errors)},
-            training_range={name: found[name] for name in limits if name in found},
+            training_range=found,
         )
 
     def finished(
         self, result: TrainingResult, record: Mapping[str, Any], validation: Sequence[Case]
     ) -> checkpoints.Config:
-        told = ("steps", "epochs", "minutes", "device", "how", "restarts", "rollbacks")
+        told = ("steps", "epochs", "minutes", "device", "restarts", "rollbacks")
         more = {"finished": result.finished, **{name: record[name] for name in told}}
         behaviour = behaviour_range(result.model, validation) if isinstance(result.model, Predictor) else {}
         config = self.config(result.best_step, result.best_errors, more, behaviour)
@@ -316,6 +290,5 @@ def _record(experiment: Experiment, result: TrainingResult, dataset: Mapping[str
         "minutes": result.seconds / 60,
         "processor_minutes": result.processor_seconds / 60,
         "validation": dict(result.best_errors),
-        "how": result.description,
         "device": device_name(next(result.model.parameters()).device),
     }

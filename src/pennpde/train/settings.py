@@ -24,7 +24,7 @@ class Settings:
         optimizer: "adam" as in the paper, or "soap": Adam in the eigenbasis of the gradients' second moments, which
             needs fewer steps for the same error (docs/experiments.md).
         learning_rate: At the start.
-        batch_size: Cases per step, over all processes together.
+        batch_size: Cases per step.
         epochs: Stop after this many passes over the training cases.
         steps: Stop after this many steps.
         minutes: Stop after this time in steps and validations; reading data, compiling and pauses do not count.
@@ -45,7 +45,6 @@ class Settings:
         warm_up: Steps over which the rate rises at the start, and after a restart or rollback.
         betas: Of Adam; the second is the authors', not PyTorch's default.
         clip: Largest norm of the gradient; None: no clipping.
-        last_steps: Of a network that marches in time, steps that the gradient goes through; None: 32. Others: not used.
         scales: By target, what its error is divided by in the loss; None: the standard deviation of the target over
             the training cases.
         divergence: A mean loss over `check_every` steps this many times the usual one counts as diverged.
@@ -53,10 +52,6 @@ class Settings:
         check_every: Steps between two checks of the losses, which wait for the device.
         seed: Of the order of the cases and of random numbers in the network.
         deterministic: Ask PyTorch for algorithms that give the same bits each time; slower on a GPU.
-        stacked: Pad cases to one shape (see `CaseStack`). None: if the network accepts it and not too much memory is
-            wasted.
-        captured: On a GPU, capture the step as a graph.
-        compiled: On a GPU, compile the methods that the network names in `compiled_methods`.
     """
 
     optimizer: Literal["adam", "soap"] = "adam"
@@ -76,16 +71,12 @@ class Settings:
     warm_up: int = 0
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float | None = 1.0
-    last_steps: int | None = None
     scales: Mapping[str, float] | None = None
     divergence: float = 100.0
     rollbacks: int = 10
     check_every: int = 50
     seed: int = 0
     deterministic: bool = False
-    stacked: bool | None = None
-    captured: bool = True
-    compiled: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))
@@ -94,10 +85,10 @@ class Settings:
         if self.schedule not in ("restart", "cosine", "constant"):
             raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
         positive = ("learning_rate", "batch_size", "test_every", "check_every", "divergence", "clip")
-        for name in (*positive, "epochs", "minutes", "processor_minutes", "last_steps", "judges"):
+        for name in (*positive, "epochs", "minutes", "processor_minutes", "judges"):
             _check_positive(name, getattr(self, name))
         counts = ("batch_size", "steps", "check_every", "patience", "restarts", "rollbacks", "warm_up", "seed")
-        for name in (*counts, "last_steps", "judges"):
+        for name in (*counts, "judges"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, zero or more.")
@@ -128,8 +119,8 @@ class Settings:
 
 
 BUDGETS = ("epochs", "steps", "minutes", "processor_minutes")
-MAY_CHANGE = frozenset({*BUDGETS, "patience", "restarts", "rollbacks", "captured", "compiled"})
-"""Settings that a resumed training may change: budgets, and how the device does the work."""
+MAY_CHANGE = frozenset({*BUDGETS, "patience", "restarts", "rollbacks"})
+"""Settings that a resumed training may change."""
 
 
 def _check_positive(name: str, value: float | None) -> None:

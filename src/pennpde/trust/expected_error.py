@@ -140,6 +140,14 @@ class Expected:
         return f"{self.grade}: expected error {parts}".replace("%", " %")
 
     @property
+    def bounds(self) -> str:
+        """What goes with that line where there is room: what most cases of such errors are below."""
+        if not self.errors or any(each.bound > _LARGEST_PERCENT / 100 for each in self.errors.values()):
+            return ""
+        parts = ", ".join(f"{name} {_percent(each.bound)}" for name, each in self.errors.items())
+        return f" ({LEVEL:.0%} of such cases below {parts})".replace("%", " %")
+
+    @property
     def warnings(self) -> list[str]:
         """What a user must know before using the fields."""
         bad = {name: each for name, each in self.errors.items() if each.grade in (POOR, REFUSED)}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
-from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, limits_of, triangles
+from pennpde.pictures import DIVERGING, ERROR, SEQUENTIAL, limits_of, openings, triangles
 from pennpde.prediction.outcome import Outcome
 
 WEB = Path(__file__).parent / "web"
@@ -38,6 +38,10 @@ def record_of(
         limits: Of the colours, by the name of a component such as "|u|"; by default each field's own.
     """
     shown, velocity = _components(fields, bool(times))
+    through = next((each for each in fields.values() if each.ndim == 2 + bool(times)), None)
+    last = None if through is None else (through[..., -1] if times else through).detach().cpu().double().numpy()
+    found = [] if last is None else openings(mesh, last)
+    closed = np.setdiff1d(np.arange(len(mesh.facets)), np.concatenate([[], *(each.facets for each in found)]))
     return {
         "points": _packed(mesh.points.numpy(), np.float32),
         "triangles": _packed(triangles(mesh), np.uint32),
@@ -45,6 +49,12 @@ def record_of(
         "fields": {name: _entry(values, _colours_of(name), (limits or {}).get(name)) for name, values in shown.items()},
         "times": list(times),
         "velocity": velocity,
+        "outline": _packed(mesh.facets.connectivity.reshape(-1, 2)[closed], np.uint32),
+        "arrows": [
+            [*tail, *(tail + arrow), each.enters]
+            for each in found
+            for tail, arrow in zip(each.tails.tolist(), each.arrows, strict=True)
+        ],
         "colours": {name: _colour_table(name) for name in (SEQUENTIAL, DIVERGING, ERROR)},
     }
 
@@ -90,7 +100,9 @@ def page_of(outcome: Outcome, title: str = "Prediction") -> str:
     """One HTML text with all times of a prediction; it loads nothing else: play, pan, zoom, probe."""
     mesh, several = outcome.case.mesh, len(outcome.times) > 1
     record = record_of(mesh, outcome.fields if several else outcome.last, outcome.shown_times if several else ())
-    subtitle = f"{mesh.number_of_points} points, predicted in {outcome.seconds['network']:.2f} s; {outcome.when}"
+    numbers = outcome.title(outcome.time).partition(", ")[2]
+    told = [outcome.when, numbers, f"{mesh.number_of_points:,} points", outcome.expected.in_short]
+    subtitle = "; ".join(filter(None, told))
     return _page(record, title, subtitle, outcome.expected.lines() + outcome.certificate.lines())
 
 

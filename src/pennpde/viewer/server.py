@@ -29,6 +29,7 @@ import trame_vuetify
 from aiohttp import web
 
 from pennpde import __version__
+from pennpde.viewer.shapes import outline_of
 from pennpde.viewer.views import Computation, Request, Shown, Views, is_large
 from pennpde.viewer.workers import BusyError, Pool
 
@@ -94,6 +95,12 @@ class Page:
                 for slider in template["sliders"]
                 if not slider["typed"]
             }
+            self._views.shapes = frozenset(
+                slider["name"]
+                for template in self._start["templates"]
+                for slider in template["sliders"]
+                if slider["shape"]
+            )
             await runner.setup()
             await web.TCPSite(runner, host, port).start()
             name = f"[{host}]" if ":" in host else host
@@ -117,6 +124,7 @@ class Page:
                 web.get("/index.html", self._index),
                 web.get("/start", self._started),
                 web.post("/view", self._view),
+                web.post("/outline", self._outline),
                 web.get(r"/record/{number:[0-9a-f]+}", self._record),
                 web.get(r"/download/{number:[0-9a-f]+}/{name}", self._download),
                 web.post("/upload", self._upload),
@@ -168,6 +176,11 @@ class Page:
     async def _started(self, _: web.Request) -> web.Response:
         return web.json_response({**self._start, "upload_limit": MOST_BYTES}, headers={"Cache-Control": "no-store"})
 
+    async def _outline(self, http: web.Request) -> web.Response:
+        """The shape of a design, at once: this process makes it itself."""
+        request = Request.of(await http.json())
+        return web.json_response(outline_of(request.name, dict(request.values)))
+
     # Views
 
     async def _prepare_examples(self) -> None:
@@ -208,9 +221,9 @@ class Page:
 
     async def _computed(self, computation: Computation) -> Shown:
         request = computation.request
-        words, record = await self._pool.view(request.content, computation.large, computation.begin)
+        words, record = await self._pool.view(request.content, computation.large, computation.begin, computation.hear)
         title = Path(words["title"]).stem if request.source == "upload" else words["title"]
-        asked = {"values": dict(request.values), "moments": request.content["moments"]}
+        asked = {name: request.content[name] for name in ("values", "moments", "level")}
         return Shown(request, words | {"file": _file_name(title), "asked": asked}, record)
 
     def _find(self, http: web.Request) -> Shown:

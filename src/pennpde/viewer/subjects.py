@@ -13,16 +13,11 @@ from typing import Any, ClassVar
 
 from pennpde.case import Case
 from pennpde.mesh import Mesh
+from pennpde.mesh.polygons import Polygon, fill
 from pennpde.models import designs
-from pennpde.models.designs import CELLS_PER_LENGTH, case_name, coarse_mesh, duct, flow_through
+from pennpde.models.designs import CELLS_PER_LENGTH, NUMBER_OF_PARAMETERS, case_name, coarse_mesh, flow_through
+from pennpde.viewer.shapes import BY_KIND, SHAPES, Shape
 from pennpde.viewer.views import number_of
-
-VISCOSITY = 1e-3
-_CELLS_OF_A_MARCH = 14.0
-"""Across the inlet, for a network that steps through time. Its time grows with the third power of them, and finer
-meshes gain little: the step is expected to be wrong by 1.7 % in u at 14 cells and by 1.4 % at 22.5, which takes three
-times as long."""
-_RAMPS = (("first", "Lower ramp"), ("second", "Upper ramp"))
 
 
 @dataclass(frozen=True)
@@ -38,6 +33,8 @@ class Slider:
     digits: int = 2
     typed: bool = False
     """Whether it is a field to type into, where `low` and `high` are no limits."""
+    shape: bool = False
+    """Whether it changes the domain."""
 
     def read(self, values: Mapping[str, Any]) -> float:
         """Its value, with as many digits as it shows: the same place is then the same picture."""
@@ -60,21 +57,27 @@ class Template:
     kind: str
     title: str
     sliders: tuple[Slider, ...]
-    outline: str
-    """Points of an SVG polygon."""
+    outline: tuple[str, ...]
+    """Points of SVG polygons: the domain, and bodies in it."""
+    box: str
+    """That they fill."""
+    duration: float = 4.0
+    """Until which time it is worth looking at, in reference times."""
 
 
 class Subject(ABC):
     """How the page sets up cases for one kind of network."""
 
+    unknowns: ClassVar[frozenset[str]]
+    """Of its cases."""
     datasets: ClassVar[tuple[str, ...]]
     """Kinds of datasets with its cases, first the one that comes with the package."""
     templates: Sequence[Template]
     numbers: Sequence[Slider]
     """What a user says about a mesh of their own."""
     hint: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]]
-    """Roles that some segment of the boundary of a user's mesh must have."""
+    needs: ClassVar[tuple[tuple[str, ...], ...]]
+    """Roles that segments of the boundary of a user's mesh must have: all of one of these."""
 
     @abstractmethod
     def of_template(self, template: Template, values: Mapping[str, Any]) -> Case: ...
@@ -82,11 +85,6 @@ class Subject(ABC):
     @abstractmethod
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
         """The case on a mesh that has the roles of its boundary as patches."""
-
-    @property
-    def unknowns(self) -> frozenset[str]:
-        """Of its cases."""
-        return frozenset(self.of_template(self.templates[0], {"resolution": 4.0}).initial)
 
     def template(self, kind: str) -> Template:
         for each in self.templates:
@@ -96,30 +94,49 @@ class Subject(ABC):
 
 
 class FlowSubject(Subject):
-    """Flow through ducts."""
+    """Plane flow: all shapes for a network that steps through time, ducts for one that knows those."""
 
+    unknowns = frozenset({"u", "p"})
     datasets = ("flow", "plane-flow", "collected")
     hint = "Lengths are in widths of the inlet."
-    needs = ("inlet", "outlet", "wall")
+    needs = (("inlet", "outlet", "wall"), ("moving", "wall"))
 
-    def __init__(self, cells: float = CELLS_PER_LENGTH) -> None:
-        shared = (
-            Slider("speed", "Inlet speed", 0.1, 3.0, 0.05, 1.0),
-            _typed("viscosity", "Viscosity", VISCOSITY, 1e-4),
+    def __init__(self, every_shape: bool = True) -> None:
+        shapes = SHAPES if every_shape else [BY_KIND[kind] for kind in NUMBER_OF_PARAMETERS]
+        self.templates = tuple(self._template(each, each.cells if every_shape else CELLS_PER_LENGTH) for each in shapes)
+        self.numbers = (_typed("speed", "Inlet speed", 1.0), _typed("viscosity", "Viscosity", 1e-3, 1e-4))
+
+    @staticmethod
+    def _template(shape: Shape, cells: float) -> Template:
+        sliders = [
+            Slider(
+                each.name,
+                each.title,
+                each.low,
+                each.high,
+                each.step,
+                each.start,
+                0 if each.step >= 1 else 2,
+                shape=True,
+            )
+            for each in shape.measures
+        ]
+        sliders += [
+            Slider("speed", "Speed of the lid" if shape.kind == "cavity" else "Inlet speed", 0.1, 3.0, 0.05, 1.0),
+            _typed("viscosity", "Viscosity", float(f"{1 / shape.reynolds:.3g}"), 1e-4),
             Slider("resolution", "Cells across the inlet", 4.0, 60.0, 0.5, cells, 1),
-        )
-        lower, upper = (Slider(name, title, 0.0, 1.0, 0.01, 0.37) for name, title in _RAMPS)
-        self.templates = (
-            Template("a", "Step", (Slider("first", "Ramp", 0.0, 1.0, 0.01, 0.37), *shared), _duct_outline("a", 1)),
-            Template("b", "Offset duct", (lower, upper, *shared), _duct_outline("b", 2)),
-            Template("c", "Expansion", (lower, upper, *shared), _duct_outline("c", 2)),
-        )
-        self.numbers = (_typed("speed", "Inlet speed", 1.0), _typed("viscosity", "Viscosity", VISCOSITY, 1e-4))
+        ]
+        drawn = shape.polygons({each.name: each.start for each in shape.measures})
+        return Template(shape.kind, shape.title, tuple(sliders), *_drawn(drawn), shape.duration)
 
     def of_template(self, template: Template, values: Mapping[str, Any]) -> Case:
         read = _read(template.sliders, values)
-        shape = tuple(read[name] for name, _ in _RAMPS if name in read)
-        mesh = coarse_mesh(case_name(template.kind, shape), cells_per_length=read["resolution"])
+        kind, cells = template.kind, read["resolution"]
+        if kind in NUMBER_OF_PARAMETERS:  # on meshes like those of training
+            shape = tuple(read[each.name] for each in template.sliders if each.shape)
+            mesh = coarse_mesh(case_name(kind, shape), cells_per_length=cells)
+        else:
+            mesh = fill(BY_KIND[kind].polygons(read), 1 / cells)
         return flow_through(mesh, read["speed"], read["viscosity"])
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
@@ -130,9 +147,10 @@ class FlowSubject(Subject):
 class TransportSubject(Subject):
     """A temperature in a known flow."""
 
+    unknowns = frozenset({"T"})
     datasets = ("advection-diffusion", "collected")
     hint = "A square of size one, cold at the start and heated from the left."
-    needs = ("inlet",)
+    needs = (("inlet",),)
 
     templates = (
         Template(
@@ -144,7 +162,8 @@ class TransportSubject(Subject):
                 Slider("temperature", "Inlet temperature", 0.05, 1.0, 0.05, 1.0),
                 Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(designs.PLATE_POINTS - 1), 0),
             ),
-            "0.00,0.00 2.00,0.00 2.00,2.00 0.00,2.00",
+            ("0,0 1,0 1,1 0,1",),
+            "0 0 1 1",
         ),
     )
     numbers = (
@@ -171,8 +190,7 @@ class TransportSubject(Subject):
 
 def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) -> Subject:
     """The subject of a network's unknowns; a ValueError says that the page has none for what the user calls `name`."""
-    cells = _CELLS_OF_A_MARCH if takes_times else CELLS_PER_LENGTH
-    wanted, subjects = frozenset(unknowns), (FlowSubject(cells), TransportSubject())
+    wanted, subjects = frozenset(unknowns), (FlowSubject(takes_times), TransportSubject())
     for subject in subjects:
         if subject.unknowns == wanted:
             return subject
@@ -180,11 +198,9 @@ def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) ->
     raise ValueError(f"{name} solves for {', '.join(sorted(wanted))}; the page has designs for {known}.")
 
 
-def _duct_outline(kind: str, ramps: int) -> str:
-    sides = [side for sides in duct(case_name(kind, (0.4,) * ramps)).patches.values() for side in sides]
-    following = dict(sides)
-    place, points = sides[0][0], []
-    for _ in sides:
-        points.append(f"{place[0]:.2f},{place[1]:.2f}")
-        place = following[place]
-    return " ".join(points)
+def _drawn(polygons: Sequence[Polygon]) -> tuple[tuple[str, ...], str]:
+    """Polygons as SVG has them, and their box; SVG counts downward."""
+    low, high = (getattr(polygons[0].corners, end)(axis=0) for end in ("min", "max"))
+    texts = tuple(" ".join(f"{x:.3f},{low[1] + high[1] - y:.3f}" for x, y in each.corners) for each in polygons)
+    width, height = high - low
+    return texts, f"{low[0]:.3f} {low[1]:.3f} {width:.3f} {height:.3f}"

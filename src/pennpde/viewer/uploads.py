@@ -22,7 +22,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pennpde import registry
-from pennpde.case import Case
+from pennpde.case import Case, problem_files
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import CORNER, Ring, edges_of
 from pennpde.mesh.files import WRITABLE
@@ -70,13 +70,17 @@ def read_mesh(path: Path) -> Mesh:
 
 
 def read_case(archive: Path, folder: Path, equation: Equation) -> Case:
-    """The plane OpenFOAM case of a zip file, unpacked into a folder, unless that is there already."""
+    """The plane case of a zip file: of OpenFOAM, or a mesh with its problem file.
+
+    It is unpacked into a folder, unless that is there already.
+    """
     with _named(archive):
         if not folder.is_dir():
             unpack(archive, folder)
-        found = case_folder(folder)
+        problems = sorted(folder.glob("**/*.toml"))
+        found = problems[0] if len(problems) == 1 else case_folder(folder)
         try:
-            case = read_problem(found, equation)
+            case = read_problem(found, equation) if found.is_dir() else _with_problem(found)
         except Exception as error:
             # Users know their case by its own name, not by the folder that it was unpacked to.
             raise ValueError(words_of(error).replace(f"{found}/", "").replace(str(found), "the case")) from error
@@ -88,6 +92,15 @@ def read_case(archive: Path, folder: Path, equation: Equation) -> Case:
                 "the page draws plane cases, those one cell thick between `empty` patches. Use `penn predict`."
             )
         return case
+
+
+def _with_problem(problem: Path) -> Case:
+    """The case of a problem file and the only mesh file next to it."""
+    meshes = [each for each in sorted(problem.parent.iterdir()) if each.suffix.lower() in suffixes()]
+    if len(meshes) != 1:
+        names = ", ".join(each.name for each in meshes) or "none"
+        raise ValueError(f"next to {problem.name} there must be one mesh file; there are {len(meshes)}: {names}.")
+    return problem_files.read_problem(problem, read_mesh(meshes[0]))
 
 
 @contextlib.contextmanager

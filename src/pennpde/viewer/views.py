@@ -19,8 +19,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Role = Literal["wall", "inlet", "outlet"]
-ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet")
+Role = Literal["wall", "inlet", "outlet", "moving"]
+ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet", "moving")
+LEVELS = ("", "fast", "standard", "fine", "refine")
+"""Of accuracy: the network's usual one, one of its own, or the cheapest whose expected error is small."""
 MOST_SEGMENTS = 200
 """Of a boundary, to choose from on a page."""
 MOST_FRAMES = 40
@@ -28,6 +30,8 @@ LONGEST = 100.0
 """Reference times, length over speed, after the start."""
 _MOST_NUMBERS = 20
 _Values = tuple[tuple[str, float], ...]
+_TELLING, _AFTERWARDS = 0.03, 1.2
+"""Share that must be done before the time left can be told, and what a march costs with what comes after it."""
 MOST_REMEMBERED = 96 * 2**20
 """Bytes of records that are kept, compressed."""
 _LARGE_MESH, _FINE = 15_000, 32
@@ -65,6 +69,7 @@ class Request:
         values: Numbers by name: of sliders, or typed. The viscosity of a stored case replaces its own.
         roles: Of the segments of an uploaded mesh. None: only the mesh is shown.
         moments: When; None: the network's own times.
+        level: Of accuracy.
     """
 
     source: Literal["template", "dataset", "upload"]
@@ -72,6 +77,7 @@ class Request:
     values: _Values = ()
     roles: tuple[Role, ...] | None = None
     moments: Moments | None = None
+    level: str = ""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -92,7 +98,7 @@ class Request:
         """From JSON."""
         if not isinstance(content, Mapping):
             raise ValueError(f"A request is an object, not {type(content).__name__}.")
-        unknown = content.keys() - {"source", "name", "values", "roles", "moments"}
+        unknown = content.keys() - {"source", "name", "values", "roles", "moments", "level"}
         if unknown:
             raise ValueError(f"A request has no {', '.join(sorted(map(str, unknown)))}.")
         source, name = content.get("source"), content.get("name")
@@ -102,9 +108,11 @@ class Request:
             raise ValueError("A request needs a name of up to 200 letters.")
         if source == "upload" and not re.fullmatch(r"[0-9a-f]{32}", name):
             raise ValueError("This is not the key of an upload.")
-        return Request(
-            source, name, _values(content.get("values")), _roles(content.get("roles")), _moments(content.get("moments"))
-        )
+        level = content.get("level") or ""
+        if level not in LEVELS:
+            raise ValueError(f"The level is {level!r}; it must be one of {', '.join(LEVELS[1:])}.")
+        values, roles, moments = (content.get(part) for part in ("values", "roles", "moments"))
+        return Request(source, name, _values(values), _roles(roles), _moments(moments), level)
 
 
 def number_of(value: Any, title: str) -> float:
@@ -166,6 +174,7 @@ class Computation:
         task: Ends with the view, or with an error that has words for the user.
         waiting: How many wait for it.
         begun: When a process took it up, by the clock of `time.monotonic`; None: it is in the queue.
+        stage: What is being computed, how much of it is done, and since when.
     """
 
     request: Request
@@ -173,14 +182,28 @@ class Computation:
     task: asyncio.Task[Shown] = field(init=False)
     waiting: int = 0
     begun: float | None = None
+    stage: tuple[str, float, float] = ("", 0.0, 0.0)
 
     def begin(self) -> None:
         self.begun = time.monotonic()
 
+    def hear(self, stage: str, share: float) -> None:
+        """What the process says about its progress."""
+        name, before, since = self.stage
+        self.stage = (stage, share, since if stage == name and share >= before else time.monotonic())
+
     @property
-    def kind(self) -> tuple[str, bool, bool]:
+    def left(self) -> float | None:
+        """Seconds that it will still take, as far as what is being computed tells."""
+        _, share, since = self.stage
+        if share < _TELLING:
+            return None
+        return _AFTERWARDS * (time.monotonic() - since) * (1 - share) / share
+
+    @property
+    def kind(self) -> tuple[str, str, bool, bool]:
         """Computations of a kind take about the same time."""
-        return self.request.source, self.large, self.request.is_steady
+        return self.request.name, self.request.level, self.large, self.request.is_steady
 
 
 class Views:
@@ -196,9 +219,11 @@ class Views:
         self._ready: OrderedDict[str, Shown] = OrderedDict()
         self._asked: dict[str, Computation] = {}
         self._examples: set[str] = set()
-        self._seconds: dict[tuple[str, bool, bool], float] = {}
+        self._seconds: dict[tuple[str, str, bool, bool], float] = {}
         self.spans: dict[str, float] = {}
         """By the name of a slider, from its low to its high end; other numbers are compared by their ratio."""
+        self.shapes: frozenset[str] = frozenset()
+        """Names of sliders that change the domain: a picture of another shape is none of what is asked."""
 
     def find(self, number: str) -> Shown | None:
         """The view with a number, if it is still remembered."""
@@ -235,7 +260,7 @@ class Views:
     def nearest(self, request: Request) -> Shown | None:
         """The ready prediction of the same design, case or mesh that differs least from a request."""
         distances = {
-            number: distance(request, shown.request, self.spans)
+            number: distance(request, shown.request, self.spans, self.shapes)
             for number, shown in self._ready.items()
             if shown.words["predicted"]
         }
@@ -253,6 +278,9 @@ class Views:
             "before": before if computation.begun is None else 0,
             "seconds": 0.0 if computation.begun is None else round(time.monotonic() - computation.begun, 2),
             "usual_seconds": self._seconds.get(computation.kind),
+            "stage": computation.stage[0],
+            "share": computation.stage[1],
+            "left": computation.left,
         }
 
     async def close(self) -> None:
@@ -280,14 +308,18 @@ class Views:
         return shown
 
 
-def distance(first: Request, second: Request, spans: Mapping[str, float]) -> float:
+def distance(
+    first: Request, second: Request, spans: Mapping[str, float], shapes: frozenset[str] = frozenset()
+) -> float:
     """How much two requests differ, with the spans of sliders; infinite where one says nothing about the other."""
     if (first.source, first.name, first.roles) != (second.source, second.name, second.roles):
         return math.inf
     ours, theirs = dict(first.values), dict(second.values)
     if ours.keys() != theirs.keys():
         return math.inf
-    apart = float(first.moments != second.moments)
+    if any(ours[name] != theirs[name] for name in shapes & ours.keys()):
+        return math.inf
+    apart = float(first.moments != second.moments) + 0.01 * (first.level != second.level)
     for name, value in ours.items():
         other, span = theirs[name], spans.get(name)
         if span:
@@ -299,4 +331,5 @@ def distance(first: Request, second: Request, spans: Mapping[str, float]) -> flo
 
 def is_large(request: Request, points: int) -> bool:
     """Whether a prediction, on an upload of so many points, takes so long that it must not keep others waiting."""
-    return request.is_steady or points > _LARGE_MESH or dict(request.values).get("resolution", 0.0) > _FINE
+    fine = dict(request.values).get("resolution", 0.0) > _FINE
+    return request.is_steady or points > _LARGE_MESH or fine or request.level not in ("", LEVELS[1])

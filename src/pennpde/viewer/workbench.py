@@ -34,8 +34,10 @@ from pennpde.viewer.views import Moments, Request
 
 _MOST_REMEMBERED = 8
 """Outcomes, for files to be downloaded, and uploads."""
-_MOMENTS = Moments(duration=4.0, frames=16)
+_MOMENTS = Moments(duration=4.0, frames=20)
 """Those that the page asks for until a user wants others."""
+_REFINED = 1.0
+"""Per cent of expected error that is small enough for who asks for a finer answer."""
 _VISCOSITY = "viscosity"
 _REYNOLDS = "Reynolds number"
 _NOTHING: dict[str, Any] = {
@@ -93,6 +95,7 @@ class Workbench:
         self.subject = subject_of(model.equation.unknowns, name, model.takes_times)
         self.config: Config | None = config_of(model)
         self.manifest = None if data is None else self._manifest(data)
+        self._usual_level = model.level
         self._outcomes: OrderedDict[Request, View] = OrderedDict()
         self._opened: OrderedDict[str, Upload] = OrderedDict()
 
@@ -120,7 +123,7 @@ class Workbench:
                 {**asdict(each), "sliders": [_shown(slider) for slider in each.sliders]} for each in subject.templates
             ],
             "numbers": [_shown(slider) for slider in subject.numbers],
-            "needs": list(subject.needs),
+            "needs": subject.needs,
             "hint": subject.hint,
             "dataset": str(self.data or ""),
             "dataset_kind": subject.datasets[0],
@@ -128,23 +131,25 @@ class Workbench:
             "cases": self.cases(),
             "suffixes": [*suffixes(), ".zip"],
             "takes_times": self.model.takes_times,
+            "levels": list(self.model.levels),
             "moments": asdict(_MOMENTS) if self.model.takes_times else None,
             "examples": [request.content for request in self.examples()],
             "reynolds": self._reynolds_range(),
         }
 
     def examples(self) -> list[Request]:
-        """What the page asks for before anybody moves a slider, of each design."""
-        moments = _MOMENTS if self.model.takes_times else None
-        return [
-            Request("template", each.kind, tuple(sorted((s.name, s.start) for s in each.sliders)), moments=moments)
-            for each in self.subject.templates
-        ]
+        """What the page asks for before anybody moves a slider: the first design."""
+        first = self.subject.templates[0]
+        moments = replace(_MOMENTS, duration=first.duration) if self.model.takes_times else None
+        level = self.model.levels[0] if self.model.levels else ""
+        values = tuple(sorted((each.name, each.start) for each in first.sliders))
+        return [Request("template", first.kind, values, moments=moments, level=level)]
 
     def warm_up(self) -> None:
         """Predict something small: the first prediction also loads libraries, which is none of its time."""
         template = self.subject.templates[0]
-        outcome = predict(self.model, self.subject.of_template(template, {"resolution": 4.0}))
+        case = self.subject.of_template(template, {"resolution": 10.0})
+        outcome = predict(self.model, case, times=0.1) if self.model.takes_times else predict(self.model, case)
         record_of(outcome.case.mesh, _series(outcome, outcome.fields), outcome.times)
 
     def cases(self) -> list[dict[str, str]]:
@@ -233,7 +238,7 @@ class Workbench:
     def _predicted_view(self, request: Request, upload: Upload | None, begin: float) -> View:
         title, case = self._case(request, upload)
         truth_times = self._file(request.name).times if request.source == "dataset" and case.targets else ()
-        outcome = self._predicted(case, request.moments, truth_times)
+        outcome = self._predicted(case, request, truth_times)
         fields, truth = _series(outcome, outcome.fields), _series(outcome, case.targets)
         record = record_of(case.mesh, fields, outcome.times) | {"times": _finite(outcome.times)}
         if truth:
@@ -245,7 +250,7 @@ class Workbench:
         words = _NOTHING | {
             "facts": _facts(outcome, self.model.equation.headline),
             "certificate": _measures(outcome.certificate),
-            "warnings": list(outcome.certificate.warnings),
+            "warnings": [each for each in outcome.certificate.warnings if each not in outcome.expected.warnings],
             "notes": [*case.mesh.notes, *outcome.certificate.notes],
             "expected": _expected(outcome),
             "errors": _errors(fields, truth, case.mesh.point_volumes),
@@ -266,8 +271,8 @@ class Workbench:
         values = dict(request.values)
         if request.source == "template":
             template = self.subject.template(request.name)
-            shape = [each.read(values) for each in template.sliders if each.name in ("first", "second")]
-            title = " ".join([template.title, ", ".join(f"{value:.2f}" for value in shape)]).strip()
+            shape = [f"{each.read(values):.{each.digits}f}" for each in template.sliders if each.shape]
+            title = " ".join([template.title, ", ".join(shape)]).strip()
             return title, self.subject.of_template(template, values)
         if upload is None:
             return request.name, _with_viscosity(self._file(request.name).case, values)
@@ -276,20 +281,23 @@ class Workbench:
         roles = request.roles or ()
         if len(roles) != len(upload.pieces):
             raise ValueError(f"{len(roles)} roles were given for {len(upload.pieces)} segments of the boundary.")
-        for role in self.subject.needs:
-            if role not in roles:
-                raise ValueError(f"The mesh has no {role}: choose a segment of its boundary.")
+        if not any(set(needed) <= set(roles) for needed in self.subject.needs):
+            missing = next(role for role in self.subject.needs[0] if role not in roles)
+            raise ValueError(f"The mesh has no {missing}: choose a segment of its boundary.")
         return upload.name, self.subject.on_mesh(with_roles(upload.mesh, upload.pieces, roles), values)
 
-    def _predicted(self, case: Case, moments: Moments | None, truth_times: Sequence[float]) -> Outcome:
-        ranges = self.config.training_range if self.config else None
-        if moments is None or not self.model.takes_times:
-            return predict(self.model, case, ranges)
-        if truth_times:
-            return predict(self.model, case, ranges, times=truth_times)
-        units = self.model.equation.units(case)
-        one = 1.0 if units is None else units.time
-        return predict(self.model, case, ranges, times=[one * each for each in moments.times])
+    def _predicted(self, case: Case, request: Request, truth_times: Sequence[float]) -> Outcome:
+        ranges, moments = self.config.training_range if self.config else None, request.moments
+        how: dict[str, Any] = {}
+        if self.model.levels:
+            refine = request.level == "refine"
+            self.model.set_level(request.level if request.level and not refine else self._usual_level)
+            how = {"accuracy": _REFINED} if refine else {}
+        if moments is not None and self.model.takes_times:
+            units = self.model.equation.units(case)
+            one = 1.0 if units is None else units.time
+            how["times"] = truth_times or [one * each for each in moments.times]
+        return predict(self.model, case, ranges, **how)
 
     def _file(self, name: str) -> CaseFile:
         if self.manifest is None or self.data is None or name not in self.manifest.cases:
@@ -402,6 +410,7 @@ def _facts(outcome: Outcome, headline: Sequence[str]) -> list[str]:
     words = [f"{case.number_of_points:,} points", f"{case.mesh.number_of_cells:,} cells"]
     words += [f"{name} {outcome.numbers[name]:.4g}" for name in headline if name in outcome.numbers]
     first, last = outcome.times[0], outcome.times[-1]
+    words += [f"level {outcome.level}"] if outcome.level else []
     words.append(time_name(last) if first == last else f"t = {first:.4g} to {last:.4g}")
     if outcome.companion is not None:
         words.append(f"predicted on {outcome.companion.mesh.number_of_cells:,} triangles of the network's spacing")
@@ -470,12 +479,21 @@ def _expected(outcome: Outcome) -> dict[str, Any]:
     if not found.errors:
         if not found.unknown_because:
             return {}
-        return {"grade": found.grade, "short": found.in_short, "lines": [f"Not known: {found.unknown_because}"]}
+        lines = [f"Not known: {found.unknown_because}"]
+        return {"grade": found.grade, "short": found.in_short, "sentence": lines[0], "lines": lines}
     lines = [f"{name}: {each}" for name, each in found.errors.items()]
     if found.grade != "good":
         lines += [f"Mostly because of {', '.join(found.reasons)}."] if found.reasons else []
         lines += [found.advice]
-    return {"grade": found.grade, "short": found.in_short, "lines": lines}
+    first = next(iter(found.errors.values())).expected
+    sentence = f"{found.in_short.partition(': ')[2]}{found.bounds}"
+    return {
+        "grade": found.grade,
+        "short": found.in_short,
+        "sentence": f"{sentence[0].upper()}{sentence[1:]}.",
+        "lines": lines,
+        "improvable": 100 * first > _REFINED,
+    }
 
 
 def _doubts(outcome: Outcome) -> dict[str, Tensor]:

@@ -15,9 +15,13 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from pennpde import progress
+from pennpde.progress import Hear
 
 MOST_WAITING = 400
 """Requests in a lane; further ones are refused at once."""
@@ -25,6 +29,11 @@ MOST_MEMORY = 6 * 2**30
 _START, _READING, _VIEW = 120.0, 60.0, 180.0
 """Seconds after which something is given up."""
 Answer = tuple[dict[str, Any], list[bytes]]
+_INTERVAL = 0.2
+"""Seconds between two words about the progress."""
+
+
+def _deaf(stage: str, share: float) -> None: ...
 
 
 class BusyError(RuntimeError):
@@ -69,8 +78,11 @@ class Worker:
             raise WorkError(content["error"])
         return content
 
-    async def ask(self, message: Mapping[str, Any], what: str, patience: float) -> Answer:
-        """What the process answers within so many seconds; a ValueError has words for the user about `what`."""
+    async def ask(self, message: Mapping[str, Any], what: str, patience: float, hear: Hear = _deaf) -> Answer:
+        """What the process answers within so many seconds; a ValueError has words for the user about `what`.
+
+        `hear` is told of its progress meanwhile.
+        """
         if self._process is None or self._process.returncode is not None:
             await self.close()
             await self.start()
@@ -79,7 +91,7 @@ class Worker:
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             await self._process.stdin.drain()
-            content, parts = await asyncio.wait_for(self._received(), patience)
+            content, parts = await asyncio.wait_for(self._answered(hear), patience)
         except TimeoutError:
             await self.close()
             raise CrashError(f"{what} was given up: it takes more than {patience:.0f} s.") from None
@@ -106,6 +118,13 @@ class Worker:
         if transport is not None:
             transport.close()
 
+    async def _answered(self, hear: Hear) -> Answer:
+        while True:
+            content, parts = await self._received()
+            if "progress" not in content:
+                return content, parts
+            hear(*content["progress"])
+
     async def _received(self) -> Answer:
         assert self._process is not None
         assert self._process.stdout is not None
@@ -127,7 +146,12 @@ class Lane:
         self._idle.put_nowait(worker)
 
     async def ask(
-        self, message: Mapping[str, Any], what: str, patience: float, begin: Callable[[], None] = lambda: None
+        self,
+        message: Mapping[str, Any],
+        what: str,
+        patience: float,
+        begin: Callable[[], None] = lambda: None,
+        hear: Hear = _deaf,
     ) -> Answer:
         """What a worker answers, as soon as one is idle; `begin` is called then."""
         if self._waiting >= MOST_WAITING:
@@ -139,7 +163,7 @@ class Lane:
             self._waiting -= 1
         begin()
         try:
-            return await worker.ask(message, what, patience)
+            return await worker.ask(message, what, patience, hear)
         finally:
             self._idle.put_nowait(worker)
 
@@ -179,11 +203,15 @@ class Pool:
         lane.open(worker)
 
     async def view(
-        self, request: Mapping[str, Any], large: bool, begin: Callable[[], None] = lambda: None
+        self,
+        request: Mapping[str, Any],
+        large: bool,
+        begin: Callable[[], None] = lambda: None,
+        hear: Hear = _deaf,
     ) -> tuple[dict[str, Any], bytes]:
-        """The words and the record of a view; `begin` is called when the work on it begins."""
+        """The words and the record of a view; `begin` is called when the work on it begins, `hear` of its progress."""
         lane, message = self._slow if large else self._quick, {"do": "view", "request": request}
-        words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin)
+        words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin, hear)
         return words, record
 
     async def file(self, request: Mapping[str, Any], suffix: str) -> bytes:
@@ -237,8 +265,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     with contextlib.suppress(Exception):  # what is wrong will show in the first request
         bench.warm_up()
+    told = 0.0
+
+    def hear(stage: str, share: float) -> None:
+        nonlocal told
+        if time.monotonic() - told > _INTERVAL:
+            told = time.monotonic()
+            send(answers, {"progress": (stage, share)}, [])
+
     for line in sys.stdin.buffer:
-        send(answers, *_answer(bench, json.loads(line)))
+        with progress.watched(hear):
+            answer = _answer(bench, json.loads(line))
+        send(answers, *answer)
 
 
 def _workbench(given: argparse.Namespace) -> Any:

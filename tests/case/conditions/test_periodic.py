@@ -18,7 +18,6 @@ from pennpde.models.ducts import flow_network
 from pennpde.models.potential_flow import potential_flow
 from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.train.batches import CaseStack
 from poisson import solve_poisson
 from problems import brick, rectangle
 
@@ -198,19 +197,12 @@ def test_where_a_channel_is_cut_open_makes_no_difference():
         assert_close(fields[name][:12], others[name][24:36], rtol=0, atol=1e-10)
 
 
-def test_a_batch_and_a_stack_give_what_their_cases_give_one_by_one():
+def test_a_batch_gives_what_its_cases_give_one_by_one():
     cases = [channel(jump=-0.5), channel((4, 4), jitter=0.2), channel((1, 5), jump=1.0)]
     alone = [flow()(case) for case in cases]
     together = flow()(batch(cases))
     for name in ("u", "p"):
         assert_close(together[name], torch.cat([fields[name] for fields in alone]), rtol=0, atol=1e-12)
-    stack = CaseStack.of(cases, torch.float64, laplacian_damping=flow().equation.laplacian_damping)
-    stacked = flow()(stack.draw(torch.tensor([2, 0, 1]))[0])
-    for place, number in enumerate([2, 0, 1]):
-        begin = place * stack.points_per_case
-        points = slice(begin, begin + cases[number].number_of_points)
-        for name in ("u", "p"):
-            assert_close(stacked[name][points], alone[number][name], rtol=0, atol=1e-12)
 
 
 def test_units_scale_the_jump_and_the_periods():

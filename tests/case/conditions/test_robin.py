@@ -14,7 +14,6 @@ from pennpde.mesh.remesh import companion_mesh
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.train.batches import CaseStack
 from poisson import solve_poisson
 from problems import heated_plate, rectangle
 
@@ -146,15 +145,11 @@ def test_a_network_keeps_symmetry_and_prescribed_values_with_it():
     assert_dirichlet(network(), case)
 
 
-def test_a_batch_and_a_stack_give_what_their_cases_give_one_by_one():
+def test_a_batch_gives_what_its_cases_give_one_by_one():
     cases = [cooled_plate(), cooled_plate((4, 4), (1.0, 2.0, 0.0)), cooled_plate((5, 3), (0.0, 1.0, -1.0))]
     alone = [network()(case)["T"] for case in cases]
     together = network()(batch(cases))["T"]
     assert_close(together, torch.cat(alone), rtol=0, atol=1e-12)
-    stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25)
-    stacked = network()(stack.draw(torch.tensor([2, 0, 1]))[0])["T"].reshape(3, stack.points_per_case, -1)
-    for place, number in enumerate([2, 0, 1]):
-        assert_close(stacked[place, : cases[number].number_of_points], alone[number], rtol=0, atol=1e-12)
 
 
 def test_units_change_nothing_but_numbers():

@@ -14,7 +14,6 @@ from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.prediction import predict
 from pennpde.testing import assert_dirichlet, assert_equivariant
 from pennpde.train import evaluate
-from pennpde.train.batches import CaseStack
 from problems import heated_plate, rectangle
 
 TIMES = (0.25, 0.5, 0.75, 1.0)
@@ -121,16 +120,10 @@ def test_a_case_at_a_time_is_steady_and_says_when():
     assert both.parameters["time"].tolist() == [0.1, 0.2]
 
 
-def test_a_batch_and_a_stack_give_what_their_cases_give_one_by_one():
+def test_a_batch_gives_what_its_cases_give_one_by_one():
     cases = [plate(), plate(0.7, cells=(4, 4)), plate(Table([(0.0, 0.0), (1.0, 1.0)]), lambda time: time, (5, 3))]
     alone = [network()(case)["T"] for case in cases]
     assert_close(network()(batch(cases))["T"], torch.cat(alone), rtol=0, atol=1e-12)
-    stack = CaseStack.of(cases, torch.float64, laplacian_damping=0.25, times=network().output_times)
-    stacked = network()(stack.draw(torch.tensor([2, 0, 1]))[0])["T"].reshape(3, stack.points_per_case, -1)
-    for place, number in enumerate([2, 0, 1]):
-        assert_close(stacked[place, : cases[number].number_of_points], alone[number], rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match="change with time"):
-        CaseStack.of(cases, torch.float64)
 
 
 def test_a_network_is_trained_on_such_cases(capsys):

@@ -25,7 +25,7 @@ from typing import Any
 from pennlab.datasets.packing import intact, pack
 from pennlab.datasets.recipe import HopelessError, MissingProgramError, OtherRunsError, Product, Recipe, Report
 from pennpde.data.storage import MANIFEST, DatasetError, Ledger, Manifest, read_manifest
-from pennpde.data.workers import SchedulerError, Status, connected, processors
+from pennpde.data.workers import Status, processors
 from pennpde.files import locked_folder, remove_leftovers
 
 _LOG_LINES = 40
@@ -356,15 +356,18 @@ def _pool(
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "Generating with several workers needs Dask: pip install 'pennpde[generate]'. With workers=0 this process "
+            "Generating with several workers needs Dask: pip install dask distributed. With workers=0 this process "
             "does all the work, without Dask.",
             name=error.name,
         ) from error
     if scheduler is not None:
         try:
-            client = connected(scheduler)
-        except SchedulerError as error:
-            raise GenerationError(str(error)) from error
+            client = Client(scheduler, timeout=20)
+        except (OSError, ValueError) as error:
+            raise GenerationError(
+                f"There is no Dask scheduler at {scheduler!r} ({error}). Start one with `dask scheduler`, or leave the "
+                "address out to work on this machine."
+            ) from error
         with client:
             yield _Dask(client, recipe, watch)
         return

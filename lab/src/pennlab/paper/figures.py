@@ -110,9 +110,9 @@ def _rows(case: Case, predictions: Mapping[str, Fields], suffix: str) -> list[li
         shown = {title: (next(place), next(place), next(place)) for title in layers}
         truth = next(iter(shown.values()))[0]
         colours, limits = colours_of([truth])
-        panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits, border=True)]
+        panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits)]
         panels += [
-            Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits, border=True)
+            Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits)
             for title, (_, values, _) in shown.items()
         ]
         logarithms = {title: error.clamp(min=1e-12).log10() for title, (_, _, error) in shown.items()}

@@ -22,10 +22,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.case import Case
 from pennpde.models.ducts import DURATION, wall_levels
 from pennpde.operators import Operators
-from pennpde.operators.sparse import SparseMatrix, UniformMatrix
+from pennpde.operators.sparse import SparseMatrix
 from pennpde.penn import PENN, SCALAR, VECTOR, EncodedCase, Equation
 from pennpde.penn.mlp import MLP
 from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot, scale_by
@@ -43,7 +42,7 @@ class Geometry:
     """Its gradient."""
     operators: Mapping[str, Operators]
     """With the Laplacian multiplied out, div of grad without damping."""
-    adjacency: SparseMatrix | UniformMatrix
+    adjacency: SparseMatrix
     """Of the graph convolutions, normalised."""
 
 
@@ -85,7 +84,7 @@ class FlowAsWritten(Equation):
     def prepare(self, case: EncodedCase) -> Geometry:
         code = self.geometry(wall_levels(case))
         operators = {name: case.operators[name].composed() for name in self.unknowns}
-        adjacency = smoothing_of(case.case, code.dtype, code.device)
+        adjacency = released_smoothing(case.case.mesh, code.dtype, code.device)
         return Geometry(code, self.geometry_gradient(code, operators["p"]), operators, adjacency)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
@@ -108,21 +107,6 @@ class FlowAsWritten(Equation):
         push = self.pressure_gradient(inner.state["p"], of_pressure, case.normal_derivative("p"))
         change = self.smoothing(rate - push, place.adjacency)
         return {"u": start["u"] + duration * change, "p": inner.state["p"]}
-
-
-def smoothing_of(case: Case, dtype: torch.dtype, device: torch.device) -> SparseMatrix | UniformMatrix:
-    """The normalised adjacency for a case; cases that are filled up to one shape have operators, but no mesh."""
-    gradient = next(iter(case.operators.values())).gradient
-    if not isinstance(gradient, UniformMatrix):
-        return released_smoothing(case.mesh, dtype, device)
-    # One row per point and axis; what fills a row up points at the point itself, as its own entry does.
-    columns = gradient.columns[:: case.space]
-    own = torch.arange(len(columns), dtype=columns.dtype, device=columns.device)[:, None]
-    others = columns != own
-    share = (others.sum(dim=1) + 1).to(dtype).rsqrt()
-    values = torch.where(others, share[:, None] * share[columns], 0.0)
-    columns, values = torch.cat([columns, own], dim=1), torch.cat([values, share.square()[:, None]], dim=1)
-    return UniformMatrix(columns, values, columns, values)  # it is symmetric
 
 
 def flow_as_written(

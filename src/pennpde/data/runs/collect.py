@@ -80,7 +80,6 @@ def collect_runs(
     repair: bool = True,
     shares: Shares | None = None,
     workers: int | None = None,
-    scheduler: str | None = None,
     on_progress: Callable[[str, Status], None] | None = None,
 ) -> Collection:
     """Make a dataset of finished runs, or add runs to it.
@@ -102,7 +101,6 @@ def collect_runs(
         repair: whether meshes in files are repaired, as by `Mesh.read`; else those that need it are refused.
         shares: of validation and test, and the seed.
         workers: processes on this machine; 0: this one. By default one for each processor if there are many runs.
-        scheduler: address of a Dask scheduler instead.
         on_progress: is called with what is being done and how far it is.
     """
     started, folder = clock.monotonic(), Path(folder)
@@ -114,12 +112,12 @@ def collect_runs(
     runs = _renamed(found, before)
     if any(Path(run.path) == folder.resolve() for run in runs.values()):
         raise ValueError(f"{folder} is one of the runs; choose another folder for the dataset.")
-    if workers is None and scheduler is None and len(runs) <= FEW_RUNS:
+    if workers is None and len(runs) <= FEW_RUNS:
         workers = 0
 
     def results(what: str, work: Callable[..., Any], arguments: Mapping[str, tuple[Any, ...]]) -> _Results:
         hear = None if on_progress is None else partial(on_progress, what)
-        return each(work, arguments, workers=workers, scheduler=scheduler, on_progress=hear)
+        return each(work, arguments, workers=workers, on_progress=hear)
 
     surveys, kept, failed = _surveyed(runs, before, plan, results)
     family = _family(before) or (Family.of(list(surveys.values()), mixed) if surveys else None)

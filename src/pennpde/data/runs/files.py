@@ -23,10 +23,11 @@ from torch import Tensor
 from pennpde.case import Case, Dirichlet
 from pennpde.case.problem_files import read_problem
 from pennpde.data.runs.source import OTHER_NAMES, Quantities, RunError, Source, of_unknowns, with_patches
+from pennpde.files import check_stored
 from pennpde.mesh import Mesh, reader_process
 from pennpde.mesh.boundary import facet_means
 from pennpde.mesh.contents import Contents
-from pennpde.mesh.files import check_stored, suffixes_with_reader
+from pennpde.mesh.files import suffixes_with_reader
 from pennpde.mesh.interpolation import CellsToPoints
 
 SERIES = (".pvd", ".series")

@@ -17,12 +17,33 @@
       gl_FragColor = line.a > 0.0 ? line : texture2D(colours, vec2(clamp(shade, 0.002, 0.998), 0.5));
     }`;
 
-  const ROLES = { wall: "#8a94a6", inlet: "#1f9d6b", outlet: "#e07a1f" };
+  const ROLES = { wall: "#8a94a6", inlet: "#0072b2", outlet: "#d55e00", moving: "#00795a" };
   const LEGEND = 52;  // pixels below the picture
 
   function decode(text, Type) {
     const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
     return new Type(bytes.buffer);
+  }
+
+  // The part of the diverging colours that the limits take of it, as in `pictures.py`: white is zero.
+  function section(name, colours, [low, high]) {
+    if (name !== "RdBu_r" || low > 0 || high < 0 || low === high || -low === high) return colours;
+    const half = 2 * Math.max(-low, high), last = colours.length / 3 - 1;
+    const cut = new Uint8Array(colours.length);
+    for (let k = 0; k <= last; k++) {
+      const from = 3 * Math.round(last * (0.5 + (low + (k / last) * (high - low)) / half));
+      cut.set(colours.subarray(from, from + 3), 3 * k);
+    }
+    return cut;
+  }
+
+  // Round numbers between two limits, about so many.
+  function ticks([low, high], count) {
+    const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
+    const step = power * [1, 2, 2.5, 5, 10].find((each) => each * power >= 0.999 * raw);
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) found.push(k * step);
+    return found.length && isFinite(step) ? found : [low, high];
   }
 
   class Locator {
@@ -71,11 +92,11 @@
       // frame: which of the record's times; limits: of the colours, by default the record's; roles: of the boundary's
       // segments; marked: the one under the pointer elsewhere. tool: "line" or "probe", what a pointer draws instead of
       // moving the picture; line: its two ends; probes: places. pick, drawn, moved: called with a segment, with a line or
-      // a place, and with zoom and centre.
+      // a place, and with zoom and centre. sketch: polygons, drawn over a picture that is no longer the right one.
       this.options = Object.assign(
         {
           field: null, frame: 0, cells: false, streamlines: false, dark: false, limits: null, roles: [], marked: -1,
-          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null,
+          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null, sketch: null,
         }, options);
       container.style.position = "relative";
       this.canvas = this.layer("canvas");
@@ -133,7 +154,7 @@
     }
 
     // record: {points, triangles, edges, fields: {name: {values, colours, limits?, extent?, velocity?}}, velocity,
-    // times?, colours: {name: 256 x RGB}, segments?: [edges]}. Arrays are base64 of little-endian float32, uint32, uint8;
+    // times?, colours: {name: 256 x RGB}, segments?: [edges], outline?: edges, arrows?: [[x, y, x, y, enters]]}. Arrays are base64 of little-endian float32, uint32, uint8;
     // values are those of all points at the first time, then at the next. A velocity is the names of its two components,
     // or null. Without fields the mesh alone is drawn.
     show(record) {
@@ -151,6 +172,7 @@
           box[1] = Math.min(box[1], this.points[i + 1]); box[3] = Math.max(box[3], this.points[i + 1]);
         }
         this.box = box;
+        this.outline = record.outline ? decode(record.outline, Uint32Array) : [];
         this.locator = new Locator(this.points, this.triangles, box);
         gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
         gl.bufferData(gl.ARRAY_BUFFER, this.points, gl.STATIC_DRAW);
@@ -159,6 +181,9 @@
           gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this[name], gl.STATIC_DRAW);
         }
       }
+      const tips = (record.arrows || []).flatMap((arrow) => [arrow.slice(0, 2), arrow.slice(2, 4)]);
+      this.outside = tips.reduce((known, [x, y]) => [
+        Math.min(known[0], x), Math.min(known[1], y), Math.max(known[2], x), Math.max(known[3], y)], this.box);
       this.values = {};
       for (const [name, field] of Object.entries(record.fields)) this.values[name] = decode(field.values, Float32Array);
       this.frames = Math.max(1, (record.times || []).length);
@@ -237,9 +262,10 @@
     frame() {
       const [width, height] = [this.container.clientWidth || 1, this.container.clientHeight || 1];
       const room = Math.max(1, height - LEGEND - 12);
-      const whole = Math.max((this.box[2] - this.box[0]) / width, (this.box[3] - this.box[1]) / room) * 1.06;
+      const box = this.outside;
+      const whole = Math.max((box[2] - box[0]) / width, (box[3] - box[1]) / room) * 1.06;
       const pixel = whole / this.zoom;
-      const centre = this.centre || [(this.box[0] + this.box[2]) / 2, (this.box[1] + this.box[3]) / 2];
+      const centre = this.centre || [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
       return { width, height, pixel, centre };
     }
 
@@ -260,13 +286,19 @@
     }
 
     draw() {
-      if (!this.record || !this.gl) return;
-      const gl = this.gl;
-      const { width, height, pixel, centre } = this.frame();
-      const ratio = window.devicePixelRatio || 1;
-      for (const canvas of [this.canvas, this.overlay]) {
-        canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
+      if (!this.gl) return;
+      const gl = this.gl, { sketch } = this.options;
+      this.canvas.style.opacity = sketch ? 0.3 : 1;
+      if (!this.record && sketch) {
+        const xs = sketch[0].map(([x]) => x), ys = sketch[0].map(([, y]) => y);
+        this.outside = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+        this.resize(window.devicePixelRatio || 1);
+        this.drawSketch(this.overlay.getContext("2d"));
       }
+      if (!this.record) return;
+      const { width, height, pixel, centre } = this.frame();
+      const ratio = this.ratio || window.devicePixelRatio || 1;
+      this.resize(ratio);
       gl.viewport(0, 0, this.canvas.width, this.canvas.height);
       gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
       const scale = [2 / (pixel * width), 2 / (pixel * height)];
@@ -275,7 +307,8 @@
       const field = this.field();
       const limits = field ? this.limits() : [0, 1];
       gl.uniform2f(this.where.limits, ...limits);
-      const colours = field && decode(this.record.colours[this.record.fields[field].colours], Uint8Array);
+      const map = field && this.record.fields[field].colours;
+      const colours = field && section(map, decode(this.record.colours[map], Uint8Array), limits);
       if (field) this.paint(colours);
       this.upload(field);
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers.points);
@@ -305,6 +338,26 @@
       this.drawOverlay(ratio, width, height, limits, colours);
     }
 
+    resize(ratio) {
+      const { width, height } = this.frame();
+      for (const canvas of [this.canvas, this.overlay]) {
+        canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
+      }
+      this.overlay.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+    }
+
+    // The shape of what is being computed.
+    drawSketch(pen) {
+      pen.beginPath();
+      for (const polygon of this.options.sketch) {
+        polygon.forEach(([x, y], k) => pen[k ? "lineTo" : "moveTo"](...this.toScreen(x, y)));
+        pen.closePath();
+      }
+      pen.fillStyle = this.options.dark ? "rgba(110,164,255,.16)" : "rgba(42,111,219,.1)";
+      pen.strokeStyle = this.options.dark ? "#6ea4ff" : "#2a6fdb"; pen.lineWidth = 2.5; pen.lineJoin = "round";
+      pen.fill("evenodd"); pen.stroke();
+    }
+
     paint(colours) {
       const gl = this.gl;
       gl.bindTexture(gl.TEXTURE_2D, this.texture);
@@ -319,6 +372,7 @@
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
       pen.clearRect(0, 0, width, height);
       const velocity = this.velocity();
+      if (this.options.sketch) { this.drawSketch(pen); return; }
       if (this.options.streamlines && velocity) {
         const key = `${velocity} at ${this.place()}`;
         this.lines[key] = this.lines[key] || this.traceAll(velocity);
@@ -330,11 +384,35 @@
           if (line.length > 12) this.arrow(pen, line[line.length >> 1], line[(line.length >> 1) + 1]);
         }
       }
+      this.drawOutline(pen);
       this.segments.forEach((edges, index) => this.drawSegment(pen, edges, index));
       if (this.options.tool === "line" && this.options.line) this.drawLine(pen, this.options.line);
       if (this.options.tool === "probe")
         this.options.probes.forEach((place, index) => this.drawProbe(pen, this.toScreen(...place), index + 1));
       if (colours) this.drawLegend(pen, width, height, limits, colours);
+    }
+
+    // Walls, and arrows where fluid enters and leaves.
+    drawOutline(pen) {
+      pen.strokeStyle = this.options.dark ? "#c9d1de" : "#333"; pen.lineWidth = 1.2; pen.lineCap = "round";
+      pen.beginPath();
+      for (let k = 0; k < this.outline.length; k++) {
+        const point = 2 * this.outline[k];
+        pen[k % 2 ? "lineTo" : "moveTo"](...this.toScreen(this.points[point], this.points[point + 1]));
+      }
+      pen.stroke();
+      if (this.segments.length) return;  // which show inlets and outlets, and can be changed
+      pen.lineWidth = 2.5;
+      for (const [x, y, toX, toY, enters] of this.record.arrows || []) {
+        const [from, to] = [this.toScreen(x, y), this.toScreen(toX, toY)];
+        const length = Math.hypot(to[0] - from[0], to[1] - from[1]) || 1;
+        const [dx, dy] = [(to[0] - from[0]) / length, (to[1] - from[1]) / length];
+        pen.strokeStyle = pen.fillStyle = ROLES[enters ? "inlet" : "outlet"];
+        pen.beginPath(); pen.moveTo(...from); pen.lineTo(to[0] - 6 * dx, to[1] - 6 * dy); pen.stroke();
+        pen.beginPath(); pen.moveTo(...to);
+        for (const side of [1, -1]) pen.lineTo(to[0] - 9 * dx - side * 5 * dy, to[1] - 9 * dy + side * 5 * dx);
+        pen.fill();
+      }
     }
 
     drawSegment(pen, edges, index) {
@@ -380,9 +458,8 @@
       }
       pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
       pen.font = "12px system-ui, sans-serif"; pen.textBaseline = "top"; pen.textAlign = "center";
-      const steps = long > 300 ? 4 : 2;
-      for (let k = 0; k <= steps; k++)
-        pen.fillText(format(limits[0] + (k / steps) * (limits[1] - limits[0])), left + (k / steps) * long, top + 13);
+      for (const value of ticks(limits, long > 300 ? 5 : 3))
+        pen.fillText(String(+value.toPrecision(4)), left + ((value - limits[0]) / (limits[1] - limits[0])) * long, top + 13);
       // Arrows where there are values beyond the ends of the colours.
       const extent = this.extent(), slack = 1e-6 * (limits[1] - limits[0]);
       for (const [beyond, x, way] of [
@@ -398,15 +475,22 @@
       pen.fillText(this.field(), left - 26, top + 5);
     }
 
-    // The picture as it stands, on the background of the page, as a PNG; notes are lines of small print below it.
-    picture(background, notes = []) {
+    // The picture as it stands, on the background of the page, as a PNG of twice the size or more; the title is above it,
+    // notes are lines of small print below it.
+    picture(background, notes = [], title = "") {
+      const ratio = this.ratio = Math.max(2, window.devicePixelRatio || 1), line = Math.round(16 * ratio);
       this.draw();
-      const whole = document.createElement("canvas");
-      const ratio = window.devicePixelRatio || 1, line = Math.round(16 * ratio);
-      whole.width = this.canvas.width; whole.height = this.canvas.height + line * notes.length;
+      const whole = document.createElement("canvas"), top = title ? 2 * line : 0;
+      whole.width = this.canvas.width; whole.height = top + this.canvas.height + line * notes.length;
       const pen = whole.getContext("2d");
       pen.fillStyle = background; pen.fillRect(0, 0, whole.width, whole.height);
-      for (const layer of [this.canvas, this.overlay]) pen.drawImage(layer, 0, 0);
+      for (const layer of [this.canvas, this.overlay]) pen.drawImage(layer, 0, top);
+      this.ratio = 0;
+      this.refresh();
+      pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
+      pen.font = `${Math.round(15 * ratio)}px system-ui, sans-serif`;
+      pen.textAlign = "center"; pen.textBaseline = "middle";
+      pen.fillText(title, whole.width / 2, line);
       pen.fillStyle = this.options.dark ? "#e6e9ef" : "#222833";
       pen.font = `${Math.round(11 * ratio)}px system-ui, sans-serif`;
       pen.textAlign = "right"; pen.textBaseline = "top";
@@ -414,7 +498,7 @@
         const widest = whole.width - line;
         let shown = note;
         while (shown.length > 1 && pen.measureText(shown).width > widest) shown = shown.slice(0, -2) + "…";
-        pen.fillText(shown, whole.width - line / 2, this.canvas.height + line * place);
+        pen.fillText(shown, whole.width - line / 2, whole.height - line * (notes.length - place));
       });
       return new Promise((done) => whole.toBlob(done, "image/png"));
     }
@@ -601,5 +685,6 @@
   }
 
   FieldView.format = format;
+  FieldView.ticks = ticks;
   window.PennFieldView = FieldView;
 })();

@@ -5,8 +5,8 @@
 
   const PAUSE = 40;  // milliseconds that a slider may go on moving before its place counts
   const THEMES = {
-    light: { background: "#f4f6f9", surface: "#ffffff", primary: "#2a6fdb", success: "#1f9d6b" },
-    dark: { background: "#12161d", surface: "#1b212b", primary: "#6ea4ff", success: "#4cc38a" },
+    light: { background: "#f4f6f9", surface: "#ffffff", primary: "#1f5bb8", success: "#14744c" },
+    dark: { background: "#12161d", surface: "#1b212b", primary: "#6ea4ff", "on-primary": "#0b1a33", success: "#4cc38a" },
   };
   const LETTERS = ["A", "B"];
   const INK = ["#2a6fdb", "#d9541e", "#1f9d6b", "#9c4fd0", "#b58900", "#008b9a", "#c2306f", "#6b7280"];
@@ -14,7 +14,7 @@
     "duration", "steady"];
   const NOTHING = { view: "", title: "", file: "penn", facts: [], certificate: [], warnings: [], notes: [], expected: {},
     errors: [], seconds: [], predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null,
-    asked: { values: {}, moments: null } };
+    asked: { values: {}, moments: null, level: "" } };
 
   const values = (sliders) => Object.fromEntries(sliders.map((each) => [each.name, each.start]));
 
@@ -24,7 +24,7 @@
       start: null, panes: [], active: 0, compare: false, field: "", shown: "", streamlines: true, cells: false,
       range: { mode: "robust", low: null, high: null }, frame: 0, playing: false, tool: "", line: null, probes: [],
       duration: 4, steady: false, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
-      letters: LETTERS, failure: "", notice: "", generation: 0, forced: false,
+      letters: LETTERS, failure: "", notice: "", generation: 0, forced: false, dragging: false,
     }),
     created() {
       // Not for Vue to watch: pictures by the number of their pane, and requests on their way.
@@ -40,6 +40,14 @@
       isWhole() { return this.view.predicted && !this.isDraft(this.pane); },
       hasDraft() { return this.visible.some((each) => this.isDraft(this.panes[each])); },
       requests() { return this.start ? this.panes.map((pane) => JSON.stringify(this.request(pane))) : []; },
+      outlines() { return this.start ? this.panes.map((pane) => this.outlineOf(pane)) : []; },
+      // For who does not see the picture.
+      announcement() {
+        const { busy, message, view } = this.pane;
+        if (message) return message;
+        if (busy && !view.view) return "Being computed";
+        return busy ? "" : `${view.title}. ${view.expected.sentence || ""}`;
+      },
       link() { return this.start ? this.linked() : ""; },
       fields() { return [...new Set(this.visible.flatMap((each) => this.panes[each].view.fields))]; },
       hasTruth() { return this.visible.some((each) => this.panes[each].view.has_truth); },
@@ -107,13 +115,18 @@
     },
     watch: {
       requests(now, before) { now.forEach((each, index) => { if (each !== before[index]) this.ask(index); }); },
+      outlines(now, before) { now.forEach((each, index) => { if (each !== before[index]) this.sketch(index, each); }); },
       link() { this.remember(); },
       fields(now) { if (now.length && !now.includes(this.field)) this.field = now[0]; },
       hasTruth(now) { if (!now) this.shown = ""; },
       times(now, before) {
-        if (this.held !== undefined && now.length) { this.frame = Math.min(this.held, now.length - 1); this.held = undefined; }
-        else if (now.length !== before.length) this.frame = Math.max(0, now.length - 1);
+        if (this.dragging) return;  // the one time that is shown is that which was in view
+        if (this.held !== undefined && now.length > 1) {
+          this.frame = Math.min(this.held, now.length - 1);
+          this.held = undefined;
+        } else if (now.length !== before.length) this.frame = Math.max(0, now.length - 1);
         if (now.length < 2) this.playing = false;
+        else if (this.plays) { this.playing = true; this.plays = false; }
       },
       playing(now) {
         window.clearInterval(this.clock);
@@ -132,7 +145,11 @@
           document.title = `PENN ${start.network}`;
           if (start.moments) this.duration = start.moments.duration;
           await this.restore(start);
-          if (!this.panes.length) this.panes = [this.fresh(start)];
+          if (!this.panes.length) {
+            this.panes = [this.fresh(start)];
+            if (start.takes_times) this.duration = start.templates[0].duration;
+            this.plays = start.levels.length > 0 && !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+          }
           this.start = start;
           this.requests.forEach((_, index) => this.ask(index));
         } catch (error) {
@@ -147,9 +164,45 @@
           values: Object.fromEntries(start.templates.map((each) => [each.kind, values(each.sliders)])),
           dataset: start.cases.length ? start.cases[0].name : null, viscosity: null,
           upload: null, roles: [], wanted: false, numbers: values(start.numbers),
-          view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "", answered: "", progress: null };
+          view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "", answered: "", progress: null,
+          finer: null, sketch: null };
       },
+      chooseKind(kind) {
+        this.pane.kind = kind;
+        if (this.start.takes_times) this.duration = this.template.duration;
+      },
+      // While a slider moves, the time in view at the fastest level; then all times, at the fastest level first.
       request(pane) {
+        const asked = this.settings(pane), [fastest] = this.start.levels;
+        if (!asked || !fastest || !("values" in asked)) return asked;
+        if (this.dragging && asked.moments && !asked.moments.steady) {
+          const { frames, duration } = asked.moments, shown = this.held === undefined ? this.frame : this.held;
+          return { ...asked, level: fastest, moments: { frames: 1, duration: duration * Math.min(1, (shown + 1) / frames), steady: false } };
+        }
+        const finer = pane.finer && pane.finer.key === JSON.stringify(asked) ? pane.finer.level : fastest;
+        return { ...asked, level: this.dragging ? fastest : finer };
+      },
+      refine(pane, level) { pane.finer = { key: JSON.stringify(this.settings(pane)), level }; },
+      drag(on) {
+        if (on === this.dragging) return;
+        if (on && this.times.length > 1) { this.held = this.frame; this.plays = this.playing; this.playing = false; }
+        this.dragging = on;
+      },
+      outlineOf(pane) {
+        const shape = pane.source === "template" ? this.templateOf(pane).sliders.filter((each) => each.shape) : [];
+        if (!shape.length) return "";
+        const values = Object.fromEntries(shape.map(({ name }) => [name, pane.values[pane.kind][name]]));
+        return JSON.stringify({ source: "template", name: pane.kind, values });
+      },
+      // The outline of a design, at once; it is shown until its flow is.
+      async sketch(index, body) {
+        const pane = this.panes[index];
+        if (!body) { pane.sketch = null; return; }
+        const answer = await fetch("outline", { method: "POST", headers: { "Content-Type": "application/json" }, body })
+          .catch(() => null);
+        if (answer && answer.ok && this.outlineOf(pane) === body) pane.sketch = await answer.json();
+      },
+      settings(pane) {
         const moments = this.start.moments && { ...this.start.moments, duration: this.duration, steady: this.steady };
         const own = pane.viscosity === null ? {} : { viscosity: pane.viscosity };
         if (pane.source === "template")
@@ -184,6 +237,12 @@
             if (!isLatest()) continue;
             await this.fetchView(pane, text, isLatest, control.signal);
             if (!isLatest()) continue;
+            const [fastest, usual] = this.start.levels;
+            if (usual && !pane.message && !this.dragging && pane.view.predicted && pane.view.asked.level === fastest) {
+              this.refine(pane, usual);
+              [last, asked] = [text, pane];
+              continue;
+            }
           } else Object.assign(pane, { view: { ...NOTHING }, message: "" });
           [last, asked] = [text, pane];
           Object.assign(pane, { busy: false, progress: null });
@@ -203,7 +262,8 @@
             if (progress) pane.progress = progress;
             if (draft) Object.assign(pane, { view: draft, scope: this.scopeOf(pane), message: "" });
             if (!view.view) continue;
-            Object.assign(pane, { view, scope: this.scopeOf(pane), message: "", answered: text });
+            Object.assign(pane,
+              { view, scope: this.scopeOf(pane), message: "", answered: JSON.stringify(this.settings(pane)), progress: null });
             return;
           }
           throw new Refusal("The server ended before the prediction was ready.");
@@ -214,7 +274,8 @@
         }
       },
       // What is shown is not what the controls say, or not yet.
-      isDraft(pane) { return !!pane.view.view && pane.answered !== JSON.stringify(this.request(pane)); },
+      isDraft(pane) { return !!pane.view.view && pane.answered !== JSON.stringify(this.settings(pane)); },
+      sketchOf(pane) { return !pane.view.view || this.isDraft(pane) ? pane.sketch : null; },
       draftWords(pane) {
         const { values, moments } = pane.view.asked, now = this.valuesOf(pane), words = [];
         const differ = (name, then, own) => { if (then !== own) words.push(`${name} ${then} instead of ${own}`); };
@@ -234,11 +295,17 @@
       progressWords({ progress }) {
         if (!progress) return "";
         if (progress.before) return `${progress.before} before this one`;
-        return progress.usual_seconds ? `about ${Math.max(1, Math.round(progress.usual_seconds - progress.seconds))} s left` : "";
+        const left = this.secondsLeft(progress);
+        return left === null ? progress.stage || "" : `about ${Math.max(1, Math.round(left))} s left`;
+      },
+      // By what the march says, else by what such a prediction usually takes, as long as that is not over.
+      secondsLeft({ left, usual_seconds, seconds }) {
+        if (Number.isFinite(left)) return left;
+        return usual_seconds > seconds ? usual_seconds - seconds : null;
       },
       progressShare({ progress }) {
-        if (!progress || progress.before || !progress.usual_seconds) return null;
-        return Math.min(95, 100 * progress.seconds / progress.usual_seconds);
+        const left = progress && !progress.before ? this.secondsLeft(progress) : null;
+        return left === null ? null : Math.min(95, 100 * progress.seconds / (progress.seconds + left));
       },
       valuesOf(pane) {
         if (pane.source === "template") return pane.values[pane.kind];
@@ -268,9 +335,12 @@
       },
       pick(number, index) {
         this.active = number;
-        this.setRole(index, { wall: "inlet", inlet: "outlet", outlet: "wall" }[this.pane.roles[index]]);
+        this.setRole(index, { wall: "inlet", inlet: "outlet", outlet: "moving", moving: "wall" }[this.pane.roles[index]]);
       },
-      missing() { return this.start.needs.filter((role) => !this.pane.roles.includes(role)); },
+      missing() {
+        const lacking = this.start.needs.map((roles) => roles.filter((role) => !this.pane.roles.includes(role)));
+        return lacking.some((each) => !each.length) ? [] : lacking[0];
+      },
       viscosityOf(pane) {
         const own = this.valuesOf(pane).viscosity;
         return own === undefined ? pane.view.viscosity : own;
@@ -337,9 +407,11 @@
       savePictures() {
         for (const index of this.visible) {
           if (this.pictures[index]) {
-            const { file, expected, warnings } = this.panes[index].view;
+            const { file, expected, warnings, title, facts } = this.panes[index].view;
             const notes = [expected.short, ...warnings.map((warning) => `warning: ${warning}`)].filter(Boolean);
-            this.pictures[index].save(file + (this.compare ? `_${LETTERS[index]}` : ""), notes);
+            const time = this.timeOf(index), numbers = facts.filter((each) => each.includes("number"));
+            const heading = [title, ...numbers, time === undefined ? "" : time === null ? "steady state" : `t = ${this.short(time)}`];
+            this.pictures[index].save(file + (this.compare ? `_${LETTERS[index]}` : ""), notes, heading.filter(Boolean).join(", "));
           }
         }
       },

@@ -17,6 +17,7 @@
       line: { type: Array, default: null },
       probes: { type: Array, default: () => [] },
       start: { type: Object, default: null },  // zoom and centre of the first picture
+      sketch: { type: Array, default: null },  // outline of what is being computed
     },
     emits: ["pick", "failed", "loaded", "drawn", "moved"],
     template: `<div class="penn-field" role="img" :aria-label="'Picture of ' + field"></div>`,
@@ -31,17 +32,17 @@
       scope(now, before) { if (before) this.fresh = true; },
       field() { this.apply(); }, frame() { this.apply(); }, cells() { this.apply(); }, streamlines() { this.apply(); },
       dark() { this.apply(); }, marked() { this.apply(); }, pickable() { this.apply(); }, tool() { this.apply(); },
-      limits: { handler() { this.apply(); }, deep: true },
+      limits: { handler() { this.apply(); }, deep: true }, sketch() { this.apply(); },
       line: { handler() { this.apply(); }, deep: true },
       probes: { handler() { this.apply(); }, deep: true },
       roles: { handler() { this.apply(); }, deep: true },
     },
     methods: {
       options() {
-        const { field, frame, cells, streamlines, dark, limits, marked, tool, line } = this;
+        const { field, frame, cells, streamlines, dark, limits, marked, tool, line, sketch } = this;
         const pick = this.pickable ? (index) => this.$emit("pick", index) : null;
         return {
-          field, frame, cells, streamlines, dark, limits, marked, tool, line, pick, roles: [...this.roles],
+          field, frame, cells, streamlines, dark, limits, marked, tool, line, sketch, pick, roles: [...this.roles],
           probes: this.probes.map((place) => [...place]),
           drawn: (kind, what) => this.$emit("drawn", kind, what), moved: (how) => this.$emit("moved", how),
         };
@@ -67,9 +68,9 @@
         }
       },
       reset() { this.view.reset(); },
-      async save(name, notes) {
+      async save(name, notes, title) {
         const background = getComputedStyle(this.$el).backgroundColor;
-        save(await this.view.picture(background, notes), `${name}.png`);
+        save(await this.view.picture(background, notes, title), `${name}.png`);
       },
     },
   };
@@ -151,14 +152,7 @@
     },
   };
 
-  function ticks([low, high], wanted) {
-    const rough = (high - low) / Math.max(2, Math.floor(wanted));
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
-    const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
-    return found;
-  }
+  const ticks = (limits, wanted) => PennFieldView.ticks(limits, Math.max(2, Math.floor(wanted)));
 
   // A number to type: what is no number is marked, and changes nothing. With `optional`, nothing means null.
   const NumberField = {

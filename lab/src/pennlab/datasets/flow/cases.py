@@ -7,6 +7,7 @@ makes the Case of a coarse mesh from it in a moment.
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,11 +130,18 @@ def case_on_mesh(run: Run, mesh: Mesh, frames: bool = False, thick: bool = False
     p[mesh.patch("outlet").points] = 0.0
     if not frames:
         u, p = u[..., -1], p[..., -1]
-    if thick:
-        mesh = extruded(mesh)
-        u, p = u.repeat(2, axis=0), p.repeat(2, axis=0)
-        u = np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
-    return flow_case(mesh, str(run.facts["name"]), {"u": torch.from_numpy(u), "p": torch.from_numpy(p)})
+    name = str(run.facts["name"])
+    case = flow_case(mesh, name, {"u": torch.from_numpy(u), "p": torch.from_numpy(p)})
+    if not thick:
+        return case
+
+    targets = {"u": torch.from_numpy(np.concatenate([u, np.zeros_like(u[:, :1])], axis=1).repeat(2, axis=0))}
+    targets["p"] = torch.from_numpy(p.repeat(2, axis=0))
+    # The flow at the start is the plane one: cells in space are cut into tetrahedra, which gives another one.
+    start = case.initial["u"].repeat_interleave(2, dim=0)
+    start = torch.cat([start, torch.zeros_like(start[:, :1])], dim=1)
+    made = flow_case(extruded(mesh), name, targets)
+    return replace(made, initial={**made.initial, "u": start})
 
 
 def fields_at(

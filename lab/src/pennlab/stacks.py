@@ -1,70 +1,32 @@
-"""Cases as batches: which cases a step sees, and how they go through a network together.
+"""Cases of different meshes in one shape on the device, for training whose steps a GPU captures as a graph.
 
-`CaseStack` keeps all cases on the device in one shape, so that drawing a batch is a gather and every step has the same
-shapes. A network can work on it if it needs nothing of a case but its fields, conditions, parameters and operators, and
-if points without neighbours do not disturb it. Whether that holds is tried out (`disagreement`). `Blocks` suits every
-network: cases side by side, as `case.batch` makes them.
+The laboratory trains the learned part of `flow` so (`lab/experiments/corrector`): a batch is a gather by an index
+tensor, every step has the same shapes, and nothing waits for the host.
 """
+
+# ruff: noqa: ARG001, ARG005  (a product takes its transpose for backward alone, and a fake takes what the real one takes)
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from pennpde.case import Case, Condition, batch
+from pennpde.case import Case, Condition
 from pennpde.case.conditions import Course
 from pennpde.mesh import Mesh
 from pennpde.operators import NEUMANN_WEIGHT, Operators
 from pennpde.operators.damping import Damping
-from pennpde.operators.sparse import SparseMatrix, UniformMatrix
+from pennpde.operators.sparse import SparseMatrix, multiply
 
-_WASTE = {"cpu": 1.5, "cuda": 4.0}
-"""Points with those that fill up over points without: a GPU gains more from one shape than it loses."""
-_TOLERANCE = 2e-2
-"""Largest relative difference between a case by itself and in a stack; a solver amplifies round-off to 1e-3."""
 _MATRICES = ("gradient", "divergence", "composed_laplacian", "composed_lift")
 _AT_POINTS = ("moment_inverse", "neumann_lift")
 _SERIES = "series"
-
-Item = TypeVar("Item")
-
-
-def evenly(items: Sequence[Item], most: int | None) -> list[Item]:
-    """At most so many of a list, evenly over all of it; None: all."""
-    if most is None or len(items) <= most:
-        return list(items)
-    return [items[(2 * place + 1) * len(items) // (2 * most)] for place in range(most)]
-
-
-@dataclass(frozen=True)
-class Order:
-    """Which cases a step sees: every case once per epoch, each epoch in a different order.
-
-    Depends only on seed and step, so that a resumed training sees the same.
-    """
-
-    cases: int
-    batch_size: int
-    seed: int
-
-    def batches(self, step: int, count: int) -> Int[Tensor, "count batch"]:
-        """The batches of `count` steps from `step` on. One may hold the end of an epoch and the start of the next."""
-        first, last = step * self.batch_size, (step + count) * self.batch_size
-        chosen = [_epoch(self, place // self.cases)[place % self.cases] for place in range(first, last)]
-        return torch.tensor(chosen).reshape(count, self.batch_size)
-
-
-@lru_cache(maxsize=2)
-def _epoch(order: Order, number: int) -> list[int]:
-    generator = torch.Generator().manual_seed(1_000_003 * order.seed + number)
-    return torch.randperm(order.cases, generator=generator).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,12 +215,12 @@ def _uniform(
     height = points * space if name == "gradient" else points
     width = points * space if name == "divergence" else points
     return UniformMatrix(
-        *_rows_of_one_length(straight, height, width, dtype, device),
-        *_rows_of_one_length([each.transposed for each in straight], width, height, dtype, device),
+        *rows_of_one_length(straight, height, width, dtype, device),
+        *rows_of_one_length([each.transposed for each in straight], width, height, dtype, device),
     )
 
 
-def _rows_of_one_length(
+def rows_of_one_length(
     matrices: list[SparseMatrix], height: int, width: int, dtype: torch.dtype, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     length = max(int(each.row_starts.diff().max()) for each in matrices)
@@ -275,102 +237,104 @@ def _rows_of_one_length(
     return columns.to(device), values.to(device)
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Batches of cases as they are."""
-
-    cases: tuple[Case, ...]
-    _meshes: dict[tuple[int, ...], Mesh] = field(default_factory=dict, init=False, repr=False)
-    """What batches of cases on one mesh have as their mesh, by number of cases: networks keep operators with it."""
-
-    @classmethod
-    def of(cls, cases: Sequence[Case], dtype: torch.dtype | None, device: torch.device) -> Blocks:
-        return cls(tuple(case.to(dtype, device) for case in cases))
-
-    def draw(self, chosen: Int[Tensor, " batch"]) -> tuple[Case, Float[Tensor, " points"]]:
-        cases = [self.cases[number] for number in chosen.tolist()]
-        like = next(iter(cases[0].initial.values()))
-        sizes = [case.number_of_points for case in cases]
-        together = batch(cases)
-        if len(cases) > 1 and all(case.mesh is cases[0].mesh for case in cases):
-            key = (id(cases[0].mesh), len(cases))
-            together = replace(together, mesh=self._meshes.setdefault(key, together.mesh))
-        return together, torch.cat([like.new_full((size,), 1 / size / len(cases)) for size in sizes])
+@torch.library.custom_op("pennlab::uniform_product", mutates_args=())
+def _uniform_product(
+    columns: Tensor, values: Tensor, transposed_columns: Tensor, transposed_values: Tensor, dense: Tensor
+) -> Tensor:
+    on_gpu = _triton_uniform_product() if dense.device.type == "cuda" else None
+    if on_gpu is not None:
+        return on_gpu(columns, values, dense.contiguous())
+    rows, length = columns.shape
+    starts = torch.arange(0, rows * length + 1, length, dtype=columns.dtype, device=columns.device)
+    return multiply(starts, columns.reshape(-1), values.reshape(-1), dense)
 
 
-def at_once(model: nn.Module, batch_size: int) -> int:
-    """How many cases of a batch a network takes together: one where each has its own time, and so its own steps."""
-    return 1 if getattr(model, "takes_times", False) else batch_size
+@_uniform_product.register_fake
+def _(columns, values, transposed_columns, transposed_values, dense):
+    return dense.new_empty((columns.shape[0], dense.shape[1]))
 
 
-def prepared(
-    model: nn.Module,
-    cases: Sequence[Case],
-    dtype: torch.dtype,
-    device: torch.device,
-    wanted: bool | None,
-    tell: Callable[[str], None],
-) -> CaseStack | Blocks:
-    """The cases stacked where that is wanted, or not forbidden and good; else block by block."""
-    reason = None
-    sizes = [case.number_of_points for case in cases]
-    if wanted is False:
-        reason = "stacked is off"
-    elif wanted is None and max(sizes) * len(sizes) > _WASTE.get(device.type, 1.5) * sum(sizes):
-        reason = f"meshes of {min(sizes)} to {max(sizes)} points would waste too much in one shape"
-    else:
-        reason = disagreement(model, cases)
-        if reason and wanted:
-            raise ValueError(f"stacked=True, but the network does not take cases filled up to one shape: {reason}.")
-    if reason is None:
-        return CaseStack.of(cases, dtype, device, *_asked_for(model))
-    tell(f"cases go block by block: {reason}")
-    # In another precision every case would be a copy, with operators that the network may not even need.
-    return Blocks.of(cases, None if getattr(model, "takes_any_precision", False) else dtype, device)
+def _backward_uniform(ctx, gradient):
+    columns, values, transposed_columns, transposed_values = ctx.saved_tensors
+    gradient_of_dense = None
+    if ctx.needs_input_grad[4]:
+        gradient_of_dense = _uniform_product(
+            transposed_columns, transposed_values, columns, values, gradient.contiguous()
+        )
+    return None, None, None, None, gradient_of_dense
 
 
-def disagreement(model: nn.Module, cases: Sequence[Case]) -> str | None:
-    """Why a network gives something else for filled-up cases than for cases by themselves; None if it does not.
+_uniform_product.register_autograd(
+    _backward_uniform, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:4])
+)
+for _device in ("cpu", "cuda"):
+    torch.library.register_autocast("pennlab::uniform_product", _device, torch.float32)
 
-    Tried on the CPU, whatever the network is to be trained on: it is a matter of its structure.
-    """
-    ordered = sorted(cases, key=lambda case: case.number_of_points)
-    probe = [ordered[-1], ordered[0]]  # the small one last, filled up to the large one
-    numbers, device = torch.arange(len(probe)), torch.device("cpu")
-    copied = copy.deepcopy(model).to(device).eval()
-    dtype = next(copied.parameters()).dtype
+
+@cache
+def _triton_uniform_product() -> Callable[..., Tensor] | None:
+    """The GPU kernel for rows of one length, unrolled over their entries; None where Triton is absent."""
     try:
-        with torch.no_grad():
-            together, _ = Blocks.of(probe, dtype, device).draw(numbers)
-            alone = copied(together)
-            filled, weights = CaseStack.of(probe, dtype, device, *_asked_for(model)).draw(numbers)
-            stacked = copied(filled)
-    except Exception as error:  # whatever a user's network raises, block by block may still work
-        return f"{type(error).__name__}: {error}".rstrip(".")
-    real = weights > 0
-    for name in alone:
-        values, found = alone[name].detach(), stacked[name].detach()[real]
-        if found.shape != values.shape:
-            return f"{name!r} has shape {list(found.shape)} instead of {list(values.shape)}"
-        both = torch.isfinite(found) & torch.isfinite(values)
-        size = values[both].square().sum().sqrt()
-        difference = float((found[both] - values[both]).square().sum().sqrt() / size.clamp_min(1e-30))
-        if size > 0 and difference > _TOLERANCE:
-            return f"{name!r} differs by {difference:.1e} when cases are filled up"
-    return None
+        import triton  # pyright: ignore[reportMissingImports]
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return None
+
+    @triton.jit
+    def kernel(
+        columns,
+        values,
+        dense,
+        result,
+        rows,
+        channels,
+        LENGTH: tl.constexpr,
+        ROWS: tl.constexpr,
+        CHANNELS: tl.constexpr,
+    ):
+        row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+        channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+        live = row < rows
+        inside = live[:, None] & (channel < channels)[None, :]
+        total = tl.zeros((ROWS, CHANNELS), dtype=values.dtype.element_ty)
+        for entry in tl.static_range(LENGTH):
+            column = tl.load(columns + row * LENGTH + entry, mask=live, other=0)
+            weight = tl.load(values + row * LENGTH + entry, mask=live, other=0.0)
+            position = dense + column[:, None].to(tl.int64) * channels + channel[None, :]
+            total += weight[:, None] * tl.load(position, mask=inside, other=0.0)
+        tl.store(result + row[:, None].to(tl.int64) * channels + channel[None, :], total, mask=inside)
+
+    def product(columns, values, dense):
+        rows, length = columns.shape
+        channels = dense.shape[1]
+        result = dense.new_empty((rows, channels))
+        block_channels = min(32, triton.next_power_of_2(channels))
+        block_rows = max(1, 512 // block_channels)
+        grid = (triton.cdiv(rows, block_rows), triton.cdiv(channels, block_channels))
+        kernel[grid](  # pyright: ignore[reportIndexIssue]
+            columns, values, dense, result, rows, channels, LENGTH=length, ROWS=block_rows, CHANNELS=block_channels
+        )
+        return result
+
+    return product
 
 
-def _asked_for(model: nn.Module) -> tuple[float | Damping, Sequence[float]]:
-    """What a network adds to Laplacians, and when it asks for conditions that change; a user's may say neither."""
-    return getattr(model, "laplacian_damping", 0.0), getattr(model, "output_times", ())
+@dataclass(frozen=True, eq=False)
+class UniformMatrix:
+    """A sparse matrix whose rows all have the same number of entries, short rows filled with zeros.
 
+    What batches of many meshes are made of: every mesh has index tensors of one shape, so a batch is a gather, without
+    a look at its numbers.
+    """
 
-def check_cases(cases: Sequence[Case], what: str, like: Case) -> None:
-    """Refuse cases that one training cannot hold."""
-    for case in cases:
-        if not case.targets:
-            raise ValueError(f"The {what} case {case.name!r} has no targets; training needs the fields to come out.")
-        if case.targets.keys() != like.targets.keys():
-            raise ValueError(
-                f"The {what} case {case.name!r} has targets {sorted(case.targets)}, others have {sorted(like.targets)}."
-            )
+    columns: Int[Tensor, "rows length"]
+    values: Float[Tensor, "rows length"]
+    transposed_columns: Int[Tensor, "columns transposed_length"]
+    transposed_values: Float[Tensor, "columns transposed_length"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.columns.shape[0], self.transposed_columns.shape[0]
+
+    def __matmul__(self, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:
+        return _uniform_product(self.columns, self.values, self.transposed_columns, self.transposed_values, dense)

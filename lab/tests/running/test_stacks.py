@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from pennlab.stacks import CaseStack
 from pennpde.case import Case
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
-from pennpde.train.batches import CaseStack
 
 
 @pytest.fixture(scope="module")

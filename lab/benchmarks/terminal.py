@@ -1,0 +1,91 @@
+"""How soon the terminal answers: help, the first line of a prediction, a wrong file, a wrong model, and the whole.
+
+Prints a table and writes one column of `lab/benchmarks/results/terminal.json`, named by the argument (`before`,
+`after`). Every row is a new process on a pseudo-terminal of 80 columns; the fastest of some repeats counts, because
+other programs on the machine only lengthen it.
+"""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pennpde.models.designs import coarse_mesh
+
+RESULTS = Path(__file__).parent / "results" / "terminal.json"
+REPEATS = 5
+PROBLEM = """[patches]
+inlet = "x == 0"
+outlet = "x == 3"
+wall = "rest"
+[dirichlet.u]
+inlet = [1.0, 0.0]
+wall = 0.0
+[dirichlet.p]
+outlet = 0.0
+[neumann]
+p = 0.0
+[neumann.u]
+outlet = 0.0
+[initial]
+u = [0.0, 0.0]
+[parameters]
+viscosity = 1e-3
+"""
+ROWS = {
+    # what: (arguments, the limit of the first output in seconds)
+    "penn --help": (["--help"], 0.3),
+    "penn predict --help": (["predict", "--help"], 0.3),
+    "wrong file": (["predict", "absent.vtu", "--case", "duct.toml"], 0.3),
+    "wrong model": (["predict", "duct.vtu", "--case", "duct.toml", "--model", "flwo"], 0.3),
+    "wrong key of a problem file": (["predict", "duct.vtu", "--case", "wrong.toml"], 0.3),
+    "default prediction": (["predict", "duct.vtu", "--case", "duct.toml", "--time", "1", "--png", "duct.png"], 0.3),
+}
+
+
+def seconds(arguments: list[str], folder: str) -> tuple[float, float]:
+    """Seconds until the first byte on a terminal, and until the end."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "80", "LINES": "24", "TERM": "xterm-256color"}
+    start, first = time.perf_counter(), 0.0
+    command = [sys.executable, "-m", "pennpde", *arguments]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=folder, env=environment) as process:
+        os.close(theirs)
+        while True:
+            select.select([ours], [], [])
+            try:
+                content = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                content = b""
+            first = first or time.perf_counter() - start
+            if not content:
+                break
+        process.wait()
+    os.close(ours)
+    return first, time.perf_counter() - start
+
+
+def main(column: str) -> None:
+    """Measure every row and write the column."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        coarse_mesh("a_0.37", 37, 22.5).save(Path(folder) / "duct.vtu")
+        (Path(folder) / "duct.toml").write_text(PROBLEM)
+        (Path(folder) / "wrong.toml").write_text(PROBLEM.replace("[parameters]", "[paramters]"))
+        print(f"{'':32}{'first output':>14}{'end':>8}   seconds, fastest of {REPEATS}")
+        for name, (arguments, limit) in ROWS.items():
+            seconds(arguments, folder)
+            first, end = (min(each) for each in zip(*(seconds(arguments, folder) for _ in range(REPEATS)), strict=True))
+            found[name] = {"first": round(first, 2), "end": round(end, 2), "limit": limit}
+            print(f"{name:32}{first:14.2f}{end:8.2f}")
+    record = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(record | {column: found}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
