@@ -27,6 +27,7 @@ from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
+from pennpde.limits import OutOfTimeError, limited
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
 from pennpde.penn.physics import OUTFLOW, Clue
@@ -134,7 +135,8 @@ class CoarseMarch(Start):
         if not splits:
             return None
         try:
-            found = self._march(case, wanted, splits - 1)
+            with limited():  # a sixth of what was spent already
+                found = self._march(case, wanted, splits - 1)
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
@@ -146,7 +148,12 @@ class CoarseMarch(Start):
         known = self._marched.setdefault(case, {})
         key = splits, scheme.courant, wanted
         if key not in known:
-            known[key] = scheme.solve(case, wanted)
+            try:
+                known[key] = scheme.solve(case, wanted)
+            except OutOfTimeError as error:
+                if error.times:  # what was reached is asked for again
+                    known[splits, scheme.courant, error.times] = error.result
+                raise
         return known[key]
 
 

@@ -20,8 +20,9 @@ from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem, facet_shift, outlets
-from pennpde.flow.steady import SteadyState, steady_state
+from pennpde.flow.steady import MOST_ITERATIONS, TOLERANCE, SteadyState, steady_state
 from pennpde.flow.step import State, begin
+from pennpde.limits import OutOfTimeError, limits
 from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
@@ -201,14 +202,20 @@ class FlowScheme(Predictor):
         state, now = begin(problem), 0.0
         snapshots: list[Snapshot] = []
         finite = [time for time in wanted if time != STEADY]
-        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
-            snapshots.append(snapshot)
-            state, now = snapshot.state, snapshot.time
+        cut = None
+        try:
+            for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
+                snapshots.append(snapshot)
+                state, now = snapshot.state, snapshot.time
+        except OutOfTimeError as error:
+            if not snapshots:
+                raise
+            cut, wanted = error, tuple(each.time for each in snapshots)
         solutions: tuple[Solution, ...] = ()
         if STEADY in wanted:
             found = None if case.changes_with_time or torch.is_grad_enabled() else _by_newton(problem)
             if found is not None:
-                snapshot, history, done = Snapshot(STEADY, found.state, 0.0, 0.0), found.residuals, True
+                snapshot, history, done = Snapshot(STEADY, found.state, 0.0, 0.0), found.residuals, found.converged
             else:
                 snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
                 done = history[-1] < _STEADY_CHANGE
@@ -234,7 +241,10 @@ class FlowScheme(Predictor):
         split = {name: stacked.pop(_SPLIT + name) for name in ("u", "p") if _SPLIT + name in stacked}
         fulfilled = settled.fulfilled(stacked)
         finer = Finer(split, fulfilled) if split else None
-        return Prediction(fulfilled, solutions, {}, outflow=through, finer=finer)
+        prediction = Prediction(fulfilled, solutions, {}, outflow=through, finer=finer)
+        if cut is not None:
+            raise OutOfTimeError(str(cut), wanted, prediction)
+        return prediction
 
     def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
@@ -338,11 +348,16 @@ def _at_rest(case: Case) -> Case:
 
 
 def _by_newton(problem: Problem) -> SteadyState | None:
-    """The steady state; None where Newton's method does not converge."""
+    """The steady state; None where Newton's method does not converge in as many iterations as it is allowed."""
     if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
         return None
-    found = steady_state(problem.to(torch.float64, "cpu"))
-    if not found.converged:
+    asked = limits()
+    found = steady_state(
+        problem.to(torch.float64, "cpu"),
+        tolerance=TOLERANCE if asked.residual is None else asked.residual,
+        most_iterations=MOST_ITERATIONS if asked.iterations is None else asked.iterations,
+    )
+    if not found.converged and asked.iterations is None and not asked.is_over:
         return None
     return replace(found, state=found.state.to(problem.velocity))
 
@@ -369,9 +384,16 @@ def _until_steady(
     snapshot = Snapshot(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way):
-            state = snapshot.state
-            changes.append(snapshot.change)
+        try:
+            for snapshot in march(
+                problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way
+            ):
+                state = snapshot.state
+                changes.append(snapshot.change)
+        except OutOfTimeError:
+            if not changes:
+                raise
+            break
         settle = replace(settle, first=max(snapshot.step, settle.first))
         if changes[-1] < _STEADY_CHANGE:
             break

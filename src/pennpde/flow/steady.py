@@ -21,6 +21,7 @@ from torch import Tensor
 
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import UPWIND, State, along_edges, begin, own_time, straight
+from pennpde.limits import limits
 
 TOLERANCE = 1e-7
 """Of the residual: the unbalanced acceleration, root mean square over the domain, in reference speeds squared per
@@ -66,6 +67,8 @@ def steady_state(
     found = equations.at(unknowns)
     step, residuals = _FIRST_STEP, [found.size]
     for _ in range(most_iterations):
+        if limits().is_over:
+            break
         if found.size < tolerance:
             break
         change = equations.change(unknowns, found, step)

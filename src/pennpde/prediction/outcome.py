@@ -69,6 +69,8 @@ class Outcome:
     """Volume per time (in the plane also per depth) that leaves the domain through each of `case.mesh.facets`, negative
     at inlets: the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
     networks that conserve mass only as well as their velocity does."""
+    stopped: str = ""
+    """Why not all was computed that was asked for; empty where it was."""
     finer: Finer | None = None
     """The solution on split cells that the fields were taken from, in the user's units; None where there is none."""
 

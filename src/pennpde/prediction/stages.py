@@ -27,6 +27,7 @@ from pennpde.case import Case, Remark
 from pennpde.case.companion import back, ends_of_conditions, on_companion
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of, load_pretrained
+from pennpde.limits import OutOfTimeError, limited
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
@@ -195,7 +196,23 @@ def predict(
 
 
 def _predicted(model: nn.Module, case: Case, ranges: Ranges | None, **asked: Any) -> Outcome:
-    return judge(compare(bring_back(solve(prepare(request(model, case, ranges, **asked))))))
+    """The outcome at the times asked for; where the seconds are over before the last, at those that were reached."""
+    try:
+        return judge(compare(bring_back(solve(prepare(request(model, case, ranges, **asked))))))
+    except OutOfTimeError as error:
+        times = asked["times"]
+        if not error.times or times is None:
+            raise
+        reached, left = times[: len(error.times)], times[len(error.times) :]
+    with limited():
+        outcome = _predicted(model, case, ranges, **(asked | {"times": reached}))
+    names = ", ".join("the steady state" if time == STEADY else f"t = {time:.4g}" for time in left)
+    return _stopped(outcome, f"The seconds were over after t = {reached[-1]:.4g}; not reached: {names}.")
+
+
+def _stopped(outcome: Outcome, why: str) -> Outcome:
+    certificate = replace(outcome.certificate, warnings=(why, *outcome.certificate.warnings))
+    return replace(outcome, certificate=certificate, stopped=why)
 
 
 def _listed(times: float | Sequence[float] | None, steady: bool) -> tuple[float, ...] | None:
@@ -212,12 +229,19 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
         raise ValueError(f"accuracy is {accuracy!r}; it is in per cent, above 0 and below 100.")
     if not isinstance(model, Predictor) or not model.levels:
         return _predicted(model, case, ranges, **asked)
-    before, spent = model.level, {}
+    before, spent, best = model.level, {}, None
     try:
         for level in model.levels:
             model.set_level(level)
             try:
                 outcome = _predicted(model, case, ranges, **asked)
+                if outcome.stopped and best is not None:
+                    raise OutOfTimeError(outcome.stopped)
+            except OutOfTimeError:
+                if best is None:
+                    raise
+                why = f"The seconds were over before the level {level} was done; this is {best.level}."
+                return _stopped(replace(best, seconds=spent), why)
             except ArithmeticError:  # cells too coarse for a march that does not diverge
                 if level == model.levels[-1]:
                     raise
@@ -225,8 +249,9 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
             spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
             first = next(iter(outcome.expected.errors.values()), None)
             enough = first is not None and 100 * first.expected <= accuracy and not outcome.expected.unconverged
-            if enough or level == model.levels[-1]:
+            if enough or outcome.stopped or level == model.levels[-1]:
                 return replace(outcome, seconds=spent)
+            best = outcome
     finally:
         model.set_level(before)
     raise AssertionError("a network with levels has a last one")
