@@ -78,6 +78,7 @@ class Problem:
             there are none.
         closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
         places: for each point of the user's mesh its cell.
+        grid_places: the same for all points of the grid, split as it is; None for batches.
         jumps: by how much the pressure there is larger than in that cell.
         corner_pressure: points of the user's mesh whose pressure is a mean over points and something added: these
             points, the weights and what is added; None where there are none. Batches have none.
@@ -106,6 +107,7 @@ class Problem:
     facets: Int[Tensor, "facets 2"] | None = None
     numbering: Numbering | None = None
     total: Float[Tensor, "2 points"] | None = None
+    grid_places: Int[Tensor, " grid_points"] | None = None
 
     @staticmethod
     def of(
@@ -176,6 +178,7 @@ class Problem:
             facets=torch.from_numpy(places[grid.cells.facets]),
             numbering=numbering,
             total=_total(grid, places, number),
+            grid_places=torch.from_numpy(places),
         )
 
     @staticmethod
@@ -197,6 +200,7 @@ class Problem:
                 "jump",
                 "corner_pressure",
                 "places",
+                "grid_places",
                 "facets",
                 "numbering",
                 "total",

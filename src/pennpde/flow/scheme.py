@@ -230,8 +230,9 @@ class FlowScheme(Predictor):
             fields.append(self._fields(case, now, snapshot.state))
             if not torch.is_grad_enabled():
                 fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
-                if splits and len(problem.places.unique()) == len(problem.places):  # else copies of points are one
-                    fields[-1] |= _on_split_cells(snapshot.state, fields[-1], problem)
+                places = problem.grid_places
+                if splits and places is not None and problem.jump is None:
+                    fields[-1] |= _on_split_cells(snapshot.state, fields[-1], problem.places, places)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
@@ -292,10 +293,11 @@ class _Conditions:
         return changed.to(problem.velocity.dtype, problem.velocity.device)
 
 
-def _on_split_cells(state: State, fields: Mapping[str, Tensor], problem: Problem) -> dict[str, Tensor]:
+def _on_split_cells(state: State, fields: Mapping[str, Tensor], own: Tensor, places: Tensor) -> dict[str, Tensor]:
     """The fields at all points of the split cells, the pressure at the level that it has on the mesh."""
-    level = (fields["p"] - state.pressure[problem.places]).median()  # corners have other values there
-    return {_SPLIT + "u": state.velocity.T.to(fields["u"]), _SPLIT + "p": state.pressure.to(fields["p"]) + level}
+    level = (fields["p"] - state.pressure[own]).median()  # corners have other values there
+    velocity, pressure = state.velocity[:, places].T, state.pressure[places]
+    return {_SPLIT + "u": velocity.to(fields["u"]), _SPLIT + "p": pressure.to(fields["p"]) + level}
 
 
 def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:
