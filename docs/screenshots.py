@@ -77,21 +77,54 @@ def upload(page: Any) -> None:
     settle(page)
 
 
-def draft(page: Any) -> None:
-    """A slider was moved, and its prediction is not ready yet."""
-    place = "document.querySelector('[data-test=slider-first] .v-slider-thumb').getBoundingClientRect().left"
-    before = page.evaluate(place)
-    page.evaluate("pennPage.pane.values[pennPage.pane.kind].first = 0.6")
-    page.wait_for_selector('[data-test="draft-A"]', timeout=PATIENCE)
-    page.wait_for_function(f"{place} > {before} + 40", timeout=PATIENCE)  # the slider glides to its new place
-    page.wait_for_timeout(300)
+def draft(page: Any) -> bytes:
+    """A slider is being dragged, and its flow is not there yet."""
+    held: list[Any] = []
+    page.evaluate("pennPage.playing = false")
+    page.route("**/view", lambda route: held.append(route))  # noqa: PLW0108  # Playwright marks its handlers
+    page.evaluate("pennPage.drag(true); pennPage.pane.values.cylinder.diameter = 0.42")
+    page.wait_for_function("pennPage.pictures[0].view.options.sketch", timeout=PATIENCE)
+    page.wait_for_timeout(700)
+    content = page.screenshot()
+    for route in held:
+        route.abort()
+    return content
+
+
+def designs(page: Any) -> bytes:
+    """Ten designs, each as soon as its fast answer is there."""
+    from PIL import Image
+
+    kinds = ("cavity", "a", "bend", "u_bend", "tee", "fork", "nozzle", "diffuser", "aerofoil", "manifold")
+    tiles = []
+    page.evaluate("pennPage.playing = false")
+    for kind in kinds:
+        part(page, f"template-{kind}").click()
+        page.wait_for_function("pennPage.view.predicted && !pennPage.isDraft(pennPage.pane)", timeout=PATIENCE)
+        page.wait_for_timeout(900)
+        box = page.locator(".penn-field").bounding_box()
+        tiles.append(Image.open(io.BytesIO(page.screenshot(clip=box))).convert("RGB"))
+    width, height = 400, round(400 * tiles[0].height / tiles[0].width)
+    sheet = Image.new("RGB", (4 * width, 3 * height), "white")
+    for number, tile in enumerate(tiles):
+        small = tile.resize((width, height), Image.Resampling.LANCZOS)
+        sheet.paste(small, (width * (number % 4), height * (number // 4)))
+    content = io.BytesIO()
+    sheet.save(content, format="PNG")
+    return content.getvalue()
+
+
+def play(page: Any) -> None:
+    """The vortex street at its last time, refined."""
+    page.evaluate("pennPage.playing = false; pennPage.frame = 17")
+    settle(page)
 
 
 def compare(page: Any) -> None:
     """Two Reynolds numbers side by side, and the speed along a line through both."""
     part(page, "compare").click()
     settle(page)
-    page.evaluate("pennPage.setReynolds(2)")
+    page.evaluate("pennPage.setReynolds(2); pennPage.playing = false; pennPage.frame = 17")
     settle(page)
     part(page, "tool-line").click()
     settle(page)
@@ -115,13 +148,15 @@ class Picture:
     model: str
     size: tuple[int, int]
     scheme: Literal["light", "dark"] = "light"
-    act: Callable[[Any], None] = settle
+    act: Callable[[Any], bytes | None] = settle
+    """What is done on the page; it may return another picture than that of the window."""
 
 
 PICTURES = (
-    Picture("viewer", "flow", (1280, 800)),
+    Picture("viewer", "flow", (1280, 800), act=play),
+    Picture("viewer_designs", "flow", (1280, 900), act=designs),
     Picture("viewer_draft", "flow", (1280, 800), act=draft),
-    Picture("viewer_dark", "flow", (400, 800), "dark"),
+    Picture("viewer_dark", "flow", (400, 800), "dark", act=play),
     Picture("viewer_dataset", "flow", (1280, 800), act=show_dataset),
     Picture("viewer_mesh", "flow", (1280, 800), act=upload),
     Picture("viewer_compare", "flow", (1280, 800), act=compare),
@@ -137,22 +172,24 @@ def take(pictures: Sequence[Picture], options: Sequence[str]) -> None:
         sync_playwright() as driver,
     ):
         assert server.stdout is not None
-        address = server.stdout.readline().split()[0]
-        browser = driver.chromium.launch(executable_path=chromium, args=SWITCHES)
-        for picture in pictures:
-            width, height = picture.size
-            context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.scheme)
-            page = context.new_page()
-            page.goto(address)
-            settle(page)
-            picture.act(page)
-            path = IMAGES / f"{picture.name}.png"
-            shrink(page.screenshot(), path)
-            size = path.stat().st_size
-            print(f"{path.name}: {size / 1000:.0f} kB{'' if size < LARGEST else ', TOO LARGE'}")
-            context.close()
-        browser.close()
-        server.terminate()
+        try:
+            address = server.stdout.readline().split()[0]
+            browser = driver.chromium.launch(executable_path=chromium, args=SWITCHES)
+            for picture in pictures:
+                width, height = picture.size
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.scheme)
+                page = context.new_page()
+                page.goto(address)
+                page.wait_for_function("window.pennPage && pennPage.view && pennPage.view.predicted", timeout=PATIENCE)
+                content = picture.act(page) or page.screenshot()
+                path = IMAGES / f"{picture.name}.png"
+                shrink(content, path)
+                size = path.stat().st_size
+                print(f"{path.name}: {size / 1000:.0f} kB{'' if size < LARGEST else ', TOO LARGE'}")
+                context.close()
+            browser.close()
+        finally:
+            server.terminate()  # or its end would be waited for
 
 
 def main() -> None:

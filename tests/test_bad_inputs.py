@@ -198,7 +198,7 @@ TABLE = [
     # Arguments
     Wrong("a subcommand that does not exist", "No such command 'predikt'", "predikt duct.vtu", code=2),
     Wrong("an option that does not exist", "--modle", "predict duct.vtu --modle flow", code=2),
-    Wrong("no input", "Missing argument 'INPUT'", "predict --model own", code=2),
+    Wrong("no input", "Missing argument 'CASE'", "predict --model own", code=2),
     Wrong(
         "a mesh without conditions", "give its boundary conditions with --case", "predict duct.vtu --model own", code=2
     ),
@@ -843,7 +843,7 @@ TABLE = [
     ),
     Wrong(
         "a velocity of words",
-        "give a finite number",
+        "which is no expression because of 'fast'",
         PREDICT,
         lambda f: text(f / "duct.toml", "[1.0, 0.0]", '["fast", "slow"]'),
     ),

@@ -108,16 +108,16 @@ def pareto(rows: Iterable[Mapping[str, float]], unknown: str) -> list[tuple[floa
 def seconds_at(curve: Sequence[tuple[float, float]], error: float) -> float:
     """OpenFOAM's seconds at an error, on its curve.
 
-    Between settings by the power law through both; beyond the ends by that of the whole curve, but never below the
-    shortest run that is possible at all.
+    Between settings by the power law through both; below the least accurate one by that of the whole curve, but never
+    below the shortest run that is possible at all. Where no setting is as accurate, those of the most accurate one: a
+    lower bound.
     """
-    if len(curve) == 1:
-        return curve[0][0]
+    if len(curve) == 1 or error <= curve[-1][1]:
+        return curve[-1][0]
     inside = [pair for pair in pairwise(curve) if pair[0][1] >= error >= pair[1][1]]
     (fast, coarse), (slow, fine) = inside[0] if inside else (curve[0], curve[-1])
     power = math.log(slow / fast) / math.log(coarse / fine)
-    start = (fast, coarse) if inside or error > curve[0][1] else (slow, fine)
-    return max(FASTEST, start[0] * (start[1] / error) ** power)
+    return max(FASTEST, fast * (coarse / error) ** power)
 
 
 def speed_up(of_flow: Mapping[str, Any], level: str, unknown: str = "u") -> float | None:
@@ -125,6 +125,11 @@ def speed_up(of_flow: Mapping[str, Any], level: str, unknown: str = "u") -> floa
     if not curve or unknown not in row or not math.isfinite(row[unknown]):
         return None
     return seconds_at(curve, row[unknown]) / row["seconds"]
+
+
+def is_beyond(of_flow: Mapping[str, Any], level: str, unknown: str) -> bool:
+    """Whether no setting of OpenFOAM is as accurate as a level."""
+    return of_flow["levels"][level][unknown] < min(error for _, error in pareto(of_flow["openfoam"].values(), unknown))
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -141,7 +146,8 @@ def table(results: Mapping[str, Any]) -> str:
             cells.append(f"{mean(values):.2f} % ({median(values):.2f} %)")
         for unknown in ("u", "p"):
             found = [each for each in (speed_up(of_flow, level, unknown) for of_flow in there) if each]
-            cells.append(f"{geometric_mean(found):.2f}" if found else "")
+            beyond = sum(is_beyond(of_flow, level, unknown) for of_flow in there)
+            cells.append((f"{geometric_mean(found):.2f}" if found else "") + (f" ({beyond})" if beyond else ""))
         rows.append(cells)
     head = ("level", "flows", "seconds", "u, mean (median)", "p", "speed-up at equal u", "at equal p")
     return markdown_table(head, rows)

@@ -117,7 +117,8 @@ def _means_of(folder: Path, time: Path, number: int, finer: int) -> tuple[np.nda
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| flow | Re | cells | u, p off: points | split | first residual: points | split | iterations: points | split |",
+        "| flow | Re | cells | u, p off: points | split | first residual: points | split "
+        "| iterations: points | split |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import Outcome, predict
     from pennpde.sharing import pack
+    from pennpde.study import Study
+    from pennpde.study.optimisation import Optimum, optimise
     from pennpde.train import fit
 
 __version__ = "0.2.0"
@@ -49,18 +51,21 @@ __all__ = [
     "Mesh",
     "Neumann",
     "Operators",
+    "Optimum",
     "Outcome",
     "Periodic",
     "Predictor",
     "Remark",
     "Robin",
     "Slip",
+    "Study",
     "Table",
     "TotalPressure",
     "batch",
     "dot",
     "fit",
     "load_pretrained",
+    "optimise",
     "pack",
     "predict",
     "read",
@@ -74,11 +79,13 @@ _NAMES_OF = {
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",
+    "study.optimisation": "Optimum optimise",
     "penn": "PENN SCALAR STEADY TENSOR VECTOR Equation Predictor",
     "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",
     "prediction": "Outcome predict",
     "sharing": "pack",
+    "study": "Study",
     "train": "fit",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}

@@ -92,7 +92,7 @@ def test_options_name_times(time, times, steady, expected):
         (["--times", "1:1e9:1e-3"], "more than 1000"),
         (["--times", "1,2", "--out", "flow.vtu"], ".vtkhdf"),
         (["--time", "1", "--animation", "flow.gif"], "several times"),
-        (["--times", "1,2", "--animation", "flow.mp4"], ".gif"),
+        (["--times", "1,2", "--animation", "flow.avi"], ".gif"),
     ],
 )
 def test_times_that_make_no_sense_are_wrong_usage(network, channel, options, words):

@@ -4,13 +4,18 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
+import torch
 from torch.testing import assert_close
 
 import pennpde as penn
 from pennpde.flow import scheme as stepping
+from pennpde.flow.grid import Grid
 from pennpde.flow.march import Pace, march
-from pennpde.flow.steady import TOLERANCE, steady_state
+from pennpde.flow.scheme import FlowScheme
+from pennpde.flow.steady import TOLERANCE, prolonged, steady_state
+from pennpde.flow.steady_equations import SteadyEquations
 from pennpde.flow.step import begin
 from pennpde.trust.expected_error import FAIR, GOOD, POOR, Expected, ExpectedError
 from steady_flows import cavity, duct, plain, slip_duct, square
@@ -37,6 +42,39 @@ def test_a_march_that_goes_on_from_a_steady_state_stays_there():
     found = steady_state(problem, tolerance=1e-11)
     (later,) = march(problem, found.state, [1.0], pace=Pace(tolerance=1e-11))
     assert_close(later.state.velocity, found.state.velocity, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct])
+def test_the_jacobian_is_the_derivative_of_the_residual(make):
+    problem = plain().problem(make(square("mixed_plane", 6)))
+    equations, start = SteadyEquations(problem), begin(problem)
+    random = np.random.default_rng(0)
+    unknowns = equations.packed(start.velocity, start.pressure)
+    unknowns = unknowns + 0.1 * random.standard_normal(len(unknowns))
+    direction, length = random.standard_normal(len(unknowns)), 1e-6
+    ahead, behind = (equations.residual(unknowns + sign * length * direction).values.numpy() for sign in (1, -1))
+    found = equations.residual(unknowns)
+    expected = (ahead - behind) / (2 * length)
+    # Central differences in double precision: 1e-16 / 1e-6.
+    np.testing.assert_allclose(equations.jacobian(found) @ direction, expected, rtol=0, atol=1e-8)
+
+
+def test_a_prolonged_state_is_exact_where_it_is_linear():
+    case = duct(square("mixed_plane", 6))
+    coarse, fine = (FlowScheme(splits=splits).problem(case) for splits in (0, 1))
+    heights = torch.from_numpy(Grid.of(case).split().cells.points[:, 1])
+    y = [heights[each.numbering.stands] for each in (coarse, fine)]
+    state = replace(begin(coarse), velocity=torch.stack([y[0], 2 * y[0]]))
+    assert_close(prolonged(coarse, state, fine).velocity, torch.stack([y[1], 2 * y[1]]), rtol=0, atol=1e-12)
+
+
+def test_from_the_steady_state_of_coarser_cells_few_steps_remain():
+    case = cavity(square("quad", 12), viscosity=1 / 1000)
+    coarse, fine = (FlowScheme(splits=splits).problem(case) for splits in (0, 1))
+    near = steady_state(fine, prolonged(coarse, steady_state(coarse).state, fine))
+    assert near.converged
+    assert len(near.residuals) < 10
+    assert_close(near.state.velocity, steady_state(fine).state.velocity, rtol=0, atol=1e-6)
 
 
 def test_near_the_solution_the_residual_falls_faster_and_faster():
@@ -74,7 +112,7 @@ def test_what_has_not_converged_is_never_graded_better_than_poor():
 
 
 def test_a_prediction_tells_that_its_steady_state_has_not_converged(monkeypatch):
-    monkeypatch.setattr(stepping, "_by_newton", lambda problem: None)
+    monkeypatch.setattr(stepping.FlowScheme, "_steady_state", lambda *_: None)
     monkeypatch.setattr(stepping, "_MOST_STEADY_TIME", 2.0)
     model = penn.load_pretrained("flow")
     outcome = penn.predict(model, duct(square("quad", 8), viscosity=2e-3), times=[0.5, math.inf])

@@ -53,9 +53,13 @@ def test_stretched_cells_converge_too():
 
 def test_work_and_memory_are_linear():
     small, large = (Levels.of(*poisson(cells)) for cells in (30, 120))
-    per_point = [levels.multiplications / levels.number_of_points for levels in (small, large)]
-    assert per_point[1] < 1.3 * per_point[0]
-    assert per_point[1] < 80
+    entries = [
+        sum(level.matrix.values.numel() + level.prolongation.values.numel() for level in levels.finer)
+        / levels.number_of_points
+        for levels in (small, large)
+    ]
+    assert entries[1] < 1.3 * entries[0]
+    assert entries[1] < 20
 
 
 def test_a_cycle_is_symmetric_and_positive_definite():
@@ -104,17 +108,6 @@ def test_a_guess_saves_cycles():
     near = levels.solve(right, cycles=6)
     assert relative_residual(levels, levels.solve(right, near, cycles=2), right) < 1e-3
     assert relative_residual(levels, levels.solve(right, cycles=2), right) > 1e-2
-
-
-def test_a_batch_gives_what_its_meshes_give_one_by_one():
-    parts = [Levels.of(*poisson(cells, kind)) for cells, kind in ((8, "quad"), (30, "triangle"), (60, "mixed_plane"))]
-    assert len({len(part.finer) for part in parts}) > 1
-    together = Levels.side_by_side(parts)
-    rights = [right_side(part, 2, seed) for seed, part in enumerate(parts)]
-    # Numbers differ by the order of sums, the smallest mesh also by how its inverse is inverted back.
-    single = torch.cat([part.solve(right, cycles=6) for part, right in zip(parts, rights, strict=True)])
-    assert_close(together.solve(torch.cat(rights), cycles=6), single, rtol=1e-8, atol=1e-9)
-    assert together.number_of_meshes == 3
 
 
 def test_single_precision_is_enough_for_a_pressure():

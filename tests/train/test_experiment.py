@@ -187,8 +187,13 @@ def test_the_general_flow_network_is_trained_by_its_row_and_continued_to_the_sam
 def test_a_run_whose_problems_are_not_all_kept_gives_the_same_network(plane_flows, tmp_path, monkeypatch, caplog):
     """Problems of small datasets are made once for each run; where there is no room, when they are used."""
     made = []
-    begin = scheme._started
-    monkeypatch.setattr(scheme, "_started", lambda case: made.append(case.name) or begin(case))
+    begin = scheme.FlowScheme._assembled
+
+    def assembled(network, case, splits):
+        made.append(case.name)
+        return begin(network, case, splits)
+
+    monkeypatch.setattr(scheme.FlowScheme, "_assembled", assembled)
     caplog.set_level("INFO")
     roomy = experiments.run(_general({"judges": None}), plane_flows, tmp_path / "roomy", device="cpu", threads=1)
     assert sorted(made) == NAMES[:5]

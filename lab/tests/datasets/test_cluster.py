@@ -104,5 +104,5 @@ def test_a_scheduler_that_is_not_there_is_named(recipe, folder, monkeypatch):
 
 def test_dask_missing_is_said_with_what_to_install(recipe, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pennpde\[generate\]'. With workers=0"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install dask distributed\. With workers=0"):
         generate.generate(recipe, folder, workers=1)

@@ -22,8 +22,8 @@ The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit cod
 KeyError, OSError ... with a message for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
-`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring. Another package adds a subcommand by naming its
-module under the entry point `pennpde.commands`.
+`COMMANDS = {"flow": flow, ...}`, and `ABOUT` instead of a docstring; `DEFAULT` is the one that need not be named.
+Another package adds a subcommand by naming its module under the entry point `pennpde.commands`.
 """
 
 import contextlib
@@ -41,7 +41,19 @@ from pennpde import __version__, registry
 from pennpde.cli.conventions import as_command
 from pennpde.cli.terminal import CONTEXT
 
-SUBCOMMANDS = ("demo", "predict", "collect", "train", "calibrate", "evaluate", "pack", "info", "view")
+SUBCOMMANDS = (
+    "demo",
+    "predict",
+    "study",
+    "optimise",
+    "collect",
+    "train",
+    "calibrate",
+    "evaluate",
+    "pack",
+    "info",
+    "view",
+)
 
 
 def _module_of() -> dict[str, str]:

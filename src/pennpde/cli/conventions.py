@@ -34,6 +34,7 @@ Item = TypeVar("Item")
 _EXTRAS = {
     "animation": ("imageio_ffmpeg",),
     "viewer": ("aiohttp", "trame_client", "trame_vuetify"),
+    "study": ("distributed", "pyarrow"),
 }
 
 # What libraries raise for input they cannot use. Anything else, but for the exceptions that we define ourselves,
@@ -216,7 +217,10 @@ def read_mesh(path: Path, repair: bool, output: Output) -> "Mesh":
 
 
 def as_command(name: str, module: ModuleType) -> Any:
-    """The command that typer runs for a subcommand's module: its `run`, or a group of those in `COMMANDS`."""
+    """The command that typer runs for a subcommand's module: its `run`, or a group of those in `COMMANDS`.
+
+    With `DEFAULT` one of these need not be named.
+    """
     examples = list(getattr(module, "EXAMPLES", ()))
     commands: Mapping[str, Callable[..., Any]] | None = getattr(module, "COMMANDS", None)
     application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -227,12 +231,25 @@ def as_command(name: str, module: ModuleType) -> Any:
         return typer.main.get_command(application)
     for own, run in commands.items():
         words = f"{name} {own}"
-        shown = [example for example in examples if example.startswith(f"penn {words} ")]
+        shown = [example for example in examples if _subcommand_of(module, example) == own]
         application.command(own, cls=Command, **_help(inspect.getdoc(run), shown))(_with_conventions(words, run))
     application.callback(no_args_is_help=True, **_help(module.ABOUT, examples))(lambda: None)
     group = typer.main.get_command(application)
     group.name = name
+    default = getattr(module, "DEFAULT", None)
+    if default is not None:
+        parse = group.parse_args
+        known = {"-h", "--help", *commands}
+        group.parse_args = lambda context, given: parse(  # pyright: ignore[reportAttributeAccessIssue]
+            context, [default, *given] if given and given[0] not in known else given
+        )
     return group
+
+
+def _subcommand_of(module: ModuleType, example: str) -> str:
+    """Which of a module's commands an example shows: the one that it names, or that which is meant without a name."""
+    word = example.split()[2]
+    return word if word in module.COMMANDS else getattr(module, "DEFAULT", "")
 
 
 def _help(text: str | None, examples: Sequence[str]) -> dict[str, Any]:

@@ -94,6 +94,15 @@ def run(
     ] = "auto",
     repair: Repair = None,
     plugin: Plugin = None,
+    quantity: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT",
+            help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
+            "be repeated. With --write-time also into the case's folder postProcessing.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     # When
     time: Annotated[
         float | None,
@@ -118,7 +127,12 @@ def run(
     ] = False,
     iterations: Annotated[
         int | None,
-        Option(metavar="NUMBER", min=1, help="Iterations to the steady state at most.", rich_help_panel=WHEN),
+        Option(
+            metavar="NUMBER",
+            min=1,
+            help="Iterations to the steady state at most, on each size of cells.",
+            rich_help_panel=WHEN,
+        ),
     ] = None,
     residual: Annotated[
         float | None,
@@ -242,7 +256,9 @@ def run(
 
         reader_process.shared().start()  # it loads its libraries while this process loads its own
     from pennpde.prediction import predict
+    from pennpde.quantities import parse
 
+    wanted = [parse(each) for each in quantity or []]
     network = _network(model, plugin)
     asked_accuracy = _accuracy(network, model, accuracy, fast=fast, fine=fine)
     if asked is not None and not network.takes_times:
@@ -266,6 +282,8 @@ def run(
     problem = _read(input_path, case, network, (not strict) if repair is None else repair, output)
     if not force:
         _refuse_other_physics(problem.remarks, about)
+    for each in wanted:
+        each.check(problem)
     if problem.space != 2 and (png or html or animation):
         option = "--png" if png or animation else "--html"
         raise ValueError(
@@ -307,6 +325,8 @@ def run(
         _refuse(output, outcome, about)
     if animation is not None and len(outcome.times) < 2:
         raise ValueError(f"--animation needs several times, but {model} predicts one; give --times with a network")
+    measured = outcome.quantities(wanted)
+    about |= {"quantities": [each.as_dict() for each in measured]} if measured else {}
     progress.tell("writing files")
     written = write_files(outcome, input_path.stem, targets, draw_error=draw_error)
     if folders:
@@ -316,7 +336,15 @@ def run(
         for place, name in folders.items():
             now = outcome.at(place)
             written.append(str(writer.write(name, now.fields, foam_fields, finer=now.finer)))
-    output.say(*result_lines(outcome, model, written, verbose=verbose))
+        if wanted:
+            from pennpde.quantities.foam import write_tables
+
+            written += write_tables(input_path, outcome, wanted, folders, start)
+    lines, width = (
+        result_lines(outcome, model, written, verbose=verbose),
+        max((len(each.name) for each in wanted), default=0),
+    )
+    output.say(*lines[:-1], *(each.line(width) for each in measured), lines[-1])
     tell(output, outcome.certificate, verbose=verbose)
     return about | {"written": written} | ({"stopped": outcome.stopped, "exit_code": 4} if outcome.stopped else {})
 

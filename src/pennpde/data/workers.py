@@ -84,12 +84,12 @@ def _results(
     for name in lost:
         # A process that dies takes the pool with it, and nobody says which call it was: each gets its own process.
         if len(arguments) == 1:
-            yield name, Failure(_DIED)
+            yield name, Failure(DIED)
         else:
             yield from _results(work, {name: arguments[name]}, 1)
 
 
-_DIED = "the process that worked on it died, perhaps for lack of memory"
+DIED = "the process that worked on it died, perhaps for lack of memory"
 
 
 def _attempt(work: Callable[..., Result], *arguments: Any) -> Result | Failure:

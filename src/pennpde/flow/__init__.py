@@ -3,6 +3,7 @@
 scheme           the plain scheme: a case in, fields at any times out
 march            steps in a row
 steady           the steady state, by Newton's method
+steady_equations what is left of the steady equations, and their derivatives
 step             one step: momentum, Rhie-Chow-type damping, projection
 compiled         the same on a CPU, in compiled loops
 kernels          these loops
@@ -10,6 +11,7 @@ captured_steps   the same on a GPU, replayed
 corrector        a PENN that corrects a coarse solution
 slices           its coupling of far points
 coarse_march     where the flow network starts, on three levels
+balance          forces of the boundary, what leaves through it, what is dissipated
 outflow          what leaves the domain through each facet of its boundary
 pressure         the pressure's equation, solved
 krylov           the momentum's equations, which are not symmetric

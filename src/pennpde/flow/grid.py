@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int64
 
 from pennpde.case import Case, Robin
 from pennpde.case.conditions import TotalPressure
+from pennpde.mesh.flipping import flipped
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.boundary_profile import BoundaryProfile
 
@@ -80,6 +81,8 @@ class Grid:
         np.add.at(across, ends[boundary.entrances], 0.5 * tangents[boundary.entrances, None])
         slip = np.where(slip.any(axis=1, keepdims=True), slip, _directions(across))
         cells = PlaneCells.of(mesh)
+        if len(cells.triangles):
+            cells = replace(cells, triangles=flipped(cells.points, cells.triangles))
         centres = len(cells.points) - number
         grid = Grid(
             PlaneCells(cells.points[:number], cells.triangles[:0], cells.quads[:0], ends),

@@ -142,19 +142,22 @@ class Inverse:
 class Multigrid:
     """Conjugate gradients with a multigrid cycle as preconditioner, a fixed number of times."""
 
-    levels: Levels
+    levels: tuple[Levels, ...]
+    """Of each mesh."""
     cycles: int
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Multigrid]) -> Multigrid:
-        return cls(Levels.side_by_side([part.levels for part in parts]), max(part.cycles for part in parts))
+        return cls(tuple(each for part in parts for each in part.levels), max(part.cycles for part in parts))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Multigrid:
         """The same levels with each of their tensors changed."""
-        return Multigrid(self.levels.map(change), self.cycles)
+        return Multigrid(tuple(each.map(change) for each in self.levels), self.cycles)
 
     def solve(self, right: Float[Tensor, " points"], guess: Float[Tensor, " points"]) -> Float[Tensor, " points"]:
-        return self.levels.solve(right[:, None], guess[:, None], cycles=self.cycles)[:, 0]
+        sizes = [each.number_of_points for each in self.levels]
+        parts = zip(self.levels, right[:, None].split(sizes), guess[:, None].split(sizes), strict=True)
+        return torch.cat([each.solve(*given, cycles=self.cycles)[:, 0] for each, *given in parts])
 
 
 Solver = Factorised | Inverse | Multigrid
@@ -210,4 +213,4 @@ def poisson(
         return Factorised.of(matrix, prescribed)
     if chosen == "inverse":
         return Inverse.of(matrix, prescribed, device)
-    return Multigrid(Levels.of(matrix, prescribed), cycles)
+    return Multigrid((Levels.of(matrix, prescribed),), cycles)

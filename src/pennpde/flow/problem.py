@@ -5,6 +5,8 @@ As in `DualCells`, points and edges are the last axis of all tensors.
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -21,6 +23,9 @@ from pennpde.flow import pressure as poisson
 from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.grid import Grid
 from pennpde.operators.sparse import SparseMatrix
+
+_OF_ONE = "slip", "places", "facets", "facet_jumps", "total"
+"""What cannot be joined as it is, or what batches do not have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +83,12 @@ class Problem:
             there are none.
         closed: 1 for flows whose boundary lets nothing but prescribed velocities through.
         places: for each point of the user's mesh its cell.
-        grid_places: the same for all points of the grid, split as it is; None for batches.
         jumps: by how much the pressure there is larger than in that cell.
         corner_pressure: points of the user's mesh whose pressure is a mean over points and something added: these
             points, the weights and what is added; None where there are none. Batches have none.
         facets: of the boundary, the cells at both ends, in the order of the user's mesh, each in as many parts as its
             cells are split; None for batches.
+        facet_jumps: by how much the pressure on each is larger than in these cells; None where there are no jumps.
         numbering: how the points of the grid are numbered; None for batches.
     """
 
@@ -105,9 +110,9 @@ class Problem:
     jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
     corner_pressure: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
     facets: Int[Tensor, "facets 2"] | None = None
+    facet_jumps: Float[Tensor, " facets"] | None = None
     numbering: Numbering | None = None
     total: Float[Tensor, "2 points"] | None = None
-    grid_places: Int[Tensor, " grid_points"] | None = None
 
     @staticmethod
     def of(
@@ -117,6 +122,7 @@ class Problem:
         *,
         way: poisson.Way | None = None,
         device: torch.device | str = "cpu",
+        solver: poisson.Solver | None = None,
     ) -> Problem:
         """Assemble a flow, in double precision, on the CPU.
 
@@ -126,12 +132,15 @@ class Problem:
             number_of_points: of the user's mesh.
             way: how the pressure's equation is solved; by default the fastest on the device.
             device: on which the flow will be.
+            solver: of the pressure's equation, where one is known already, or none is going to be needed.
         """
         numbering = Numbering.of(grid)
         stands, places = numbering.stands, numbering.places
         periodic = len(stands) < len(places)
         groups = _groups(grid)
-        cells = DualCells.of(grid.cells.points, groups, places)
+        key = _key(grid.cells.points, *groups, places, grid.pressure_held, f"{way} {device}")
+        known = _LAST.get(key)
+        cells = DualCells.of(grid.cells.points, groups, places) if known is None else known[0]
         number = cells.number_of_points
 
         def merged(values: np.ndarray) -> np.ndarray:
@@ -158,9 +167,12 @@ class Problem:
             jump = _jump(grid, cells, groups, places)
         pressure = grid.pressure - grid.pressure_jump
         slip = merged(grid.slip) * (1.0 - held)[:, None]
+        if known is None:
+            known = cells, solver or poisson.poisson(cells, pressure_held, way=way, device=device)
+            if solver is None:
+                _keep(key, *known)
         return Problem(
-            cells,
-            poisson.poisson(cells, pressure_held, way=way, device=device),
+            *known,
             torch.tensor([viscosity], dtype=torch.float64),
             torch.from_numpy(1.0 - held),
             _components_first(velocity),
@@ -176,9 +188,9 @@ class Problem:
             torch.from_numpy(grid.pressure_jump[:number_of_points]),
             jump,
             facets=torch.from_numpy(places[grid.cells.facets]),
+            facet_jumps=None if jump is None else torch.from_numpy(grid.pressure_jump[grid.cells.facets].mean(axis=1)),
             numbering=numbering,
             total=_total(grid, places, number),
-            grid_places=torch.from_numpy(places),
         )
 
     @staticmethod
@@ -192,19 +204,7 @@ class Problem:
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)
-            if each.name
-            not in (
-                "cells",
-                "pressure_solver",
-                "slip",
-                "jump",
-                "corner_pressure",
-                "places",
-                "grid_places",
-                "facets",
-                "numbering",
-                "total",
-            )
+            if isinstance(getattr(parts[0], each.name), Tensor) and each.name not in _OF_ONE
         }
         slips = any(part.slip is not None for part in parts)
         normals = [torch.zeros_like(part.velocity) if part.slip is None else part.slip for part in parts]
@@ -266,6 +266,27 @@ class Problem:
         """The gradient of a pressure, with its periodic jumps."""
         slope = self.cells.slope(pressure)
         return slope if self.jump is None else slope + self.jump[1]
+
+
+_LAST: OrderedDict[bytes, tuple[DualCells, poisson.Solver]] = OrderedDict()
+_MOST_KEPT = 30_000
+"""Points of all meshes in `_LAST`: some 50 MB."""
+
+
+def _key(*parts: np.ndarray | str) -> bytes:
+    """The same for the same content only."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else f"{part.shape}".encode())
+        digest.update(b"" if isinstance(part, str) else np.ascontiguousarray(part).tobytes())
+    return digest.digest()
+
+
+def _keep(key: bytes, cells: DualCells, solver: poisson.Solver) -> None:
+    """The designs of a study share meshes: their cells and factors take as long as a fifth of a fast march."""
+    _LAST[key] = cells, solver
+    while sum(each.number_of_points for each, _ in _LAST.values()) > _MOST_KEPT:
+        _LAST.popitem(last=False)
 
 
 def _total(grid: Grid, places: np.ndarray, number: int) -> Float[Tensor, "2 points"] | None:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.flow.balance import balance
 from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.corner_pressure import corner_pressures
 from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
-from pennpde.flow.outflow import outflow
 from pennpde.flow.plane_physics import PlaneFlowPhysics
-from pennpde.flow.problem import Problem, facet_shift, outlets
-from pennpde.flow.steady import MOST_ITERATIONS, TOLERANCE, SteadyState, steady_state
+from pennpde.flow.problem import Numbering, Problem, facet_shift, outlets
+from pennpde.flow.steady import MOST_ITERATIONS, TOLERANCE, SteadyState, prolonged, steady_state
 from pennpde.flow.step import State, begin
 from pennpde.limits import OutOfTimeError, limits
 from pennpde.machine import can_capture, keep_freed_memory
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import BALANCE, Clue
 from pennpde.penn.predictor import STEADY, Finer, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
@@ -48,6 +50,10 @@ _STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, toleran
 _MOST_STEADY_TIME = 120.0
 _MOST_POINTS_OF_NEWTON = 200_000
 """Beyond, the factors of a direct solver take more memory than a workstation has."""
+
+_STEADY_STATES: WeakKeyDictionary[Case, dict[tuple[int, float, int], SteadyState]] = WeakKeyDictionary()
+"""By how often cells are split, tolerance and number of iterations: on one level the solution that judges another is
+the one that it started from."""
 
 
 class FlowScheme(Predictor):
@@ -167,7 +173,7 @@ class FlowScheme(Predictor):
         return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
 
     def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
-        """The fields on cells twice as large, for a quarter of the time; None where cells are not split, or diverge."""
+        """Fields and balance on cells twice as large, in a quarter of the time; None if not split, or diverged."""
         splits = self.number_of_splits(case)
         if not splits:
             return None
@@ -176,7 +182,8 @@ class FlowScheme(Predictor):
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
-        return found.fields if all(bool(each.converged.all()) for each in found.solutions) else None
+        settled = all(bool(each.converged.all()) for each in found.solutions)
+        return {**found.fields, **found.balance} if settled else None
 
     def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
         keep_freed_memory()
@@ -201,63 +208,94 @@ class FlowScheme(Predictor):
             way = CompiledSteps().way()
         state, now = begin(problem), 0.0
         snapshots: list[Snapshot] = []
-        finite = [time for time in wanted if time != STEADY]
-        cut = None
+        solutions: tuple[Solution, ...] = ()
+        finite, cut = [time for time in wanted if time != STEADY], None
         try:
             for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
                 snapshots.append(snapshot)
                 state, now = snapshot.state, snapshot.time
+            if STEADY in wanted:
+                found = None
+                if not case.changes_with_time and not torch.is_grad_enabled():
+                    found = self._steady_state(case, problem, splits)
+                # After as many iterations as are allowed, it is what it is.
+                if found is not None and (found.converged or limits().iterations is not None):
+                    reached = found.state.to(problem.velocity)
+                    snapshot, history, done = Snapshot(STEADY, reached, 0.0, 0.0), found.residuals, found.converged
+                else:
+                    snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
+                    done = history[-1] < _STEADY_CHANGE
+                snapshots.append(snapshot)
+                residuals = torch.tensor(history)[:, None]
+                solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
         except OutOfTimeError as error:
             if not snapshots:
                 raise
             cut, wanted = error, tuple(each.time for each in snapshots)
-        solutions: tuple[Solution, ...] = ()
-        if STEADY in wanted:
-            found = None if case.changes_with_time or torch.is_grad_enabled() else _by_newton(problem)
-            if found is not None:
-                snapshot, history, done = Snapshot(STEADY, found.state, 0.0, 0.0), found.residuals, found.converged
-            else:
-                snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
-                done = history[-1] < _STEADY_CHANGE
-            snapshots.append(snapshot)
-            residuals = torch.tensor(history)[:, None]
-            solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
         fields, boundary = [], BoundaryProfile.of(case)
         for snapshot in snapshots:
             now = problem
             if conditions is not None:
                 now, boundary = conditions.at_output(problem, snapshot.time), BoundaryProfile.of(case.at(snapshot.time))
-            fields.append(self._fields(case, now, snapshot.state))
+            level = _level(case, now, snapshot.state)
+            fields.append(self._fields(case, now, snapshot.state, level))
             if not torch.is_grad_enabled():
-                fields[-1][OUTFLOW] = outflow(now, boundary, snapshot.state)
-                places = problem.grid_places
-                if splits and places is not None and problem.jump is None:
-                    fields[-1] |= _on_split_cells(snapshot.state, fields[-1], problem.places, places)
+                fields[-1] |= balance(now, boundary, snapshot.state, float(level))
+                if splits and problem.numbering is not None and problem.jump is None:
+                    fields[-1] |= _on_split_cells(case, problem.numbering, snapshot.state, level)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
             for name in fields[0]
         }
-        through = stacked.pop(OUTFLOW, None)
+        balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
         split = {name: stacked.pop(_SPLIT + name) for name in ("u", "p") if _SPLIT + name in stacked}
         fulfilled = settled.fulfilled(stacked)
         finer = Finer(split, fulfilled) if split else None
-        prediction = Prediction(fulfilled, solutions, {}, outflow=through, finer=finer)
+        prediction = Prediction(fulfilled, solutions, {}, balance=balanced, finer=finer)
         if cut is not None:
             raise OutOfTimeError(str(cut), wanted, prediction)
         return prediction
 
-    def _fields(self, case: Case, problem: Problem, state: State) -> dict[str, Tensor]:
+    @torch.inference_mode(mode=False)
+    @torch.no_grad()
+    def _steady_state(self, case: Case, problem: Problem, splits: int) -> SteadyState | None:
+        """By Newton's method, from that of the cells before splitting; None where there are too many points."""
+        if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
+            return None
+        known, asked = _STEADY_STATES.setdefault(case, {}), limits()
+        tolerance = TOLERANCE if asked.residual is None else asked.residual
+        most_iterations = MOST_ITERATIONS if asked.iterations is None else asked.iterations
+        key = splits, tolerance, most_iterations
+        if key not in known:
+            own, start = problem.to(torch.float64, "cpu"), None
+            if splits:
+                coarse = _problem(_at_rest(case), splits - 1)
+                before = self._steady_state(case, coarse, splits - 1)
+                start = prolonged(coarse, before.state, own) if before is not None and before.converged else None
+            known[key] = steady_state(own, start, tolerance=tolerance, most_iterations=most_iterations)
+        return known[key]
+
+    def _fields(self, case: Case, problem: Problem, state: State, level: Tensor) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
-        pressure = state.pressure[problem.places] + problem.jumps
-        if problem.corner_pressure is not None:
-            corners, weights, added = problem.corner_pressure
-            pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
-        held = case.dirichlet["p"]
-        if bool(problem.closed.all()) and bool(held.mask.any()):
-            # In a closed domain the level is that of the prescribed point.
-            pressure = pressure + (held.values - pressure)[held.mask].mean()
+        pressure = _pressure(problem, state) + level
         return {"u": velocity.to(case.initial["u"]), "p": pressure.to(case.initial["p"])}
+
+
+def _pressure(problem: Problem, state: State) -> Float[Tensor, " user_points"]:
+    pressure = state.pressure[problem.places] + problem.jumps
+    if problem.corner_pressure is not None:
+        corners, weights, added = problem.corner_pressure
+        pressure = pressure.index_copy(0, corners, (weights @ state.pressure[:, None])[:, 0] + added)
+    return pressure
+
+
+def _level(case: Case, problem: Problem, state: State) -> Tensor:
+    """What is missing to the pressure: in a closed domain the level is that of the prescribed point."""
+    held = case.dirichlet["p"]
+    if not (bool(problem.closed.all()) and bool(held.mask.any())):
+        return torch.zeros_like(state.pressure[0])
+    return (held.values - _pressure(problem, state))[held.mask].mean()
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +331,11 @@ class _Conditions:
         return changed.to(problem.velocity.dtype, problem.velocity.device)
 
 
-def _on_split_cells(state: State, fields: Mapping[str, Tensor], own: Tensor, places: Tensor) -> dict[str, Tensor]:
-    """The fields at all points of the split cells, the pressure at the level that it has on the mesh."""
-    level = (fields["p"] - state.pressure[own]).median()  # corners have other values there
-    velocity, pressure = state.velocity[:, places].T, state.pressure[places]
-    return {_SPLIT + "u": velocity.to(fields["u"]), _SPLIT + "p": pressure.to(fields["p"]) + level}
+def _on_split_cells(case: Case, numbering: Numbering, state: State, level: Tensor) -> dict[str, Tensor]:
+    """The fields at all points of the split cells."""
+    places = torch.from_numpy(numbering.places).to(state.pressure.device)
+    velocity, pressure = state.velocity[:, places].T, state.pressure[places] + level
+    return {_SPLIT + "u": velocity.to(case.initial["u"]), _SPLIT + "p": pressure.to(case.initial["p"])}
 
 
 def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:
@@ -349,21 +387,6 @@ def _at_rest(case: Case) -> Case:
     return replace(case, initial={name: case.dirichlet[name].apply(values) for name, values in nothing.items()})
 
 
-def _by_newton(problem: Problem) -> SteadyState | None:
-    """The steady state; None where Newton's method does not converge in as many iterations as it is allowed."""
-    if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
-        return None
-    asked = limits()
-    found = steady_state(
-        problem.to(torch.float64, "cpu"),
-        tolerance=TOLERANCE if asked.residual is None else asked.residual,
-        most_iterations=MOST_ITERATIONS if asked.iterations is None else asked.iterations,
-    )
-    if not found.converged and asked.iterations is None and not asked.is_over:
-        return None
-    return replace(found, state=found.state.to(problem.velocity))
-
-
 def _until_steady(
     problem: Problem,
     state: State,
@@ -386,16 +409,9 @@ def _until_steady(
     snapshot = Snapshot(now, state, 0.0, math.inf)
     while time < end:
         time += 2.0
-        try:
-            for snapshot in march(
-                problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way
-            ):
-                state = snapshot.state
-                changes.append(snapshot.change)
-        except OutOfTimeError:
-            if not changes:
-                raise
-            break
+        for snapshot in march(problem, state, [time], pace=settle, start=time - 2.0, conditions=conditions, way=way):
+            state = snapshot.state
+            changes.append(snapshot.change)
         settle = replace(settle, first=max(snapshot.step, settle.first))
         if changes[-1] < _STEADY_CHANGE:
             break

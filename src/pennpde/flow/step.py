@@ -103,9 +103,8 @@ def advance(
         # What of the difference along an edge the gradient upstream does not explain.
         rough = second - first - torch.where(fluxes > 0, here, there)
         gained = 0.5 * UPWIND * fluxes.abs() * rough
-        # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
-        backward = 0.5 * problem.open * cells.collected(fluxes).clamp_min(0.0)
-        matrix = cells.matrix(cells.at_points(leading) * mass + backward, viscous, 0.5 * fluxes)
+        diagonal = cells.at_points(leading) * mass + backward(problem, fluxes)
+        matrix = cells.matrix(diagonal, viscous, 0.5 * fluxes)
         right = mass * past + cells.collected(gained)
         right = right - cells.areas * problem.gradient(new_pressure)
         guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
@@ -176,6 +175,36 @@ def along_edges(
     first, second = cells.ends(slopes)
     here, there = (cells.offsets[0] * each[:, 0] + cells.offsets[1] * each[:, 1] for each in (first, second))
     return here, there
+
+
+def unbalanced(
+    problem: Problem,
+    velocity: Float[Tensor, "2 points"],
+    fluxes: Float[Tensor, " edges"],
+    gradient: Float[Tensor, "2 points"],
+    along: tuple[Float[Tensor, "2 edges"], Float[Tensor, "2 edges"]],
+) -> Float[Tensor, "2 points"]:
+    """What advection, diffusion and pressure take from the momentum of each cell; in a steady flow nothing.
+
+    Args:
+        problem: One flow.
+        velocity: At the points.
+        fluxes: Through the faces.
+        gradient: Of the pressure.
+        along: See `along_edges`.
+    """
+    cells = problem.cells
+    difference = cells.difference(velocity)
+    gained = 0.5 * UPWIND * fluxes.abs() * (difference - torch.where(fluxes > 0, *along))
+    diffused = cells.at_edges(problem.viscosity) * cells.conductances * difference
+    # Advection and diffusion act on differences, as in `DualCells.matrix`.
+    momentum = cells.gathered(0.5 * fluxes * difference) - cells.collected(diffused + gained)
+    return momentum + backward(problem, fluxes) * velocity + cells.areas * gradient
+
+
+def backward(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:
+    """Half of what enters through outlets, where advection would bring energy that nobody knows of."""
+    return 0.5 * problem.open * problem.cells.collected(fluxes).clamp_min(0.0)
 
 
 def straight(problem: Problem, velocity: Float[Tensor, "2 points"], shift: Float[Tensor, " flows"]) -> Tensor:

@@ -16,6 +16,8 @@ plane           plane meshes from three-dimensional files, and the way back: ext
 triangulation   Delaunay triangles, finding points in them
 interpolation   from points to other places, from cells to points
 splitting       each cell into four
+flipping        obtuse triangles replaced by better ones between the same points
+polygons        triangles that fill polygons whose sides are patches
 remesh          triangles of another spacing for the same domain
 """
 

@@ -189,7 +189,7 @@ def other_physics(folder: Path | str, equation: Physics) -> tuple[Remark, ...]:
     return tuple(each for each in found if each.other_physics)
 
 
-def read_problem(folder: Path | str, equation: Physics, time: float | None = None) -> Case:
+def read_problem(folder: Path | str, equation: Physics, time: float | None = None, body: Body | None = None) -> Case:
     """Read an OpenFOAM case for an equation that names its fields there (`Physics.foam_fields`).
 
     What the case says and the equation does not know, such as a turbulence model, is in `Case.remarks`.
@@ -199,6 +199,7 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
         equation: Whose unknowns and parameters are read.
         time: Whose folder holds conditions and initial fields; by default that at which the case starts, see
             `start_time`, if it has all fields.
+        body: The mesh of the case, where it was read before.
     """
     folder = Path(folder)
     unnamed = sorted(equation.unknowns.keys() - equation.foam_fields.keys())
@@ -208,7 +209,7 @@ def read_problem(folder: Path | str, equation: Physics, time: float | None = Non
             "or give a mesh file and a problem file instead of an OpenFOAM case."
         )
     time = _start(folder, equation) if time is None else time
-    case = read_case(folder, equation.foam_fields, equation.foam_parameters, time)
+    case = read_case(folder, equation.foam_fields, equation.foam_parameters, time, body)
     for ours, theirs in equation.foam_parameters.items():
         if ours not in case.parameters:
             raise ValueError(

@@ -69,7 +69,7 @@ class PointValues:
 
     def read(self, name: str, time: float | None) -> Float[np.ndarray, "points *axes"]:
         """A field at a time that was written; a vector of a plane case without its third component."""
-        cells, on_faces = self._known(name, time)
+        cells, on_faces = self.known(name, time)
         everywhere = np.concatenate([*cells, *on_faces])
         if everywhere.ndim == 2:
             everywhere = everywhere[:, : self.mesh.space]
@@ -82,12 +82,12 @@ class PointValues:
         """
         found: dict[str, float] = {}
         height = np.ptp(self.body.mesh.points.numpy()[:, 2]) if self.mesh.space == 2 else 1.0
-        for (piece, patch), velocity in zip(self.faces, self._known(name, time)[1], strict=True):
+        for (piece, patch), velocity in zip(self.faces, self.known(name, time)[1], strict=True):
             through = float((velocity * piece.mesh.face_vectors[patch.faces]).sum()) / height
             found[patch.name] = found.get(patch.name, 0.0) + through
         return found
 
-    def _known(self, name: str, time: float | None) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def known(self, name: str, time: float | None) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """A field in the cells of each piece, and on the faces of each patch in `faces`."""
         fields = FieldReader(self.body, name, time).fields
         pieces = {id(piece): place for place, piece in enumerate(self.body.pieces)}

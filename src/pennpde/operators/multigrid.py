@@ -12,13 +12,13 @@ solution is a scalar: what is solved here is equivariant by construction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.sparse import csr_array, diags_array, eye_array, sparray, spmatrix
+from scipy.sparse import csr_array, diags_array, sparray, spmatrix
 from torch import Tensor
 
 from pennpde.operators.sparse import SparseMatrix
@@ -57,21 +57,17 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """The levels of one mesh, or of the meshes of a batch side by side.
+    """The levels of one mesh.
 
     Attributes:
         finer: all levels but the coarsest, the finest one first.
-        coarsest: the inverse of the coarsest matrix, one dense block per mesh; a pseudoinverse where it is singular.
+        coarsest: the inverse of the coarsest matrix; a pseudoinverse where it is singular.
         free: 1 where a value is looked for, 0 where it is prescribed.
-        owner: the mesh of each point; None for one mesh.
-        number_of_meshes: side by side.
     """
 
     finer: tuple[Level, ...]
     coarsest: SparseMatrix
     free: Float[Tensor, " points"]
-    owner: Int[Tensor, " points"] | None = None
-    number_of_meshes: int = 1
 
     # Set-up
 
@@ -113,40 +109,6 @@ class Levels:
             finer.append(level)
         return cls(tuple(finer), _symmetric(_inverse(current)), torch.from_numpy(free))
 
-    @classmethod
-    def side_by_side(cls, parts: Sequence[Levels]) -> Levels:
-        """The levels of a batch. A mesh with fewer levels repeats its coarsest matrix: the solution stays the same."""
-        depth = max(len(part.finer) for part in parts)
-        deep = [part._deepened(depth) for part in parts]
-        finer = tuple(
-            Level(
-                _symmetric_blocks([part.finer[place].matrix for part in deep]),
-                torch.cat([part.finer[place].smoothing for part in deep]),
-                SparseMatrix.block_diagonal([part.finer[place].prolongation for part in deep]),
-            )
-            for place in range(depth)
-        )
-        counts, owner = 0, []
-        for part in deep:
-            own = torch.zeros(part.number_of_points, dtype=torch.int64) if part.owner is None else part.owner
-            owner.append(own + counts)
-            counts += part.number_of_meshes
-        coarsest = _symmetric_blocks([part.coarsest for part in deep])
-        return cls(finer, coarsest, torch.cat([part.free for part in deep]), torch.cat(owner), counts)
-
-    def _deepened(self, depth: int) -> Levels:
-        missing = depth - len(self.finer)
-        if not missing:
-            return self
-        # With P = 1 the coarser level solves this one's equation exactly, so that smoothing changes nothing.
-        number = self.coarsest.shape[0]
-        dtype = self.free.dtype
-        one = SparseMatrix.from_scipy(eye_array(number, format="csr")).to(dtype)
-        matrix = np.linalg.pinv(self.coarsest.to_scipy().toarray(), hermitian=True)
-        repeated = SparseMatrix.from_scipy(csr_array(matrix)).to(dtype)
-        level = Level(repeated, torch.zeros(number, dtype=dtype), one)
-        return replace(self, finer=(*self.finer, *[level] * missing))
-
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Levels:
         return self.map(lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else None))
 
@@ -157,7 +119,6 @@ class Levels:
             finer=tuple(level.map(change) for level in self.finer),
             coarsest=self.coarsest.map(change),
             free=change(self.free),
-            owner=None if self.owner is None else change(self.owner),
         )
 
     @property
@@ -168,13 +129,6 @@ class Levels:
     def sizes(self) -> list[int]:
         """Points of each level, the finest first."""
         return [*(level.matrix.shape[0] for level in self.finer), self.coarsest.shape[0]]
-
-    @property
-    def multiplications(self) -> int:
-        """Of one cycle and one channel: the first smoothing step from zero needs no product."""
-        along = 2 * SMOOTHING_STEPS
-        products = [along * level.matrix.values.numel() + 2 * level.prolongation.values.numel() for level in self.finer]
-        return sum(products) + self.coarsest.values.numel()
 
     # Solving
 
@@ -206,7 +160,7 @@ class Levels:
     ) -> Float[Tensor, "points channels"]:
         """The solution of matrix × solution = right side, zero at prescribed points.
 
-        Conjugate gradients with a V-cycle as preconditioner, a fixed number of times; each mesh and channel has its own
+        Conjugate gradients with a V-cycle as preconditioner, a fixed number of times; each channel has its own
         coefficients. Every cycle leaves about a third of the residual: from zero, 5 to 9 cycles leave a thousandth of
         it, 9 to 18 a millionth, at 3,000 to 300,000 points.
 
@@ -238,22 +192,18 @@ class Levels:
                 direction = preconditioned
             else:
                 # Polak and Ribière's form forgives a preconditioner that rounding has made slightly unsymmetric.
-                share = -self._sum(preconditioned * image) / square.clamp_min(smallest)
-                direction = preconditioned + self._spread(share) * direction
+                share = -_sum(preconditioned * image) / square.clamp_min(smallest)
+                direction = preconditioned + share * direction
             image = matrix @ direction
-            square = self._sum(direction * image)
-            length = self._spread(self._sum(direction * residual) / square.clamp_min(smallest))
+            square = _sum(direction * image)
+            length = _sum(direction * residual) / square.clamp_min(smallest)
             found = found + length * direction
             residual = residual - length * image
         return found
 
-    def _sum(self, values: Float[Tensor, "points channels"]) -> Float[Tensor, "meshes channels"]:
-        if self.owner is None:
-            return values.sum(dim=0, keepdim=True)
-        return values.new_zeros(self.number_of_meshes, values.shape[1]).index_add(0, self.owner, values)
 
-    def _spread(self, sums: Float[Tensor, "meshes channels"]) -> Float[Tensor, "..."]:
-        return sums if self.owner is None else sums.index_select(0, self.owner)
+def _sum(values: Float[Tensor, "points channels"]) -> Float[Tensor, "1 channels"]:
+    return values.sum(dim=0, keepdim=True)
 
 
 def _chebyshev_steps(number: int, share: float) -> tuple[float, ...]:
@@ -379,14 +329,4 @@ def _symmetric(matrix: csr_array) -> SparseMatrix:
         transposed_row_starts=straight.row_starts,
         transposed_columns=straight.columns,
         transposed_values=straight.values,
-    )
-
-
-def _symmetric_blocks(matrices: list[SparseMatrix]) -> SparseMatrix:
-    stacked = SparseMatrix.block_diagonal(matrices)
-    return replace(
-        stacked,
-        transposed_row_starts=stacked.row_starts,
-        transposed_columns=stacked.columns,
-        transposed_values=stacked.values,
     )

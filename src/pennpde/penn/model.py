@@ -20,7 +20,7 @@ from pennpde.operators.damping import Damping
 from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.penn.encoder import Encoder
 from pennpde.penn.equation import EncodedCase, Equation
-from pennpde.penn.physics import OUTFLOW, Clue
+from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
 from pennpde.penn.start import Start
@@ -212,10 +212,10 @@ class PENN(Predictor):
             name: (values if len(times) == 1 else torch.stack([frame[name] for frame in frames], dim=-1))
             for name, values in frames[0].items()
         }
-        outflow = stacked.pop(OUTFLOW, started.outflow)
+        balance = {name: stacked.pop(name, each) for name, each in started.balance.items()}
         fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
         settled = case.over(times) if case.changes_with_time else case
-        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, outflow, started.finer)
+        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance, started.finer)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())

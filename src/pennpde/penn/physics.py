@@ -16,8 +16,10 @@ from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.operators import Operators
 
-OUTFLOW = "outflow"
-"""Next to fields: what leaves through each facet of the boundary."""
+OUTFLOW, VISCOUS, PRESSED, DISSIPATION = "outflow", "viscous force", "pressure force", "dissipation"
+BALANCE = (OUTFLOW, VISCOUS, PRESSED, DISSIPATION)
+"""Next to fields, what the balance of a scheme gives: by facet of the boundary what leaves through it and the forces on
+it, and what is dissipated in the whole domain."""
 SCALAR, VECTOR, TENSOR = 0, 1, 2
 """Ranks of an unknown."""
 _SMALLEST = 1e-6

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.penn.physics import Clue, Physics
+from pennpde.penn.physics import OUTFLOW, Clue, Physics
 from pennpde.penn.solver import Solution
 
 STEADY = float("inf")
@@ -51,12 +51,16 @@ class Prediction:
     round_off: dict[str, Tensor]
     """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
     coarser: Mapping[str, Tensor] | None = None
-    """The same fields by a cheaper way, where it was computed on the way; see `Predictor.second_opinion`."""
-    outflow: Tensor | None = None
-    """What leaves the domain through each facet of its boundary, by the network's own balance; several times are a
-    trailing axis. None where it has none: then velocities are integrated."""
+    """The same fields, and the same balance, by a cheaper way; see `Predictor.second_opinion`."""
+    balance: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the network's own balance gives, see `BALANCE`; several times are a trailing axis. Empty without one."""
     finer: Finer | None = None
     """Where it was solved on split cells."""
+
+    @property
+    def outflow(self) -> Tensor | None:
+        """What leaves the domain through each facet of its boundary; None where velocities have to be integrated."""
+        return self.balance.get(OUTFLOW)
 
 
 class Predictor(nn.Module, ABC):
@@ -144,7 +148,7 @@ class Predictor(nn.Module, ABC):
     def second_opinion(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
         """The same fields computed in another way, cheaper and less accurate: where both agree, both may be trusted.
 
-        None where there is no such way. For the arguments see `solve`.
+        With their balance, if it has one. None where there is no such way. For the arguments see `solve`.
         """
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -29,14 +29,15 @@ class Started:
         solutions: How it came about.
         coarser: The same fields by an even cheaper way, all times as a trailing axis as in `Prediction`; None where
             there is none.
-        outflow, finer: See `Prediction`.
+        balance: What the cheap solution's own balance gives, see `Prediction`.
+        finer: See `Prediction`.
     """
 
     cases: tuple[Case, ...]
     corrected: bool
     solutions: tuple[Solution, ...] = ()
     coarser: Mapping[str, Tensor] | None = None
-    outflow: Tensor | None = None
+    balance: Mapping[str, Tensor] = field(default_factory=dict)
     finer: Finer | None = None
 
 
@@ -63,7 +64,7 @@ class Start(nn.Module, ABC):
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
 
-        Where that changes what leaves through the facets of the boundary, it is among them as `OUTFLOW`.
+        Where that changes the balance, it is among them.
 
         Args:
             case: As it was given.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
@@ -20,9 +20,10 @@ from pennpde.case.units import Units
 from pennpde.mesh import Mesh
 from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
-from pennpde.penn.physics import Look
+from pennpde.penn.physics import OUTFLOW, Look
 from pennpde.penn.predictor import Finer
 from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels, stacked
+from pennpde.quantities import Measured, Quantity, SolvedFlow, parse
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import REFUSED, REFUSED_ABOVE, Expected, worst
@@ -63,12 +64,10 @@ class Outcome:
     """Of accuracy, on which the network predicted; empty where it has no levels."""
     looks: Mapping[str, Look] = field(default_factory=dict)
     """How the fields are titled and coloured."""
+    flow: SolvedFlow | None = None
+    """Of a plane flow, what its quantities are taken from, on the mesh on which it was predicted."""
     si: bool = False
     """Whether the units are known to be SI, as those of OpenFOAM cases."""
-    outflow: Float[Tensor, "facets *times"] | None = None
-    """Volume per time (in the plane also per depth) that leaves the domain through each of `case.mesh.facets`, negative
-    at inlets: the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
-    networks that conserve mass only as well as their velocity does."""
     stopped: str = ""
     """Why not all was computed that was asked for; empty where it was."""
     finer: Finer | None = None
@@ -100,14 +99,15 @@ class Outcome:
 
     def at(self, place: int) -> Outcome:
         """The prediction at one of its times only."""
-        changes: dict[str, Any] = self._fields_at(place) | {"times": (self.times[place],)}
+        changes: dict[str, Any] = self._at_places([place]) | {"times": (self.times[place],)}
         if self.expected_by_time:
             now = self.expected_by_time[place]
             changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
         return replace(self, **changes)
 
-    def _fields_at(self, chosen: int | list[int]) -> dict[str, Any]:
-        """Fields, fluxes and finer solution at one of the times, or at several."""
+    def _at_places(self, places: list[int]) -> dict[str, Any]:
+        """What the prediction at some of its times has other than all of it."""
+        chosen = places if len(places) > 1 else places[0]
 
         def each(fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {
@@ -115,9 +115,8 @@ class Outcome:
                 for name, values in fields.items()
             }
 
-        outflow = self.outflow[:, chosen] if self.outflow is not None and self.outflow.ndim > 1 else self.outflow
-        finer = None if self.finer is None else self.finer.map(each)
-        return {"fields": each(self.fields), "outflow": outflow, "finer": finer}
+        flow = None if self.flow is None else self.flow.at(places)
+        return {"fields": each(self.fields), "flow": flow, "finer": self.finer and self.finer.map(each)}
 
     def usable(self) -> tuple[Outcome, tuple[float, ...]]:
         """The prediction at those times whose expected error does not refuse it, and the others.
@@ -133,7 +132,7 @@ class Outcome:
         left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
         part = replace(
             self,
-            **self._fields_at(good if len(good) > 1 else good[0]),
+            **self._at_places(good),
             times=tuple(self.times[place] for place in good),
             evidence=tuple(self.evidence[place] for place in good),
             expected=worst(kept),
@@ -144,6 +143,26 @@ class Outcome:
         refused = f"Left out because their expected error is above {100 * REFUSED_ABOVE:.0f} %: {names}."
         certificate = replace(self.certificate, warnings=(*part.expected.warnings, refused, *told))
         return replace(part, certificate=certificate), left_out
+
+    def quantities(self, wanted: Sequence[str | Quantity]) -> list[Measured]:
+        """Numbers such as `outcome.quantities(["drag cylinder", "pressure drop inlet outlet"])`, with expected errors.
+
+        Args:
+            wanted: Texts or what `pennpde.quantities.parse` makes of them.
+        """
+        return [(parse(each) if isinstance(each, str) else each).of(self) for each in wanted]
+
+    @property
+    def outflow(self) -> Float[Tensor, "facets *times"] | None:
+        """Volume per time and depth that leaves the domain through each of `case.mesh.facets`, negative at inlets.
+
+        They are the fluxes of the scheme, whose sum is zero to round-off. Several times are a trailing axis. None for
+        networks that conserve mass only as well as their velocity does, and for predictions on another mesh.
+        """
+        if self.flow is None or self.companion is not None or OUTFLOW not in self.flow.balance:
+            return None
+        values = torch.from_numpy(self.flow.balance[OUTFLOW])
+        return values[0] if len(self.times) == 1 else values.T
 
     def fluxes(self, patch: str) -> Float[Tensor, "facets *times"]:
         """What leaves the domain through each facet of a patch, see `outflow`; their sum is the patch's flow rate."""

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -31,8 +32,10 @@ from pennpde.limits import OutOfTimeError, limited
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
+from pennpde.penn.physics import OUTFLOW
 from pennpde.penn.predictor import Finer, check_unknowns
 from pennpde.prediction.outcome import Outcome
+from pennpde.quantities import SolvedFlow
 from pennpde.registry import did_you_mean
 from pennpde.trust import expected_error
 from pennpde.trust.certificate import Certificate, certify, certify_interpolated
@@ -130,11 +133,10 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """The fields on the user's mesh, in the user's units and precision, and what else the network tells in these."""
+    """The fields on the user's mesh, in the user's units and precision, and so the finer ones that they are part of."""
 
     solved: Solved
     fields: dict[str, Tensor]
-    outflow: Tensor | None
     finer: Finer | None
     seconds: float
 
@@ -333,13 +335,10 @@ def bring_back(solved: Solved) -> Returned:
     if prepared.request.model.fulfils_dirichlet:
         # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
         fields = case.over(prepared.request.hold).fulfilled(fields)
-    outflow = None if prepared.has_companion else solved.prediction.outflow
-    if outflow is not None and units is not None:
-        outflow = outflow * (units.speed * units.length ** (case.space - 1))
     finer = None if prepared.has_companion else solved.prediction.finer
     if finer is not None and units is not None:
         finer = finer.map(units.physical)
-    return Returned(solved, dict(fields), outflow, finer, time.perf_counter() - begin)
+    return Returned(solved, dict(fields), finer, time.perf_counter() - begin)
 
 
 def compare(returned: Returned) -> Compared:
@@ -351,7 +350,7 @@ def compare(returned: Returned) -> Compared:
     wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_second_opinions
     coarse = returned.solved.prediction.coarser if wanted else None
     if wanted and coarse is None:
-        with torch.inference_mode():
+        with torch.inference_mode(), limited():  # a part of what was spent already
             coarse = model.second_opinion(prepared.ready, prepared.request.own_times)
     return Compared(returned, coarse, time.perf_counter() - begin)
 
@@ -366,7 +365,8 @@ def judge(compared: Compared) -> Outcome:
     asked, prediction, scaled, case = prepared.request, solved.prediction, prepared.scaled, prepared.case
     model, equation = asked.model, asked.model.equation
     certificate = _certified(returned)
-    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, compared.coarse)
+    coarse = None if compared.coarse is None else {name: compared.coarse[name] for name in equation.unknowns}
+    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse)
     free = equation.free_levels(case)
     calibration = calibration_of(model)
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
@@ -402,15 +402,29 @@ def judge(compared: Compared) -> Outcome:
         expected_by_time=tuple(by_time),
         level=asked.model.level,
         looks=equation.looks,
-        outflow=returned.outflow,
+        flow=_flow(compared),
         finer=returned.finer,
     )
+
+
+def _flow(compared: Compared) -> SolvedFlow | None:
+    """Of a plane flow, with the coarser solution of it if there is one."""
+    prepared, prediction = compared.returned.solved.prepared, compared.returned.solved.prediction
+    asked = prepared.request
+    if not SolvedFlow.is_of(prepared.seen, prediction.fields):
+        return None
+    make = partial(SolvedFlow.of, prepared.seen, asked.hold, units=asked.units, level=asked.model.level)
+    coarser = None if compared.coarse is None else make(compared.coarse)
+    return make({**prediction.fields, **prediction.balance}, coarser=coarser)
 
 
 def _certified(returned: Returned) -> Certificate:
     prepared = returned.solved.prepared
     asked, fields = prepared.request, returned.fields
-    prediction = replace(returned.solved.prediction, outflow=returned.outflow)
+    prediction, units = returned.solved.prediction, asked.units
+    if prediction.outflow is not None and units is not None and not prepared.has_companion:
+        balance = {OUTFLOW: prediction.outflow * (units.speed * units.length)}
+        prediction = replace(prediction, balance=balance)
     judged, equation = prepared.case.over(asked.hold), asked.model.equation
     if not prepared.has_companion:
         return certify(prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled)

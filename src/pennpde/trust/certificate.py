@@ -201,7 +201,7 @@ def certify_interpolated(
         fields: What is handed out, in the units of `case`.
     """
     seen = certify(prediction, predicted, ranges, equation)
-    given = certify(replace(prediction, outflow=None), case, None, equation, fields=fields)
+    given = certify(replace(prediction, balance={}), case, None, equation, fields=fields)
     certificate = replace(given, compared=seen.compared)
     return replace(certificate, warnings=tuple(_warnings(certificate)))
 

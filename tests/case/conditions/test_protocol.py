@@ -15,11 +15,12 @@ def every_kind() -> Case:
     mesh = rectangle((4, 4)).with_patches({"low": lambda x: np.isclose(x[:, 1], 0), "high": lambda x: x[:, 1] > 0.99})
     return Case(
         mesh,
-        initial={"u": (0.0, 0.0), "T": 0.0},
+        initial={"u": (0.0, 0.0), "T": 0.0, "p": 0.0},
         dirichlet={"u": {"inlet": (1.0, 0.5)}},
         neumann={"u": {"outlet": 2.0}},
         slip={"u": "low"},
         robin={"u": {"high": (1.0, 2.0, (3.0, 4.0))}, "T": {"low": (1.0, 1.0, 2.0)}},
+        conditions={"total_pressure": {"p": {"inlet": 1.5}}},
         periodic={"T": {"inlet": Across("outlet", jump=1.5)}},
         name="all",
     )
@@ -61,7 +62,9 @@ def test_a_case_in_single_precision_has_all_its_conditions_in_it():
 
 def test_cases_with_different_kinds_are_no_batch():
     with pytest.raises(ValueError, match="Cases of one batch have the same periodic"):
-        batch([every_kind(), Case(rectangle((3, 3)), initial={"u": (0.0, 0.0), "T": 0.0}, slip={"u": "side"})])
+        batch(
+            [every_kind(), Case(rectangle((3, 3)), initial={"u": (0.0, 0.0), "T": 0.0, "p": 0.0}, slip={"u": "side"})]
+        )
 
 
 def test_a_kind_that_nobody_knows_is_refused():

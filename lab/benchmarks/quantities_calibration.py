@@ -1,0 +1,248 @@
+"""The expected error of quantities, learned from plane flows of no training split.
+
+    python lab/benchmarks/quantities_calibration.py [--measure SECONDS]
+
+Each flow is predicted on every level and once by the scheme on cells split three times, which is the reference: its
+own error, a quarter of the next coarser one's, is added by Richardson's factor. Quantities of which a network's own
+coarser solution differs by d have an error of some times d; the factors of each group of quantities are learned here.
+Measured rows are kept in `runs/quantities.jsonl`, so a run that was interrupted goes on. Writes
+`src/pennpde/quantities/quantities.json` and the table of docs/quantities.md, each family judged by the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import pennpde
+from pennlab.datasets.plane_flow import flows
+from pennlab.datasets.plane_flow.cases import case_on_mesh
+from pennlab.datasets.plane_flow.meshes import MeshPlan, network_mesh
+from pennlab.known_cases import read_finished
+from pennlab.paper.tables import markdown_table, write_within
+from pennpde.case import Case
+from pennpde.files import write_json
+from pennpde.flow.scheme import FlowScheme
+from pennpde.penn import Predictor
+from pennpde.quantities import Quantity, SolvedFlow, parse
+
+ROOT = Path(__file__).resolve().parents[2]
+FINISHED = ROOT / "data" / "plane_flow" / "finished"
+ROWS = ROOT / "runs" / "quantities.jsonl"
+SHIPPED = ROOT / "src" / "pennpde" / "quantities" / "quantities.json"
+PAGE = ROOT / "docs" / "quantities.md"
+SPLITS = ("test-unseen-families", "test", "test-unseen-reynolds", "validation")
+LEVELS = ("fast", "standard", "fine")
+SINGULAR = ("cavity", "ventilated", "moving-tee")
+"""Families with walls that slide along others: their friction has no limit on finer cells, so it has no error."""
+SPLITS_OF_LEVEL = {"fast": 0, "standard": 1, "fine": 2}
+REFERENCE_SPLITS = 3
+POINTS = 300
+"""About so many has a mesh that is made here: three times split it has 64 times as many."""
+MOST_POINTS = 700
+"""Of a stored one."""
+LEAST = 0.1
+"""A factor is never smaller: prescribed flow rates are exact, others of the same group are not."""
+MOST_REYNOLDS = 150.0
+"""Beyond, many of these flows have no steady state, and a march that waits for one takes minutes."""
+COVERED = 0.9
+FEWEST = 4
+"""Flows, below which nothing is said. With fewer than nine the bound is the largest value that was seen."""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    arguments.add_argument("--measure", type=float, default=0.0, help="seconds to measure more flows for")
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    measure(time.monotonic() + given.measure if given.measure else 0.0)
+    rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
+    factors, coverage = fitted(rows), covered(rows)
+    flows_of = {level: len({row["case"] for row in rows if row["level"] == level}) for level in LEVELS}
+    write_json(
+        SHIPPED, {"factors": factors, "coverage": coverage, "flows": flows_of, "reference": "cells split thrice"}
+    )
+    made = table(factors, coverage, flows_of)
+    print(made)
+    if PAGE.exists():
+        write_within(PAGE, made, "coverage")
+
+
+# Measuring
+
+
+def measure(until: float) -> None:
+    ROWS.parent.mkdir(exist_ok=True)
+    done = (
+        {json.loads(line)["case"].partition(".")[0] for line in ROWS.read_text().splitlines()}
+        if ROWS.exists()
+        else set()
+    )
+    if time.monotonic() > until:
+        return
+    for family, case in _chosen(done):
+        began = time.process_time()
+        rows = list(_measured(family, case))
+        with ROWS.open("a") as lines:
+            lines.writelines(json.dumps(row) + "\n" for row in rows)
+        print(case.name, case.number_of_points, len(rows), f"{time.process_time() - began:.0f} s", flush=True)
+        if time.monotonic() > until:
+            return
+
+
+def _chosen(done: set[str]) -> Iterator[tuple[str, Case]]:
+    """Flows of each family in turn, so that an early end leaves no family out: stored small meshes, else own ones."""
+    splits = flows.splits()
+    by_family: dict[str, list[str]] = defaultdict(list)
+    for name in (name for split in SPLITS for name in splits[split]):
+        if flows.draw_flow(name).reynolds <= MOST_REYNOLDS:
+            by_family[name.rpartition("_")[0]].append(name)
+    for place in range(max(map(len, by_family.values()))):
+        for family, names in by_family.items():
+            if place < len(names) and names[place] not in done:
+                flow = flows.draw_flow(names[place])
+                stored = next(read_finished(FINISHED, only=[flow.name]), None)
+                if stored is not None and stored.case.number_of_points <= MOST_POINTS:
+                    yield family, stored.case
+                    continue
+                plan = MeshPlan("graded", math.sqrt(POINTS / (1.5 * flow.domain.area)), 0.5, place)
+                yield family, case_on_mesh(flow, network_mesh(flow, plan))
+
+
+def _measured(family: str, case: Case) -> Iterator[dict[str, Any]]:
+    network = pennpde.load_pretrained("flow")
+    assert isinstance(network, Predictor)
+    wanted = _wanted(case)
+    try:
+        reference = pennpde.predict(FlowScheme(splits=REFERENCE_SPLITS), case, steady=True, resolution="own")
+    except ArithmeticError:
+        yield {"case": case.name, "family": family, "level": ""}
+        return
+    if not reference.certificate.converged:
+        yield {"case": case.name, "family": family, "level": ""}
+        return
+    for level in LEVELS:
+        network.set_level(level)
+        outcome = pennpde.predict(network, case, steady=True, resolution="own")
+        assert outcome.flow is not None
+        for each in wanted:
+            row = _row(each, outcome.flow, reference.flow)
+            if row is not None:
+                about = {"case": case.name, "family": family, "level": level, "kind": each.kind.name}
+                yield about | {"group": each.kind.group, "quantity": each.name} | row
+
+
+def _row(quantity: Quantity, flow: SolvedFlow, reference: SolvedFlow | None) -> dict[str, Any] | None:
+    assert reference is not None
+    try:
+        found, true = quantity.kind.measure(flow, quantity), quantity.kind.measure(reference, quantity)
+        apart = quantity.difference(flow, found)
+    except ValueError:  # the flow is attached
+        return None
+    numbers = [found.values[-1], true.values[-1], found.scale[-1], apart if apart is not None else math.nan]
+    if not all(math.isfinite(each) for each in numbers):
+        return None
+    return dict(zip(("value", "reference", "scale", "apart"), map(float, numbers), strict=True))
+
+
+def _wanted(case: Case) -> list[Quantity]:
+    conditions = flows.draw_flow((case.name or "").partition(".")[0]).conditions
+    kinds = {name: type(each).__name__ for name, each in conditions.items() if name in case.mesh.patches}
+    inlets, outlets, walls = (
+        [name for name, kind in kinds.items() if kind == word] for word in ("Inlet", "Outlet", "Wall")
+    )
+    texts = ["kinetic energy", "dissipation", "recirculation area", "maximum speed", "maximum p", "minimum p"]
+    for inlet in inlets:
+        texts += [
+            f"{first} {inlet} {outlet}" for outlet in outlets for first in ("pressure drop", "total pressure drop")
+        ]
+        texts.append(f"mean pressure {inlet}")
+    texts += [f"{first} {outlet}" for outlet in outlets for first in ("flow rate", "uniformity")]
+    texts += [f"flow split {' '.join(outlets)}"] if len(outlets) > 1 else []
+    for wall in walls:
+        words = ("drag", "lift", "pressure force", "viscous force", "moment", "wall shear", "maximum wall shear")
+        texts += [f"{first} {wall}" for first in (*words, "reattachment", "recirculation length")]
+    random = np.random.default_rng(len(case.name or ""))
+    for point in case.mesh.points[torch.from_numpy(random.integers(0, case.number_of_points, 3))].tolist():
+        texts += [f"probe {name} {point[0]!r} {point[1]!r}" for name in ("u", "p")]
+    return [parse(text) for text in texts]
+
+
+# Learning
+
+
+def errors(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[tuple[str, str, float]]]:
+    """By level and group: family, case, and the error over the difference from the coarser flow."""
+    found = defaultdict(list)
+    for row in rows:
+        if row["level"] and not (row["family"] in SINGULAR and row["group"] in ("force", "wall shear", "energy")):
+            error = abs(row["value"] - row["reference"])
+            richardson = 1.0 / (1.0 - 0.25 ** (REFERENCE_SPLITS - SPLITS_OF_LEVEL[row["level"]]))
+            found[row["level"], row["group"]].append((row["family"], row["case"], richardson * error / row["apart"]))
+    return found
+
+
+def _factors(scores: Sequence[tuple[str, str, float]]) -> tuple[float, float] | None:
+    """The mean and the quantile of conformal prediction; single scores beyond the quantile have no say in the mean."""
+    cases = len({case for _, case, _ in scores})
+    if cases < FEWEST:
+        return None
+    values = np.sort([score for _, _, score in scores])
+    place = min(math.ceil(COVERED * (1 + 1 / cases) * len(values)), len(values)) - 1
+    return float(np.minimum(values, values[place]).mean()), float(values[place])
+
+
+def fitted(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {level: {} for level in LEVELS}
+    for (level, group), scores in errors(rows).items():
+        factors = _factors(scores)
+        if factors is not None:
+            found[level][group] = [round(max(each, LEAST), 4) for each in factors]
+    return found
+
+
+def covered(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """How often the bound holds where the factors know no flow of the same family, and how large errors are."""
+    found: dict[str, dict[str, dict[str, float]]] = {level: {} for level in LEVELS}
+    for (level, group), scores in errors(rows).items():
+        held = []
+        for family in {each for each, _, _ in scores}:
+            factors = _factors([each for each in scores if each[0] != family])
+            if factors is not None:
+                held += [score <= factors[1] for own, _, score in scores if own == family]
+        cases = {case for _, case, _ in scores}
+        own = [row for row in rows if row["level"] == level and row["group"] == group and row["case"] in cases]
+        relative = [abs(row["value"] - row["reference"]) / row["scale"] for row in own if row["scale"] > 0]
+        if held:
+            found[level][group] = {
+                "covered": round(float(np.mean(held)), 3),
+                "quantities": len(held),
+                "median_error": round(float(np.median(relative)), 5),
+            }
+    return found
+
+
+def table(factors: Mapping[str, Any], coverage: Mapping[str, Any], flows: Mapping[str, int]) -> str:
+    rows = []
+    for group in sorted({group for level in LEVELS for group in factors[level]}):
+        cells = [group]
+        for level in LEVELS:
+            found, known = coverage[level].get(group), factors[level].get(group)
+            share = "too few to say" if found is None else f"{100 * found['covered']:.0f} % of {found['quantities']}"
+            error = "" if found is None else f"; {100 * found['median_error']:.2g} %"
+            cells.append("not known" if known is None else f"{share}{error}; {known[0]:.2g}")
+        rows.append(cells)
+    return markdown_table(("quantities", *(f"`{level}`, {flows[level]} flows" for level in LEVELS)), rows)
+
+
+if __name__ == "__main__":
+    main()
