@@ -188,7 +188,7 @@ class Table:
         columns = self.columns
         if path.suffix == ".parquet":
             try:
-                from pyarrow import parquet, table  # pyright: ignore[reportMissingImports]
+                from pyarrow import parquet, table
             except ModuleNotFoundError as error:
                 raise ModuleNotFoundError(
                     "A .parquet file needs pyarrow: pip install 'pennpde[study]'. The .csv file has the same table.",

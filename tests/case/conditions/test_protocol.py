@@ -61,10 +61,9 @@ def test_a_case_in_single_precision_has_all_its_conditions_in_it():
 
 
 def test_cases_with_different_kinds_are_no_batch():
+    other = Case(rectangle((3, 3)), initial={"u": (0.0, 0.0), "T": 0.0, "p": 0.0}, slip={"u": "side"})
     with pytest.raises(ValueError, match="Cases of one batch have the same periodic"):
-        batch(
-            [every_kind(), Case(rectangle((3, 3)), initial={"u": (0.0, 0.0), "T": 0.0, "p": 0.0}, slip={"u": "side"})]
-        )
+        batch([every_kind(), other])
 
 
 def test_a_kind_that_nobody_knows_is_refused():
