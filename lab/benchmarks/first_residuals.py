@@ -57,9 +57,10 @@ def measured(name: str, network: penn.Predictor, installation: running.Installat
             writer = openfoam.TimeWriter.of(bench.folder, outcome.case.mesh)
             finer = outcome.finer if way == "split" else None
             writer.write("0", outcome.last, network.equation.foam_fields, overwrite=True, finer=finer)
-            written[way] = tuple(
+            velocity, pressure = (
                 openfoam.read_field(bench.folder / "0" / each, bench.folder).values(bench.cells) for each in ("U", "p")
-            )  # type: ignore[assignment]
+            )
+            written[way] = velocity, pressure
             solved = bench.solved()
             log = (bench.folder / "log.simpleFoam").read_text().split("\nTime = ")[1]
             found = re.findall(r"Solving for (Ux|Uy|p), Initial residual = ([^\s,]+)", log)

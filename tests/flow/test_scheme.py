@@ -21,6 +21,7 @@ from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
 from pennpde.mesh import Mesh
+from pennpde.mesh.flipping import flips
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.testing import assert_equivariant
 from pennpde.trust.expected_error import uncalibrated
@@ -574,9 +575,16 @@ def test_a_courant_number_with_which_steps_never_end_is_refused(courant):
         FlowScheme(courant=courant)
 
 
+def test_a_solution_on_flipped_triangles_is_none_on_split_cells_of_the_mesh():
+    mesh = square("triangle", 4, jitter=0.25)
+    assert flips(mesh.points.numpy(), mesh.connectivity.reshape(-1, 3))
+    with torch.no_grad():
+        assert FlowScheme(splits=1).solve(duct(mesh), [0.1]).finer is None
+
+
 @pytest.mark.parametrize("kind", ["triangle", "quad", "mixed_plane"])
 def test_a_solution_on_split_cells_has_its_values_at_the_points_of_the_mesh_first(kind):
-    case = duct(square(kind, 4))
+    case = duct(square(kind, 4, jitter=0.0))
     with torch.no_grad():
         found = FlowScheme(splits=1).solve(case, [0.5])
     assert found.finer is not None

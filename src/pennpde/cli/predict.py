@@ -14,7 +14,6 @@ from pennpde import progress, registry
 from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, Verbose, predictor, read_mesh
 from pennpde.cli.terminal import FILES, TRUST, WHAT, WHEN
 from pennpde.files import write_atomically
-from pennpde.limits import OutOfTimeError, limited
 
 if TYPE_CHECKING:
     from pennpde.case import Case, Remark
@@ -255,6 +254,7 @@ def run(
         from pennpde.mesh import reader_process
 
         reader_process.shared().start()  # it loads its libraries while this process loads its own
+    from pennpde.penn.limits import OutOfTimeError, limited
     from pennpde.prediction import predict
     from pennpde.quantities import parse
 

@@ -27,9 +27,9 @@ from pennpde.flow.march import FlowDivergedError
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
-from pennpde.limits import OutOfTimeError, limited, limits
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
+from pennpde.penn.limits import OutOfTimeError, limited, limits
 from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started

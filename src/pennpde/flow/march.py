@@ -14,7 +14,7 @@ from pennpde import progress
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
-from pennpde.limits import OutOfTimeError, limits
+from pennpde.penn.limits import OutOfTimeError, limits
 
 _NEARLY_FASTEST = 0.99
 """A step is as long as this share of the cells allows: a few thin ones must not decide."""

@@ -24,10 +24,12 @@ from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Numbering, Problem, facet_shift, outlets
 from pennpde.flow.steady import MOST_ITERATIONS, TOLERANCE, SteadyState, prolonged, steady_state
 from pennpde.flow.step import State, begin
-from pennpde.limits import OutOfTimeError, limits
 from pennpde.machine import can_capture, keep_freed_memory
+from pennpde.mesh.flipping import flips
+from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
+from pennpde.penn.limits import OutOfTimeError, limits
 from pennpde.penn.physics import BALANCE, Clue
 from pennpde.penn.predictor import STEADY, Finer, Prediction, Predictor
 from pennpde.penn.solver import Solution
@@ -232,6 +234,9 @@ class FlowScheme(Predictor):
             if not snapshots:
                 raise
             cut, wanted = error, tuple(each.time for each in snapshots)
+        # Points of flipped triangles are others than those of the mesh, once they are split.
+        cells = PlaneCells.of(case.mesh)
+        finer = splits > 0 and problem.jump is None and not flips(cells.points, cells.triangles)
         fields, boundary = [], BoundaryProfile.of(case)
         for snapshot in snapshots:
             now = problem
@@ -241,7 +246,7 @@ class FlowScheme(Predictor):
             fields.append(self._fields(case, now, snapshot.state, level))
             if not torch.is_grad_enabled():
                 fields[-1] |= balance(now, boundary, snapshot.state, float(level))
-                if splits and problem.numbering is not None and problem.jump is None:
+                if finer and problem.numbering is not None:
                     fields[-1] |= _on_split_cells(case, problem.numbering, snapshot.state, level)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
@@ -251,8 +256,9 @@ class FlowScheme(Predictor):
         balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
         split = {name: stacked.pop(_SPLIT + name) for name in ("u", "p") if _SPLIT + name in stacked}
         fulfilled = settled.fulfilled(stacked)
-        finer = Finer(split, fulfilled) if split else None
-        prediction = Prediction(fulfilled, solutions, {}, balance=balanced, finer=finer)
+        prediction = Prediction(
+            fulfilled, solutions, {}, balance=balanced, finer=Finer(split, fulfilled) if split else None
+        )
         if cut is not None:
             raise OutOfTimeError(str(cut), wanted, prediction)
         return prediction

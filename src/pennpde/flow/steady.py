@@ -21,7 +21,7 @@ from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
 from pennpde.flow.problem import Problem
 from pennpde.flow.steady_equations import Residual, SteadyEquations
 from pennpde.flow.step import State, begin
-from pennpde.limits import OutOfTimeError, limits
+from pennpde.penn.limits import OutOfTimeError, limits
 
 TOLERANCE = 1e-7
 """Of the residual: the unbalanced acceleration, root mean square over the domain, in reference speeds squared per

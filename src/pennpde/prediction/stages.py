@@ -28,10 +28,10 @@ from pennpde.case import Case, Remark
 from pennpde.case.companion import back, ends_of_conditions, on_companion
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of, load_pretrained
-from pennpde.limits import OutOfTimeError, limited
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
+from pennpde.penn.limits import OutOfTimeError, limited
 from pennpde.penn.physics import OUTFLOW
 from pennpde.penn.predictor import Finer, check_unknowns
 from pennpde.prediction.outcome import Outcome

@@ -9,7 +9,7 @@ import pennpde as penn
 from pennpde.flow import march as marching
 from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.flow.scheme import FlowScheme
-from pennpde.limits import OutOfTimeError, limited, limits
+from pennpde.penn.limits import OutOfTimeError, limited, limits
 from steady_flows import cavity, duct, square
 
 
