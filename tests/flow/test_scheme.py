@@ -21,6 +21,8 @@ from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
 from pennpde.mesh import Mesh
+from pennpde.mesh.flipping import flips
+from pennpde.mesh.splitting import PlaneCells
 from pennpde.testing import assert_equivariant
 from pennpde.trust.expected_error import uncalibrated
 from replaying import Replayed
@@ -571,3 +573,27 @@ def test_tiny_cells_in_corners_do_not_shorten_the_steps():
 def test_a_courant_number_with_which_steps_never_end_is_refused(courant):
     with pytest.raises(ValueError, match="courant is"):
         FlowScheme(courant=courant)
+
+
+def test_a_solution_on_flipped_triangles_is_none_on_split_cells_of_the_mesh():
+    mesh = square("triangle", 4, jitter=0.25)
+    assert flips(mesh.points.numpy(), mesh.connectivity.reshape(-1, 3))
+    with torch.no_grad():
+        assert FlowScheme(splits=1).solve(duct(mesh), [0.1]).finer is None
+
+
+@pytest.mark.parametrize("kind", ["triangle", "quad", "mixed_plane"])
+def test_a_solution_on_split_cells_has_its_values_at_the_points_of_the_mesh_first(kind):
+    case = duct(square(kind, 4, jitter=0.0))
+    with torch.no_grad():
+        found = FlowScheme(splits=1).solve(case, [0.5])
+    assert found.finer is not None
+    split = PlaneCells.of(case.mesh).split()
+    number = case.number_of_points
+    assert len(found.finer.split["u"]) == len(split.points)
+    for name in ("u", "p"):
+        apart = (found.finer.split[name][:number] - found.fields[name]).abs().reshape(number, -1).amax(dim=1)
+        assert (apart > 1e-9).sum() <= 4  # but for pressures in corners
+    middle = torch.from_numpy(split.points[number:, 1]).double()
+    near = 6 * middle * (1 - middle)  # the profile of the duct, which develops little
+    assert (found.finer.split["u"][number:, 0] - near).abs().max() < 0.2

@@ -11,8 +11,10 @@ from foam_cases import RESTING, flow_case, read_flow, write_conditions, write_di
 from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
+from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.ducts import Flow
 from pennpde.openfoam import NonUniform, PolyMesh
+from pennpde.penn.predictor import Finer
 
 
 def written(folder: Path, case: Case, fields: dict[str, torch.Tensor], time: str = "4") -> tuple[PolyMesh, np.ndarray]:
@@ -235,3 +237,36 @@ def test_a_periodic_flow_goes_on_too(installation, tmp_path):
     log = (folder / "log.icoFoam").read_text()
     local = [float(number) for number in re.findall(r"continuity errors : sum local = (\S+),", log)]
     assert max(local) < 1e-7
+
+
+def test_cells_get_the_means_of_a_finer_solution(tmp_path):
+    folder = write_plane_channel(tmp_path / "channel", (4, 3, 1))
+    case = read_flow(folder)
+    cells = PlaneCells.of(case.mesh).split()
+    number = case.number_of_points
+    bump = torch.zeros(len(cells.points)).double()
+    bump[number:] = 1.0  # nothing of it at the points of the mesh
+    pressure = 1 - case.mesh.points[:, 0].double()
+    own = {"p": pressure}
+    split = {"p": bump + torch.from_numpy(1 - cells.points[:, 0])}
+    writer = openfoam.TimeWriter.of(folder, case.mesh)
+    for time, finer in (("1", None), ("2", Finer(split, own))):
+        writer.write(time, {"p": pressure + 5.0}, Flow.foam_fields, finer=finer)
+    plain, detailed = (openfoam.read_field(folder / time / "p", folder).values(12) for time in ("1", "2"))
+    np.testing.assert_allclose(detailed - plain, 1.0, atol=1e-9)  # Simpson's rule leaves nothing to the corners
+
+
+def test_next_to_a_corner_with_a_pressure_of_its_own_cells_keep_the_values_of_the_points(tmp_path):
+    folder = write_plane_channel(tmp_path / "channel", (4, 3, 1))
+    case = read_flow(folder)
+    split = {"p": torch.ones(len(PlaneCells.of(case.mesh).split().points)).double()}
+    split["p"][case.number_of_points :] += 1.0
+    own = {"p": torch.ones(case.number_of_points).double()}
+    own["p"][0] = 9.0
+    writer = openfoam.TimeWriter.of(folder, case.mesh)
+    for time, finer in (("1", None), ("2", Finer(split, own))):
+        writer.write(time, own, Flow.foam_fields, finer=finer)
+    plain, detailed = (openfoam.read_field(folder / time / "p", folder).values(12) for time in ("1", "2"))
+    beside = [(corners == 0).any() for corners in np.split(case.mesh.connectivity, case.mesh.offsets[1:-1])]
+    np.testing.assert_array_equal(detailed[beside], plain[beside])
+    assert (detailed[~np.array(beside)] > plain[~np.array(beside)] + 0.5).all()

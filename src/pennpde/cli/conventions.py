@@ -1,8 +1,8 @@
 """Conventions of all subcommands: shared options, output for people and programs, errors, exit codes.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out; another one where
-the record of a subcommand has an "exit_code", such as 130 of a training that ctrl+c has paused. Results go to
-stdout, everything else to stderr.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused: the result is too wrong to be handed out, 4 stopped by
+--max-seconds; another one where the record of a subcommand has an "exit_code", such as 130 of a training that ctrl+c
+has paused. Results go to stdout, everything else to stderr.
 """
 
 import inspect

@@ -124,6 +124,32 @@ def run(
         bool,
         Option("--steady", help="Predict the steady state; with --time or --times after these.", rich_help_panel=WHEN),
     ] = False,
+    iterations: Annotated[
+        int | None,
+        Option(
+            metavar="NUMBER",
+            min=1,
+            help="Iterations to the steady state at most, on each size of cells.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    residual: Annotated[
+        float | None,
+        Option(
+            metavar="RESIDUAL",
+            help="Residual at which the steady state has converged: the unbalanced acceleration (root mean square), in "
+            "reference speeds squared per reference length.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        Option(
+            metavar="SECONDS",
+            help="Stop then, at a time or a level of accuracy that is done; what was reached is written, exit code 4.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
     # Files
     out: Annotated[
         Path | None,
@@ -220,6 +246,7 @@ def run(
     if sum((accuracy is not None, fast, fine)) > 1:
         raise ValueError("--accuracy, --fast and --fine exclude each other; give one of them")
     asked = asked_times(time, times, steady)
+    _check_limits(iterations, residual, max_seconds, steady=steady)
     _check_series(asked, targets)
     registry.check_exists(model)
     output.begin("loading PyTorch")
@@ -227,6 +254,7 @@ def run(
         from pennpde.mesh import reader_process
 
         reader_process.shared().start()  # it loads its libraries while this process loads its own
+    from pennpde.penn.limits import OutOfTimeError, limited
     from pennpde.prediction import predict
     from pennpde.quantities import parse
 
@@ -262,10 +290,21 @@ def run(
             f"{option} draws only two-dimensional cases; this one has three. Use --out and open it in ParaView"
         )
     use_threads_for(problem)
+    seconds = math.inf if max_seconds is None else max_seconds
     try:
-        outcome = predict(
-            network, problem, length=length, speed=speed, resolution=resolution, times=asked, accuracy=asked_accuracy
-        )
+        with limited(seconds=seconds, iterations=iterations, residual=residual):
+            outcome = predict(
+                network,
+                problem,
+                length=length,
+                speed=speed,
+                resolution=resolution,
+                times=asked,
+                accuracy=asked_accuracy,
+            )
+    except OutOfTimeError as error:
+        output.warn(f"--max-seconds {seconds:g}: nothing was written. {error}")
+        return about | {"written": [], "stopped": str(error), "exit_code": 4}
     except ValueError:
         for remark in problem.remarks:  # they may be the reason
             output.warn(remark.text)
@@ -295,7 +334,8 @@ def run(
 
         writer, foam_fields = TimeWriter.of(input_path, outcome.case.mesh), network.equation.foam_fields
         for place, name in folders.items():
-            written.append(str(writer.write(name, outcome.at(place).fields, foam_fields)))
+            now = outcome.at(place)
+            written.append(str(writer.write(name, now.fields, foam_fields, finer=now.finer)))
         if wanted:
             from pennpde.quantities.foam import write_tables
 
@@ -306,7 +346,7 @@ def run(
     )
     output.say(*lines[:-1], *(each.line(width) for each in measured), lines[-1])
     tell(output, outcome.certificate, verbose=verbose)
-    return about | {"written": written}
+    return about | {"written": written} | ({"stopped": outcome.stopped, "exit_code": 4} if outcome.stopped else {})
 
 
 # What is asked, checked before any work
@@ -322,6 +362,14 @@ def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast:
         network.set_level(network.levels[0 if fast else -1])
         return None
     return _ACCURACY if accuracy is None else accuracy
+
+
+def _check_limits(iterations: int | None, residual: float | None, max_seconds: float | None, *, steady: bool) -> None:
+    if not steady and (iterations is not None or residual is not None):
+        raise BadParameter("only --steady iterates", param_hint="--iterations" if residual is None else "--residual")
+    for name, value in (("--residual", residual), ("--max-seconds", max_seconds)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise BadParameter(f"{value:g} is not a positive number", param_hint=name)
 
 
 def _check_input(input_path: Path, case: Path | None) -> None:

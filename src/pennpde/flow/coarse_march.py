@@ -29,6 +29,7 @@ from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import State, begin
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.penn import PENN
+from pennpde.penn.limits import OutOfTimeError, limited, limits
 from pennpde.penn.physics import Clue
 from pennpde.penn.predictor import STEADY, Prediction
 from pennpde.penn.start import Start, Started
@@ -59,9 +60,7 @@ class CoarseMarch(Start):
         self.level = level
         # Not submodules: they have nothing that is trained.
         self._schemes: dict[tuple[int, float], FlowScheme] = {}
-        self._marched: WeakKeyDictionary[Case, dict[tuple[int, float, tuple[float, ...]], Prediction]] = (
-            WeakKeyDictionary()
-        )
+        self._marched: WeakKeyDictionary[Case, dict[tuple[object, ...], Prediction]] = WeakKeyDictionary()
 
     @property
     def output_times(self) -> tuple[float, ...]:
@@ -117,7 +116,7 @@ class CoarseMarch(Start):
             else:
                 cases.append(coarse_case(then, now["u"], now["p"], start, time))
         uncorrected = {**found.fields, **found.balance} if learned else self._coarser(case, wanted, splits)
-        return Started(tuple(cases), learned, found.solutions, uncorrected, found.balance)
+        return Started(tuple(cases), learned, found.solutions, uncorrected, found.balance, found.finer)
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh."""
@@ -137,7 +136,8 @@ class CoarseMarch(Start):
         if not splits:
             return None
         try:
-            found = self._march(case, wanted, splits - 1)
+            with limited():  # a sixth of what was spent already
+                found = self._march(case, wanted, splits - 1)
         except FlowDivergedError:
             return None
         # A coarse solution that is on its way to somewhere else is no evidence.
@@ -148,9 +148,14 @@ class CoarseMarch(Start):
         """Kept, because the next level asks for the same again."""
         scheme = self._scheme(splits)
         known = self._marched.setdefault(case, {})
-        key = splits, scheme.courant, wanted
+        key = splits, scheme.courant, wanted, limits().iterations, limits().residual
         if key not in known:
-            known[key] = scheme.solve(case, wanted)
+            try:
+                known[key] = scheme.solve(case, wanted)
+            except OutOfTimeError as error:
+                if error.times:  # what was reached is asked for again
+                    known[splits, scheme.courant, error.times, None, None] = error.result
+                raise
         return known[key]
 
 

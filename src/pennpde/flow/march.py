@@ -14,6 +14,7 @@ from pennpde import progress
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
+from pennpde.penn.limits import OutOfTimeError, limits
 
 _NEARLY_FASTEST = 0.99
 """A step is as long as this share of the cells allows: a few thin ones must not decide."""
@@ -155,6 +156,8 @@ def march(
     stretch, fastest = 1.0, _fastest(state)
     for time in times:
         while now < time - 1e-9 * max(1.0, time):
+            if limits().is_over:
+                raise OutOfTimeError(f"The time was over at t = {now:.3g} of {time:.3g}, in reference times.")
             by_courant = step_limit(problem, state.fluxes, pace.courant, way)
             limit = min(stretch * by_courant, pace.longest, allowed)
             step = (time - now) / math.ceil((time - now) / limit - 1e-9)

@@ -21,14 +21,17 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
 from pennpde.flow.plane_physics import PlaneFlowPhysics
-from pennpde.flow.problem import Problem, facet_shift, outlets
-from pennpde.flow.steady import SteadyState, prolonged, steady_state
+from pennpde.flow.problem import Numbering, Problem, facet_shift, outlets
+from pennpde.flow.steady import MOST_ITERATIONS, TOLERANCE, SteadyState, prolonged, steady_state
 from pennpde.flow.step import State, begin
 from pennpde.machine import can_capture, keep_freed_memory
+from pennpde.mesh.flipping import flips
+from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
+from pennpde.penn.limits import OutOfTimeError, limits
 from pennpde.penn.physics import BALANCE, Clue
-from pennpde.penn.predictor import STEADY, Prediction, Predictor
+from pennpde.penn.predictor import STEADY, Finer, Prediction, Predictor
 from pennpde.penn.solver import Solution
 
 _COARSE = 0.045
@@ -43,14 +46,16 @@ it differ by up to 7 %."""
 _CAREFUL = 0.25
 """Steps of a second attempt, as a share of those of the first, which diverged."""
 _NO_JUMPS = "an inlet or a moving wall whose velocity goes to that of the walls beside it"
+_SPLIT = "on split cells: "
 _STEADY_CHANGE = 2e-4
 _STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
 _MOST_POINTS_OF_NEWTON = 200_000
 """Beyond, the factors of a direct solver take more memory than a workstation has."""
 
-_STEADY_STATES: WeakKeyDictionary[Case, dict[int, SteadyState]] = WeakKeyDictionary()
-"""By how often cells are split: on one level the solution that judges another is the one that it started from."""
+_STEADY_STATES: WeakKeyDictionary[Case, dict[tuple[int, float, int], SteadyState]] = WeakKeyDictionary()
+"""By how often cells are split, tolerance and number of iterations: on one level the solution that judges another is
+the one that it started from."""
 
 
 class FlowScheme(Predictor):
@@ -205,24 +210,33 @@ class FlowScheme(Predictor):
             way = CompiledSteps().way()
         state, now = begin(problem), 0.0
         snapshots: list[Snapshot] = []
-        finite = [time for time in wanted if time != STEADY]
-        for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
-            snapshots.append(snapshot)
-            state, now = snapshot.state, snapshot.time
         solutions: tuple[Solution, ...] = ()
-        if STEADY in wanted:
-            found = None
-            if not case.changes_with_time and not torch.is_grad_enabled():
-                found = self._steady_state(case, problem, splits)
-            if found is not None and found.converged:
-                reached = found.state.to(problem.velocity)
-                snapshot, history, done = Snapshot(STEADY, reached, 0.0, 0.0), found.residuals, True
-            else:
-                snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
-                done = history[-1] < _STEADY_CHANGE
-            snapshots.append(snapshot)
-            residuals = torch.tensor(history)[:, None]
-            solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
+        finite, cut = [time for time in wanted if time != STEADY], None
+        try:
+            for snapshot in march(problem, state, finite, pace=pace, conditions=conditions, way=way):
+                snapshots.append(snapshot)
+                state, now = snapshot.state, snapshot.time
+            if STEADY in wanted:
+                found = None
+                if not case.changes_with_time and not torch.is_grad_enabled():
+                    found = self._steady_state(case, problem, splits)
+                # After as many iterations as are allowed, it is what it is.
+                if found is not None and (found.converged or limits().iterations is not None):
+                    reached = found.state.to(problem.velocity)
+                    snapshot, history, done = Snapshot(STEADY, reached, 0.0, 0.0), found.residuals, found.converged
+                else:
+                    snapshot, history = _until_steady(problem, state, now, pace, conditions, way, length)
+                    done = history[-1] < _STEADY_CHANGE
+                snapshots.append(snapshot)
+                residuals = torch.tensor(history)[:, None]
+                solutions = (Solution({}, residuals, torch.tensor([done]), torch.tensor([False])),)
+        except OutOfTimeError as error:
+            if not snapshots:
+                raise
+            cut, wanted = error, tuple(each.time for each in snapshots)
+        # Points of flipped triangles are others than those of the mesh, once they are split.
+        cells = PlaneCells.of(case.mesh)
+        finer = splits > 0 and problem.jump is None and not flips(cells.points, cells.triangles)
         fields, boundary = [], BoundaryProfile.of(case)
         for snapshot in snapshots:
             now = problem
@@ -232,13 +246,22 @@ class FlowScheme(Predictor):
             fields.append(self._fields(case, now, snapshot.state, level))
             if not torch.is_grad_enabled():
                 fields[-1] |= balance(now, boundary, snapshot.state, float(level))
+                if finer and problem.numbering is not None:
+                    fields[-1] |= _on_split_cells(case, problem.numbering, snapshot.state, level)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
             for name in fields[0]
         }
         balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
-        return Prediction(settled.fulfilled(stacked), solutions, {}, balance=balanced)
+        split = {name: stacked.pop(_SPLIT + name) for name in ("u", "p") if _SPLIT + name in stacked}
+        fulfilled = settled.fulfilled(stacked)
+        prediction = Prediction(
+            fulfilled, solutions, {}, balance=balanced, finer=Finer(split, fulfilled) if split else None
+        )
+        if cut is not None:
+            raise OutOfTimeError(str(cut), wanted, prediction)
+        return prediction
 
     @torch.inference_mode(mode=False)
     @torch.no_grad()
@@ -246,15 +269,18 @@ class FlowScheme(Predictor):
         """By Newton's method, from that of the cells before splitting; None where there are too many points."""
         if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
             return None
-        known = _STEADY_STATES.setdefault(case, {})
-        if splits not in known:
+        known, asked = _STEADY_STATES.setdefault(case, {}), limits()
+        tolerance = TOLERANCE if asked.residual is None else asked.residual
+        most_iterations = MOST_ITERATIONS if asked.iterations is None else asked.iterations
+        key = splits, tolerance, most_iterations
+        if key not in known:
             own, start = problem.to(torch.float64, "cpu"), None
             if splits:
                 coarse = _problem(_at_rest(case), splits - 1)
                 before = self._steady_state(case, coarse, splits - 1)
                 start = prolonged(coarse, before.state, own) if before is not None and before.converged else None
-            known[splits] = steady_state(own, start)
-        return known[splits]
+            known[key] = steady_state(own, start, tolerance=tolerance, most_iterations=most_iterations)
+        return known[key]
 
     def _fields(self, case: Case, problem: Problem, state: State, level: Tensor) -> dict[str, Tensor]:
         velocity = state.velocity.index_select(1, problem.places).T
@@ -309,6 +335,13 @@ class _Conditions:
             open=outlets(grid, places, problem.free.cpu().numpy() == 0),
         )
         return changed.to(problem.velocity.dtype, problem.velocity.device)
+
+
+def _on_split_cells(case: Case, numbering: Numbering, state: State, level: Tensor) -> dict[str, Tensor]:
+    """The fields at all points of the split cells."""
+    places = torch.from_numpy(numbering.places).to(state.pressure.device)
+    velocity, pressure = state.velocity[:, places].T, state.pressure[places] + level
+    return {_SPLIT + "u": velocity.to(case.initial["u"]), _SPLIT + "p": pressure.to(case.initial["p"])}
 
 
 def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Problem:

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
 from pennpde.flow.problem import Problem
 from pennpde.flow.steady_equations import Residual, SteadyEquations
 from pennpde.flow.step import State, begin
+from pennpde.penn.limits import OutOfTimeError, limits
 
 TOLERANCE = 1e-7
 """Of the residual: the unbalanced acceleration, root mean square over the domain, in reference speeds squared per
@@ -116,6 +117,8 @@ def _newton(
     for _ in range(most_iterations):
         if found.size < tolerance:
             break
+        if limits().is_over:
+            raise OutOfTimeError(f"The time was over before the steady state, at a residual of {found.size:.1e}.")
         change = linear.change(found, step)
         tried = equations.residual(unknowns + change)
         # NaN is not smaller; pressures grow without bound in corners where the velocity jumps.

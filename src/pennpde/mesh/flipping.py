@@ -32,6 +32,11 @@ def flipped(
     return triangles
 
 
+def flips(points: Float[np.ndarray, "points 2"], triangles: Int64[np.ndarray, "triangles 3"]) -> bool:
+    """Whether any triangle is another afterwards."""
+    return not np.array_equal(np.sort(flipped(points, triangles), axis=1), np.sort(triangles, axis=1))
+
+
 def _worst_edges(points: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
     """Edges to turn, no two in one triangle: both triangles, and the ends and the corners opposite to each edge."""
     number, total = len(points), len(triangles)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int64
+from scipy.sparse import csr_array
 
 from pennpde.mesh.cells import Facets, fans, next_in_row, take_rows
 from pennpde.mesh.interpolation import cell_centres
@@ -44,7 +45,7 @@ class PlaneCells:
         )
         points, facets = _positions(mesh), mesh.facets.connectivity.reshape(-1, 2)
         if (sizes > 4).any():
-            centres, more = _polygons(mesh, points, np.flatnonzero(sizes > 4))
+            centres, more, _ = _polygons(mesh, points, np.flatnonzero(sizes > 4))
             points, triangles = np.concatenate([points, centres]), np.concatenate([triangles, more])
         return PlaneCells(points, triangles, quads, facets)
 
@@ -68,8 +69,58 @@ class PlaneCells:
         )
 
 
-def _polygons(mesh: Mesh, points: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centres of polygons, and triangles that fill them."""
+@dataclass(frozen=True, eq=False)
+class SplitMeans:
+    """Means over the cells and the sides of cells of a plane mesh, of fields at the points of its split cells.
+
+    Over a side by Simpson's rule. Over a cell by the means of the corners of its parts, weighted by area, and by those
+    of parts twice as large: the two extrapolated are exact for squares, too.
+    """
+
+    to_cells: csr_array
+    sides: _Edges
+
+    @staticmethod
+    def of(mesh: Mesh, number_of_points: int) -> SplitMeans:
+        sizes = np.diff(mesh.offsets)
+        cells = coarser = first = PlaneCells.of(mesh)
+        whole = [np.flatnonzero(sizes == size) for size in (3, 4)]
+        if (sizes > 4).any():
+            whole[0] = np.concatenate([whole[0], _polygons(mesh, _positions(mesh), np.flatnonzero(sizes > 4))[2]])
+        while len(cells.points) < number_of_points:
+            coarser, cells = cells, cells.split()
+        sides = _Edges.of([first.triangles, first.quads], len(first.points))
+        fine, coarse = (_corner_means(each, whole, (len(sizes), number_of_points)) for each in (cells, coarser))
+        return SplitMeans((4.0 * fine - coarse) / 3.0, sides)
+
+    def in_cells(self, values: Float[np.ndarray, "points *axes"]) -> Float[np.ndarray, "cells *axes"]:
+        return self.to_cells @ values
+
+    def on_sides(
+        self, values: Float[np.ndarray, "points *axes"], one: np.ndarray, other: np.ndarray
+    ) -> Float[np.ndarray, "sides *axes"]:
+        """Over the sides between two points of the mesh each."""
+        return (values[one] + 4.0 * values[self.sides.middle(one, other)] + values[other]) / 6.0
+
+
+def _corner_means(cells: PlaneCells, whole: list[np.ndarray], shape: tuple[int, int]) -> csr_array:
+    rows, columns, weights = [], [], []
+    for corners, owners in zip((cells.triangles, cells.quads), whole, strict=True):
+        if not len(corners):
+            continue
+        away = cells.points[corners] - cells.points[corners[:, :1]]
+        beside = np.roll(away, -1, axis=1)
+        around = (away[..., 0] * beside[..., 1] - away[..., 1] * beside[..., 0]).sum(axis=1) / 2.0
+        # Parts come in four blocks of all cells, however often that is repeated.
+        rows.append(np.repeat(owners[np.arange(len(corners)) % len(owners)], corners.shape[1]))
+        columns.append(corners.ravel())
+        weights.append(np.repeat(around / corners.shape[1], corners.shape[1]))
+    matrix = csr_array((np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    return csr_array(matrix / matrix.sum(axis=1)[:, None])
+
+
+def _polygons(mesh: Mesh, points: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Centres of polygons, triangles that fill them, and the polygon of each."""
     one, first = take_rows(mesh.connectivity, mesh.offsets, chosen)
     other, owner = next_in_row(one, first), np.repeat(np.arange(len(chosen)), np.diff(first))
     # The centroid: close to all edges, whatever the corners' density.
@@ -79,9 +130,11 @@ def _polygons(mesh: Mesh, points: np.ndarray, chosen: np.ndarray) -> tuple[np.nd
     number = np.cumsum(sound) - 1
     kept = sound[owner]
     triangles = [np.stack([one[kept], other[kept], len(points) + number[owner[kept]]], axis=1)]
+    owners = [owner[kept]]
     for polygon in np.flatnonzero(~sound):
         triangles.append(_fan(points, one[first[polygon] : first[polygon + 1]]))
-    return centres[sound], np.concatenate(triangles)
+        owners.append(np.full(len(triangles[-1]), polygon))
+    return centres[sound], np.concatenate(triangles), chosen[np.concatenate(owners)]
 
 
 def _fan(points: np.ndarray, corners: np.ndarray) -> np.ndarray:

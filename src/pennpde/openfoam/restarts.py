@@ -16,6 +16,7 @@ from torch import Tensor
 from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import mean_rows
+from pennpde.mesh.splitting import SplitMeans
 from pennpde.openfoam.conditions import entry_of, first_field, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import (
@@ -33,6 +34,7 @@ from pennpde.openfoam.poly_mesh import PolyMesh
 from pennpde.openfoam.pressure import uniform_forces
 from pennpde.operators import Operators
 from pennpde.penn.physics import FoamName
+from pennpde.penn.predictor import Finer
 
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""
@@ -82,6 +84,8 @@ class TimeWriter:
     cells: PolyMesh
     projections: dict[bytes, Projection] = field(default_factory=dict, repr=False)
     """By the faces through which any flux may go, which are the same at all times as a rule."""
+    split_means: dict[int, SplitMeans] = field(default_factory=dict, repr=False)
+    """By the number of points of the split cells."""
 
     @staticmethod
     def of(folder: Path | str, mesh: Mesh) -> TimeWriter:
@@ -99,8 +103,18 @@ class TimeWriter:
         fields: Mapping[str, Tensor],
         names: Mapping[str, FoamName],
         overwrite: bool = False,
+        finer: Finer | None = None,
     ) -> Path:
-        """Write one time; `write_time` explains the arguments."""
+        """Write one time; `write_time` explains the arguments.
+
+        Args:
+            time: As there.
+            fields: As there.
+            names: As there.
+            overwrite: As there.
+            finer: The solution on split cells that the fields come from: cells and faces then have its means, and of
+                what the fields differ from it the values at their centres.
+        """
         name = time if isinstance(time, str) else f"{time:.10g}"
         target = self.folder / name
         if target.exists() and not overwrite:
@@ -109,10 +123,12 @@ class TimeWriter:
             for unknown, values in fields.items():
                 if unknown not in names:
                     raise KeyError(f"Field {unknown!r} has no name in OpenFOAM; named are {sorted(names)}.")
-                self._write_field(temporary, name, unknown, values, names[unknown])
+                self._write_field(temporary, name, unknown, values, names[unknown], finer)
         return target
 
-    def _write_field(self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName) -> None:
+    def _write_field(
+        self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName, finer: Finer | None
+    ) -> None:
         known, binary = read_field(self._conditions_of(foam.name), self.folder), writes_binary(self.folder)
         at_points = values.detach().cpu().double()
         if at_points.shape not in ((self.mesh.number_of_points,), (self.mesh.number_of_points, self.mesh.space)):
@@ -120,10 +136,11 @@ class TimeWriter:
                 f"Field {unknown!r} has shape {tuple(at_points.shape)}; the mesh has {self.mesh.number_of_points} "
                 f"points in {self.mesh.space}D."
             )
-        with torch.no_grad():
-            slopes = self.operators.grad(at_points).numpy()
-        corners = self.mesh.connectivity, self.mesh.offsets
-        in_cells = self._sampled(at_points.numpy(), slopes, corners, self.cells.cell_centres)
+        in_cells, on_faces = self._in_cells_and_on_faces(at_points)
+        if finer is not None and unknown in finer.split and self.mesh.space == 2:
+            own, split = (each[unknown].detach().cpu().double() for each in (finer.own, finer.split))
+            cells, faces = self._details(own, split.numpy())
+            in_cells, on_faces = in_cells + cells, on_faces + faces
         if foam.has_reference and any(patch.type == "cyclic" for patch in self.cells.patches.values()):
             # Predicted is the pressure that includes a uniform force, see `pressure`; OpenFOAM adds the force itself.
             force = sum(uniform_forces(self.folder).values(), np.zeros(3))
@@ -132,7 +149,6 @@ class TimeWriter:
             conditions = {
                 patch.name: entry_of(known, patch, foam.name) for patch in self.cells.patches.values() if patch.count
             }
-            on_faces = self._sampled(at_points.numpy(), slopes, self.face_corners, self.cells.face_centres)
             flux, in_cells = self._projected(conditions, on_faces, in_cells)
             patches = {patch.name: self._flux_on(patch.name, flux) for patch in self.cells.patches.values()}
             internal = flux[: len(self.cells.neighbour)]
@@ -188,6 +204,50 @@ class TimeWriter:
     def operators(self) -> Operators:
         return Operators.on(self.mesh)
 
+    def _in_cells_and_on_faces(self, values: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """At the centres of cells and faces, from the values at the points."""
+        with torch.no_grad():
+            slopes = self.operators.grad(values).numpy()
+        corners = self.mesh.connectivity, self.mesh.offsets
+        return (
+            self._sampled(values.numpy(), slopes, corners, self.cells.cell_centres),
+            self._sampled(values.numpy(), slopes, self.face_corners, self.cells.face_centres),
+        )
+
+    def _details(self, own: Tensor, split: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What the means of a solution on split cells add to what cells and faces have from its values at the points.
+
+        Nothing next to points at which it has other values than the split cells, as pressures in corners are.
+        """
+        in_cells, on_faces = self._in_cells_and_on_faces(own)
+        means, ends = self._means(len(split)), self._ends_of_faces
+        cells, faces = self._in_space(means.in_cells(split)) - in_cells, np.zeros_like(on_faces)
+        along = ends[:, 0] != ends[:, 1]
+        faces[along] = self._in_space(means.on_sides(split, *ends[along].T)) - on_faces[along]
+        apart = np.abs(own.numpy() - split[: len(own)]).reshape(len(own), -1).max(axis=1)
+        other = apart > 1e-6 * np.ptp(split)
+        cells[np.logical_or.reduceat(other[self.mesh.connectivity], self.mesh.offsets[:-1])] = 0.0
+        faces[other[ends].any(axis=1)] = 0.0
+        return cells, faces
+
+    def _means(self, number: int) -> SplitMeans:
+        """From so many points of split cells to cells and faces."""
+        if number not in self.split_means:
+            self.split_means[number] = SplitMeans.of(self.mesh, number)
+        return self.split_means[number]
+
+    def _in_space(self, values: np.ndarray) -> np.ndarray:
+        return np.pad(values, ((0, 0), (0, 3 - self.mesh.space))) if values.ndim == 2 else values
+
+    @cached_property
+    def _ends_of_faces(self) -> Int64[np.ndarray, "faces 2"]:
+        """The two points of the plane mesh on each face; the same one twice for faces of its front and back."""
+        points, offsets = self.face_corners
+        low, high = (each.reduceat(points, offsets[:-1]) for each in (np.minimum, np.maximum))
+        flat = np.zeros(len(low), bool)
+        flat[self.cells.faces_of_type("empty")] = True
+        return np.stack([low, np.where(flat, low, high)], axis=1)
+
     @cached_property
     def face_corners(self) -> Corners:
         """The points of the mesh on each face of the case; in a plane mesh both ends of an edge, twice."""
@@ -218,4 +278,4 @@ class TimeWriter:
         away = centres[rows, : self.mesh.space] - self.mesh.points.numpy()[points]
         both = 0.5 * (slopes[points] + mean_rows(slopes[points], offsets)[rows])
         found = mean_rows(values[points] + np.einsum("es,es...->e...", away, both), offsets)
-        return np.pad(found, ((0, 0), (0, 3 - self.mesh.space))) if found.ndim == 2 else found
+        return self._in_space(found)

@@ -12,6 +12,7 @@ start       a cheap solution that a network starts from
 physics     what is known about an equation besides: units, derived inputs, checks, names
 predictor   what any network must offer for predictions with a certificate; a case as it sees it
 mlp         linear layers with activations
+limits      how long whoever iterates may go on
 """
 
 from pennpde.penn.equation import EncodedCase, Equation

@@ -215,7 +215,7 @@ class PENN(Predictor):
         balance = {name: stacked.pop(name, each) for name, each in started.balance.items()}
         fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
         settled = case.over(times) if case.changes_with_time else case
-        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance)
+        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance, started.finer)
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())

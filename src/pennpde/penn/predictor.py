@@ -8,7 +8,7 @@ relative errors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -26,6 +26,22 @@ STEADY = float("inf")
 
 
 @dataclass(frozen=True, eq=False)
+class Finer:
+    """A solution on split cells, of which the fields at the points of the mesh are a part.
+
+    Attributes:
+        split: The fields at all points of the split cells (`mesh.splitting.PlaneCells`), those of the mesh first.
+        own: The same solution at the points of the mesh, before a network corrected it.
+    """
+
+    split: Mapping[str, Tensor]
+    own: Mapping[str, Tensor]
+
+    def map(self, change: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]) -> Finer:
+        return Finer(change(self.split), change(self.own))
+
+
+@dataclass(frozen=True, eq=False)
 class Prediction:
     """Fields at the output, and how they came about."""
 
@@ -38,6 +54,8 @@ class Prediction:
     """The same fields, and the same balance, by a cheaper way; see `Predictor.second_opinion`."""
     balance: Mapping[str, Tensor] = field(default_factory=dict)
     """What the network's own balance gives, see `BALANCE`; several times are a trailing axis. Empty without one."""
+    finer: Finer | None = None
+    """Where it was solved on split cells."""
 
     @property
     def outflow(self) -> Tensor | None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from pennpde.case import Case
 from pennpde.penn.physics import Clue
+from pennpde.penn.predictor import Finer
 from pennpde.penn.solver import Solution
 
 
@@ -29,6 +30,7 @@ class Started:
         coarser: The same fields by an even cheaper way, all times as a trailing axis as in `Prediction`; None where
             there is none.
         balance: What the cheap solution's own balance gives, see `Prediction`.
+        finer: See `Prediction`.
     """
 
     cases: tuple[Case, ...]
@@ -36,6 +38,7 @@ class Started:
     solutions: tuple[Solution, ...] = ()
     coarser: Mapping[str, Tensor] | None = None
     balance: Mapping[str, Tensor] = field(default_factory=dict)
+    finer: Finer | None = None
 
 
 class Start(nn.Module, ABC):

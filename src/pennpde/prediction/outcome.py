@@ -21,6 +21,7 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.writing import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.penn.physics import OUTFLOW, Look
+from pennpde.penn.predictor import Finer
 from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels, stacked
 from pennpde.quantities import Measured, Quantity, SolvedFlow, parse
 from pennpde.trust.certificate import Certificate
@@ -67,6 +68,10 @@ class Outcome:
     """Of a plane flow, what its quantities are taken from, on the mesh on which it was predicted."""
     si: bool = False
     """Whether the units are known to be SI, as those of OpenFOAM cases."""
+    stopped: str = ""
+    """Why not all was computed that was asked for; empty where it was."""
+    finer: Finer | None = None
+    """The solution on split cells that the fields were taken from, in the user's units; None where there is none."""
 
     def __repr__(self) -> str:
         names, points = ", ".join(self.fields), self.case.number_of_points
@@ -94,17 +99,24 @@ class Outcome:
 
     def at(self, place: int) -> Outcome:
         """The prediction at one of its times only."""
-        fields = {
-            name: values[..., place] if values.ndim > self.case.initial[name].ndim else values
-            for name, values in self.fields.items()
-        }
-        changes: dict[str, Any] = {"fields": fields, "times": (self.times[place],)}
-        if self.flow is not None:
-            changes["flow"] = self.flow.at([place])
+        changes: dict[str, Any] = self._at_places([place]) | {"times": (self.times[place],)}
         if self.expected_by_time:
             now = self.expected_by_time[place]
             changes |= {"evidence": (self.evidence[place],), "expected": now, "expected_by_time": (now,)}
         return replace(self, **changes)
+
+    def _at_places(self, places: list[int]) -> dict[str, Any]:
+        """What the prediction at some of its times has other than all of it."""
+        chosen = places if len(places) > 1 else places[0]
+
+        def each(fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {
+                name: values[..., chosen] if values.ndim > self.case.initial[name].ndim else values
+                for name, values in fields.items()
+            }
+
+        flow = None if self.flow is None else self.flow.at(places)
+        return {"fields": each(self.fields), "flow": flow, "finer": self.finer and self.finer.map(each)}
 
     def usable(self) -> tuple[Outcome, tuple[float, ...]]:
         """The prediction at those times whose expected error does not refuse it, and the others.
@@ -116,17 +128,11 @@ class Outcome:
         good = [place for place, each in enumerate(by_time) if each.grade != REFUSED]
         if not good or len(good) == len(by_time):
             return self, ()
-        fields = {
-            name: values[..., good if len(good) > 1 else good[0]]
-            for name, values in self.fields.items()
-            if values.ndim > self.case.initial[name].ndim
-        }
         kept = tuple(by_time[place] for place in good)
         left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
         part = replace(
             self,
-            fields=self.fields | fields,
-            flow=None if self.flow is None else self.flow.at(good),
+            **self._at_places(good),
             times=tuple(self.times[place] for place in good),
             evidence=tuple(self.evidence[place] for place in good),
             expected=worst(kept),

@@ -31,8 +31,9 @@ from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.mesh import Mesh
 from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
+from pennpde.penn.limits import OutOfTimeError, limited
 from pennpde.penn.physics import OUTFLOW
-from pennpde.penn.predictor import check_unknowns
+from pennpde.penn.predictor import Finer, check_unknowns
 from pennpde.prediction.outcome import Outcome
 from pennpde.quantities import SolvedFlow
 from pennpde.registry import did_you_mean
@@ -132,10 +133,11 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """The fields on the user's mesh, in the user's units and precision."""
+    """The fields on the user's mesh, in the user's units and precision, and so the finer ones that they are part of."""
 
     solved: Solved
     fields: dict[str, Tensor]
+    finer: Finer | None
     seconds: float
 
 
@@ -196,7 +198,23 @@ def predict(
 
 
 def _predicted(model: nn.Module, case: Case, ranges: Ranges | None, **asked: Any) -> Outcome:
-    return judge(compare(bring_back(solve(prepare(request(model, case, ranges, **asked))))))
+    """The outcome at the times asked for; where the seconds are over before the last, at those that were reached."""
+    try:
+        return judge(compare(bring_back(solve(prepare(request(model, case, ranges, **asked))))))
+    except OutOfTimeError as error:
+        times = asked["times"]
+        if not error.times or times is None:
+            raise
+        reached, left = times[: len(error.times)], times[len(error.times) :]
+    with limited():
+        outcome = _predicted(model, case, ranges, **(asked | {"times": reached}))
+    names = ", ".join("the steady state" if time == STEADY else f"t = {time:.4g}" for time in left)
+    return _stopped(outcome, f"The seconds were over after t = {reached[-1]:.4g}; not reached: {names}.")
+
+
+def _stopped(outcome: Outcome, why: str) -> Outcome:
+    certificate = replace(outcome.certificate, warnings=(why, *outcome.certificate.warnings))
+    return replace(outcome, certificate=certificate, stopped=why)
 
 
 def _listed(times: float | Sequence[float] | None, steady: bool) -> tuple[float, ...] | None:
@@ -213,12 +231,19 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
         raise ValueError(f"accuracy is {accuracy!r}; it is in per cent, above 0 and below 100.")
     if not isinstance(model, Predictor) or not model.levels:
         return _predicted(model, case, ranges, **asked)
-    before, spent = model.level, {}
+    before, spent, best = model.level, {}, None
     try:
         for level in model.levels:
             model.set_level(level)
             try:
                 outcome = _predicted(model, case, ranges, **asked)
+                if outcome.stopped and best is not None:
+                    raise OutOfTimeError(outcome.stopped)
+            except OutOfTimeError:
+                if best is None:
+                    raise
+                why = f"The seconds were over before the level {level} was done; this is {best.level}."
+                return _stopped(replace(best, seconds=spent), why)
             except ArithmeticError:  # cells too coarse for a march that does not diverge
                 if level == model.levels[-1]:
                     raise
@@ -226,8 +251,9 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
             spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
             first = next(iter(outcome.expected.errors.values()), None)
             enough = first is not None and 100 * first.expected <= accuracy and not outcome.expected.unconverged
-            if enough or level == model.levels[-1]:
+            if enough or outcome.stopped or level == model.levels[-1]:
                 return replace(outcome, seconds=spent)
+            best = outcome
     finally:
         model.set_level(before)
     raise AssertionError("a network with levels has a last one")
@@ -309,7 +335,10 @@ def bring_back(solved: Solved) -> Returned:
     if prepared.request.model.fulfils_dirichlet:
         # In the network's precision and multiplied back their last bits are off: put the user's own numbers in place.
         fields = case.over(prepared.request.hold).fulfilled(fields)
-    return Returned(solved, dict(fields), time.perf_counter() - begin)
+    finer = None if prepared.has_companion else solved.prediction.finer
+    if finer is not None and units is not None:
+        finer = finer.map(units.physical)
+    return Returned(solved, dict(fields), finer, time.perf_counter() - begin)
 
 
 def compare(returned: Returned) -> Compared:
@@ -321,7 +350,7 @@ def compare(returned: Returned) -> Compared:
     wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_second_opinions
     coarse = returned.solved.prediction.coarser if wanted else None
     if wanted and coarse is None:
-        with torch.inference_mode():
+        with torch.inference_mode(), limited():  # a part of what was spent already
             coarse = model.second_opinion(prepared.ready, prepared.request.own_times)
     return Compared(returned, coarse, time.perf_counter() - begin)
 
@@ -374,6 +403,7 @@ def judge(compared: Compared) -> Outcome:
         level=asked.model.level,
         looks=equation.looks,
         flow=_flow(compared),
+        finer=returned.finer,
     )
 
 
