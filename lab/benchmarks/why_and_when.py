@@ -58,12 +58,12 @@ def sentence(flows: dict[str, Any]) -> str:
         wins = sum(value > WORTH and mark != "<" for value, mark in found)
         losses = sum(value < 1 / WORTH and mark != ">" for value, mark in found)
         beyond = sum(value <= WORTH and mark == ">" for value, mark in found)
-        continued = median(speed_up(flow, level) or 0.0 for flow in flows.values())
+        usual = median(speed_up(flow, level) or 0.0 for flow in flows.values())
         name = level.removeprefix("`flow`, ")
         unknown = f"; in {beyond} not known: no setting of OpenFOAM that was run is as accurate" if beyond else ""
         parts.append(
-            f"*{name}*: faster in {wins} of {len(found)} flows, slower in {losses}{unknown}. With OpenFOAM's curves "
-            f"continued by power laws the median is {continued:.1f} times as long."
+            f"*{name}*: faster in {wins} of {len(found)} flows, slower in {losses}{unknown}. The median is "
+            f"{usual:.1f} times as long, with OpenFOAM's most accurate setting where none is as accurate."
         )
     return "At equal error of the velocity:\n\n" + "\n".join(f"- {each}" for each in parts)
 
