@@ -164,6 +164,8 @@ def main(folder: str) -> None:
     """Write the program of every page that has one."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    for former in target.glob("*.py"):  # of pages whose code is no longer checked
+        former.unlink()
     for page in PAGES:
         code = program(page.read_text(encoding="utf-8"), run=False)
         if code:
