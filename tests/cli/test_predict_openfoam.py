@@ -130,7 +130,7 @@ LAMINAR = {
     ],
     "pisoFoam/laminar/porousBlockage": [
         "warning: constant/fvOptions adds porosity1 (explicitPorositySource)",
-        "pressureInletOutletVelocity is taken as an outflow",
+        "pressureInletOutletVelocity is taken as an opening",
     ],
     "nonNewtonianIcoFoam/offsetCylinder": ["the fluid is 'CrossPowerLaw'"],
     "pisoFoam/RAS/cavity": ["the flow is turbulent, simulationType RAS with the model kEpsilon"],

@@ -173,10 +173,10 @@ def test_a_draft_and_the_progress_come_before_the_view_and_who_leaves_is_forgott
             shown = await answer.json(content_type=None)
         view, go, asked = page._pool.view, asyncio.Event(), []
 
-        async def slow(request, large, begin):
+        async def slow(request, *others):
             asked.append(request["values"]["first"])
             await go.wait()
-            return await view(request, large, begin)
+            return await view(request, *others)
 
         page._pool.view = slow
 

@@ -250,7 +250,8 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
                 continue
             spent = {name: spent.get(name, 0.0) + seconds for name, seconds in outcome.seconds.items()}
             first = next(iter(outcome.expected.errors.values()), None)
-            enough = first is not None and 100 * first.expected <= accuracy and not outcome.expected.unconverged
+            # Without a calibration no level is known to be better, and what was learned acts on the first.
+            enough = first is None or (100 * first.expected <= accuracy and not outcome.expected.unconverged)
             if enough or outcome.stopped or level == model.levels[-1]:
                 return replace(outcome, seconds=spent)
             best = outcome

@@ -41,7 +41,7 @@ from pennpde.data.storage import DatasetError, Manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular
 from pennpde.machine import device_for
-from pennpde.penn.predictor import check_unknowns
+from pennpde.penn.predictor import Predictor, check_unknowns
 from pennpde.train import losses
 from pennpde.train.cases import learned_time
 from pennpde.train.settings import BUDGETS, Settings
@@ -87,7 +87,10 @@ class Experiment:
         """The untrained network of the row's seed."""
         with torch.random.fork_rng():
             torch.manual_seed(self.training.seed)
-            return registry.build(self.network, self.arguments)
+            model = registry.build(self.network, self.arguments)
+        if isinstance(model, Predictor) and model.levels:
+            model.set_level(model.levels[0])  # where learning acts; others spend their time on cells and steps
+        return model
 
 
 @dataclass(frozen=True, eq=False)
