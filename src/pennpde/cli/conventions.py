@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from pennpde import registry
 from pennpde.cli.terminal import CONTEXT, GENERAL, WHAT, Command, LiveLine, is_terminal, write
@@ -143,6 +143,10 @@ Model = Annotated[
         help="Shipped network, folder of your own, packed file, or its https address.",
         rich_help_panel=WHAT,
     ),
+]
+StudyInput = Annotated[
+    Path,
+    Argument(metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."),
 ]
 Plugin = Annotated[
     str | None,

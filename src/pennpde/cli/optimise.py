@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, BadParameter, Option
+from typer import BadParameter, Option
 
-from pennpde.cli.conventions import Output, duration
+from pennpde.cli.conventions import Output, StudyInput, duration
 
 if TYPE_CHECKING:
     from pennpde.study.optimisation import Optimum
@@ -21,12 +21,7 @@ EXAMPLES = [
 
 def run(
     output: Output,
-    input_path: Annotated[
-        Path,
-        Argument(
-            metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."
-        ),
-    ],
+    input_path: StudyInput,
     minimise: Annotated[
         list[str] | None,
         Option(help='The quantity, such as "total pressure drop inlet outlet"; twice for the Pareto front of two.'),

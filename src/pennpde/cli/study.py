@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
-from pennpde.cli.conventions import Model, Output, Plugin, duration
+from pennpde.cli.conventions import Model, Output, Plugin, StudyInput, duration
 from pennpde.cli.predict import asked_times
 
 if TYPE_CHECKING:
@@ -40,12 +40,7 @@ _FEW = 16
 
 def run(
     output: Output,
-    input_path: Annotated[
-        Path,
-        Argument(
-            metavar="INPUT", help="Study file (.toml), OpenFOAM case or template, mesh or .geo file (with --case)."
-        ),
-    ],
+    input_path: StudyInput,
     vary: Annotated[
         list[str] | None,
         Option(
