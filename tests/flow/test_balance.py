@@ -9,8 +9,8 @@ from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.steady import steady_state
 from pennpde.flow.step import State, advance, begin
-from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.penn.physics import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
+from pennpde.models.inlet import BoundaryProfile
+from pennpde.penn.equation import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
 from steady_flows import duct, slip_duct, square
 
 

@@ -8,9 +8,10 @@ import torch
 from torch.testing import assert_close
 
 import pennpde as penn
+from pennpde.flow import compiled
 from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.krylov import Effort
-from pennpde.flow.march import march
+from pennpde.flow.march import FlowDivergedError, Pace, march
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
 from steady_flows import cavity, duct, plain, slip_duct, square
@@ -52,3 +53,36 @@ def test_a_march_of_the_plain_scheme_is_compiled_and_ends_where_the_other_does(m
         expected = moment.state.velocity.index_select(1, problem.places).T
         # The momentum equation is solved to 3e-5 in each step.
         assert_close(compiled["u"][..., place], expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct])
+def test_a_march_in_one_piece_takes_the_steps_that_are_taken_one_by_one(make):
+    problem, pace = plain().problem(make(square("mixed_plane", 8))), Pace(courant=6.0, calm=1e-2, tolerance=1e-10)
+    way, times = CompiledSteps().way(), [0.3, 1.7, 6.0]
+    assert way.go is not None
+    whole = list(march(problem, begin(problem), times, pace=pace, way=way))
+    single = list(march(problem, begin(problem), times, pace=pace, way=replace(way, go=None)))
+    for one, other in zip(whole, single, strict=True):
+        assert one.time == other.time
+        assert one.step == pytest.approx(other.step, rel=1e-6)
+        assert one.change == pytest.approx(other.change, rel=1e-4)
+        assert_close(one.state.velocity, other.state.velocity, rtol=0, atol=1e-8)
+        assert_close(one.state.fluxes, other.state.fluxes, rtol=0, atol=1e-8)
+
+
+def test_a_flow_that_blows_up_is_lost_in_one_piece_too():
+    problem = plain().problem(duct(square("quad", 8)))
+    unstable = replace(problem, viscosity=torch.full_like(problem.viscosity, -0.5))
+    with pytest.raises(FlowDivergedError, match="diverged"):
+        list(march(unstable, begin(unstable), [50.0], pace=Pace(courant=4.0), way=CompiledSteps().way()))
+
+
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct, two_inlets])
+def test_the_compiled_start_is_that_of_pytorch(make):
+    problem = plain().problem(make(square("mixed_plane", 8)))
+    theirs = begin(problem)
+    with torch.no_grad():
+        ours = compiled.begin(problem)
+    assert_close(ours.velocity, theirs.velocity, rtol=0, atol=1e-12)
+    assert_close(ours.fluxes, theirs.fluxes, rtol=0, atol=1e-12)
+    assert_close(ours.pressure, theirs.pressure, rtol=0, atol=0)

@@ -11,7 +11,7 @@ from pennpde.case import Case
 from pennpde.case.conditions import TotalPressure
 from pennpde.case.problem_files import problem_from
 from pennpde.flow.scheme import FlowScheme
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.inlet import BoundaryProfile
 from problems import rectangle
 
 LONG = 3.0
@@ -67,6 +67,20 @@ def test_a_static_pressure_drives_the_flow_of_poiseuille():
         errors.append(np.sqrt(np.square(found - poiseuille).sum() / np.square(poiseuille).sum()))
     assert errors[1] < 0.02
     assert errors[1] < 0.6 * errors[0]
+
+
+def test_a_static_pressure_without_a_steady_state_is_named():
+    # A step: behind it the pressure rises with the square of the speed, friction grows with the speed alone.
+    mesh = rectangle((30, 12), (10.0, 2.0))
+    mesh = mesh.with_patches({"inlet": "x == 0 and y >= 1", "side": "x > 0 and x < 10 or x == 0 and y <= 1"})
+    case = Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"side": 0.0}, "p": {"inlet": 1.0, "outlet": 0.0}},
+        parameters={"viscosity": 0.02},
+    )
+    with pytest.raises(ArithmeticError, match="Prescribe the total pressure"):
+        penn.predict(FlowScheme(splits=0), case, steady=True)
 
 
 def test_what_pressure_drives_in_is_no_backflow():

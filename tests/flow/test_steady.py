@@ -14,8 +14,7 @@ from pennpde.flow import scheme as stepping
 from pennpde.flow.grid import Grid
 from pennpde.flow.march import Pace, march
 from pennpde.flow.scheme import FlowScheme
-from pennpde.flow.steady import TOLERANCE, prolonged, steady_state
-from pennpde.flow.steady_equations import SteadyEquations
+from pennpde.flow.steady import TOLERANCE, SteadyEquations, prolonged, steady_state
 from pennpde.flow.step import begin
 from pennpde.trust.expected_error import FAIR, GOOD, POOR, Expected, ExpectedError
 from steady_flows import cavity, duct, plain, slip_duct, square

@@ -1,11 +1,11 @@
-"""Train the corrector on the runs that `pack.py` packed.
+"""Train the corrector on the runs that `generate.py` made and `runs.py` assembled.
 
-    python lab/experiments/corrector/train.py NAME --runs train_0 train_1 --validation validation --minutes 25
+    python lab/experiments/corrector/train.py OUT --runs ASSEMBLED --validation ASSEMBLED --minutes 18
 
-Mean logarithm of the relative errors of u and p, half of the snapshots on cells as they are and half on cells split
-once; SOAP, a rate that falls as a cosine over the minutes; averaged weights. On a GPU the whole step is captured and
-its iterations are compiled. Everything is in `runs/corrector/NAME`: a checkpoint every minute, from which a second call
-goes on (with more runs, if more have arrived), `log.jsonl`, and the averaged weights as `model.safetensors`.
+Mean logarithm of the relative errors of u and p over coarse solutions of all kinds; SOAP, a rate that falls as a cosine
+over the minutes; averaged weights. On a GPU the whole step is captured and its iterations are compiled. Everything is
+in the folder OUT: a checkpoint every minute, from which a second call goes on (with more runs, if more have arrived),
+`log.jsonl`, and the averaged weights as `model.safetensors`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import json
 import math
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from runs import Runs, read, relative_errors
+from runs import VARIANTS, Runs, read, relative_errors
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -27,9 +28,11 @@ from pennpde.flow.corrector import corrector
 from pennpde.machine import capture
 from pennpde.train.steps import Soap
 
-ROOT = Path(__file__).resolve().parents[3]
-_LEAST = 5e-4
-"""Relative errors below this count as this: the dataset rounds its fields to half a thousandth."""
+_LEAST = 3e-4
+"""Relative errors below this count as this: the targets are not better."""
+SHARES = (0.3, 0.1, 0.3, 0.3)
+"""How often each coarse solution of a run is drawn: cells as they are with Courant number 4 and with larger ones, cells
+split once with small and with large ones."""
 _BLOCK = 100
 """Steps between two looks at the clock."""
 
@@ -38,7 +41,15 @@ class Trainer:
     """Steps on one device, with all that they read and write in tensors that stay where they are."""
 
     def __init__(
-        self, model: nn.Module, averaged: nn.Module, runs: Runs, batch: int, memory: float, seed: int, split: bool
+        self,
+        model: nn.Module,
+        averaged: nn.Module,
+        runs: Runs,
+        *,
+        batch: int,
+        memory: float,
+        seed: int,
+        shares: Sequence[float],
     ):
         self.model, self.averaged, self.runs, self.memory = model, averaged, runs, memory
         self.device = runs.run.device
@@ -51,9 +62,8 @@ class Trainer:
         self.optimizer = Soap(self.parameters, self.gradient, (0.95, 0.98))
         self.generator = torch.Generator().manual_seed(seed)
         self.chosen = torch.zeros(batch, dtype=torch.int64, device=self.device)
-        # Every other snapshot on cells that are split, or all.
-        self.splits = torch.ones(batch) if split else (torch.arange(batch) % 2).float()
-        self.splits = self.splits.to(self.device)
+        self.variants = torch.zeros(batch, dtype=torch.int64, device=self.device)
+        self.shares = torch.tensor(shares)
         self.rate = torch.zeros((), device=self.device)
         self.losses = torch.zeros(2, device=self.device)
         self.sums = torch.zeros(3, device=self.device)
@@ -86,7 +96,7 @@ class Trainer:
         self.sums.zero_()
 
     def _step(self) -> None:
-        case, targets, has_level = self.runs.draw(self.chosen, self.splits)
+        case, targets, has_level = self.runs.draw(self.chosen, self.variants)
         squares = relative_errors(self.model(case), targets, case, has_level)
         logarithms = {name: 0.5 * torch.log(each + _LEAST**2) for name, each in squares.items()}
         loss = sum(each.mean() for each in logarithms.values()) / 2
@@ -107,9 +117,13 @@ class Trainer:
         """Take steps; mean logarithms of the errors and mean size of the gradient."""
         self.rate.fill_(rate)
         self.sums.zero_()
-        drawn = torch.randint(len(self.runs), (number, len(self.chosen)), generator=self.generator).to(self.device)
+        shape = number, len(self.chosen)
+        drawn = torch.randint(len(self.runs), shape, generator=self.generator).to(self.device)
+        variants = torch.multinomial(self.shares, number * shape[1], replacement=True, generator=self.generator)
+        variants = variants.reshape(shape).to(self.device)
         for place in range(number):
             self.chosen.copy_(drawn[place])
+            self.variants.copy_(variants[place])
             if self.graph is None:
                 self._step()
             else:
@@ -121,24 +135,24 @@ class Trainer:
 
 @torch.no_grad()
 def judged(model: nn.Module, runs: Runs, number: int) -> dict[str, float]:
-    """By cells (as they are, split once) medians and geometric means of the errors, before and after."""
+    """By kind of coarse solution medians and geometric means of the errors, before and after."""
     model.eval()
     places = torch.arange(0, len(runs), max(1, len(runs) // number), device=runs.run.device)
     summary: dict[str, float] = {}
-    for splits in (0.0, 1.0):
+    for variant in range(VARIANTS):
         found: dict[str, list[Tensor]] = defaultdict(list)
         for chosen in places.split(16):
-            case, targets, has_level = runs.draw(chosen, torch.full((len(chosen),), splits, device=places.device))
+            case, targets, has_level = runs.draw(chosen, torch.full_like(chosen, variant))
             fields = {"before": dict(case.initial), "after": model(case)}
             for when, each in fields.items():
                 for name, square in relative_errors(each, targets, case, has_level).items():
                     found[f"{name} {when}"].append(square.sqrt())
         errors = {name: torch.cat(each) for name, each in found.items()}
         for name, each in errors.items():
-            summary[f"{splits:.0f} {name} median"] = float(each.median())
-            summary[f"{splits:.0f} {name} geometric"] = float(each.log().mean().exp())
+            summary[f"{variant} {name} median"] = float(each.median())
+            summary[f"{variant} {name} geometric"] = float(each.log().mean().exp())
         for name in ("u", "p"):
-            summary[f"{splits:.0f} {name} better"] = float(
+            summary[f"{variant} {name} better"] = float(
                 (errors[f"{name} after"] < errors[f"{name} before"]).float().mean()
             )
     model.train()
@@ -147,19 +161,18 @@ def judged(model: nn.Module, runs: Runs, number: int) -> dict[str, float]:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("name")
-    arguments.add_argument("--runs", nargs="+", type=Path, required=True)
+    arguments.add_argument("out", type=Path)
+    arguments.add_argument("--runs", type=Path, required=True)
     arguments.add_argument("--validation", type=Path, required=True)
-    arguments.add_argument("--out", type=Path, help="folder; runs/corrector/NAME by default")
     arguments.add_argument("--minutes", type=float, default=25.0, help="of the whole training, over all calls")
     arguments.add_argument("--call-minutes", type=float, default=1e9, help="of this call")
     arguments.add_argument("--rate", type=float, default=3e-3)
     arguments.add_argument("--batch", type=int, default=16)
-    arguments.add_argument("--limit", type=int, help="runs")
+    arguments.add_argument("--limit", type=int, help="files of assembled runs")
     arguments.add_argument("--judges", type=int, default=200)
     arguments.add_argument("--memory", type=float, default=0.999, help="of the averaged weights")
     arguments.add_argument("--start", type=Path, help="weights to go on from, such as those of `flow`")
-    arguments.add_argument("--only-split", action="store_true", help="all snapshots on cells that are split")
+    arguments.add_argument("--shares", nargs=VARIANTS, type=float, default=SHARES, help="of the coarse solutions")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments.add_argument("--width", type=int, default=16)
@@ -170,15 +183,16 @@ def main() -> None:
     called = time.time()
     torch.manual_seed(given.seed)
     torch.backends.cuda.matmul.allow_tf32 = True
-    folder = given.out or ROOT / "runs" / "corrector" / given.name
+    folder = given.out
     folder.mkdir(parents=True, exist_ok=True)
     shape = {name: getattr(given, name) for name in ("width", "iterations", "hidden", "slices")}
     model, averaged = corrector(**shape).to(given.device), corrector(**shape).to(given.device)
     if given.start is not None:
         model.load_state_dict(load_file(given.start, device=given.device))
     averaged.load_state_dict(model.state_dict())
-    runs, validation = read(given.runs, given.device, given.limit), read([given.validation], given.device, given.limit)
-    trainer = Trainer(model, averaged, runs, given.batch, given.memory, given.seed, given.only_split)
+    runs, validation = read(given.runs, given.device, given.limit), read(given.validation, given.device, given.limit)
+    sampling = {"batch": given.batch, "memory": given.memory, "seed": given.seed, "shares": given.shares}
+    trainer = Trainer(model, averaged, runs, **sampling)
     checkpoint = folder / "checkpoint.pt"
     spent, step = 0.0, 0
     if checkpoint.exists():

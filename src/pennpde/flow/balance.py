@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from pennpde.flow.outflow import outflow
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, along_edges, unbalanced
-from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.penn.physics import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
+from pennpde.models.inlet import BoundaryProfile
+from pennpde.penn.equation import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
 
 
 def balance(problem: Problem, boundary: BoundaryProfile, state: State, level: float = 0.0) -> dict[str, Tensor]:
@@ -59,31 +58,54 @@ def _turned(boundary: BoundaryProfile) -> Float[np.ndarray, "facets 2"]:
     return tangent * across - normal * along
 
 
-def _reactions(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[np.ndarray, "facets 2"]:
-    """The integral of ν ∂u/∂n over each facet that prescribes a velocity, or one component of it."""
+def lacking(problem: Problem, state: State) -> Float[Tensor, "2 points"]:
+    """What the momentum equation lacks in each cell: nothing but where the boundary takes it up."""
     cells, velocity = problem.cells, state.velocity
-    slopes = cells.slope(velocity)
-    momentum = unbalanced(
-        problem, velocity, state.fluxes, problem.gradient(state.pressure), along_edges(problem, slopes)
-    )
-    if state.before is not None:
-        # Only the rate of what is prescribed counts: masses are those of single points.
-        momentum = momentum + cells.areas * (velocity - state.before[0]) / state.before[2]
-    momentum = momentum - problem.restrict(momentum)  # what is solved has no reaction
-    at_points, slopes = _array(momentum).T, _array(slopes).transpose(2, 0, 1)
-    parts, outward, ends = _parts(problem, boundary)
-    takes = np.repeat(boundary.held | boundary.slips | boundary.entrances, parts)
-    outward, ends = outward[takes], ends[takes]
+    gradient, along = problem.gradient(state.pressure), along_edges(problem, cells.slope(velocity))
+    momentum = unbalanced(problem, velocity, state.fluxes, gradient, along)
+    if state.before is None:
+        return momentum
+    # Only the rate of what is prescribed counts: masses are those of single points.
+    return momentum + cells.areas * (velocity - state.before[0]) / state.before[2]
+
+
+def taken_up(
+    problem: Problem,
+    velocity: Float[Tensor, "2 points"],
+    momentum: Float[Tensor, "2 points"],
+    outward: Float[Tensor, "facets 2"],
+    takes: Bool[Tensor, " facets"],
+) -> Float[Tensor, "facets 2"]:
+    """The integral of ν ∂u/∂n over each facet, split as the cells are, that prescribes a velocity or a part of it.
+
+    Args:
+        problem: One flow.
+        velocity: At the points.
+        momentum: See `lacking`.
+        outward: Area vectors of the facets.
+        takes: Which of them take up momentum.
+    """
+    assert problem.facets is not None, "a batch has no facets"
+    ends, takes = problem.facets, takes.to(outward)
+    left = momentum - problem.restrict(momentum)  # what is solved has no reaction
     # Between the facets of a corner: as the gradient at the point says, and what is left by length.
-    direct = 0.5 * float(problem.viscosity) * np.einsum("feca,fa->fec", slopes[ends], outward)
-    lengths = np.repeat(np.linalg.norm(outward, axis=1), 2)
-    around = np.bincount(ends.ravel(), lengths, len(at_points))
-    left = at_points.copy()
-    np.subtract.at(left, ends.ravel(), direct.reshape(-1, 2))
-    shares = left[ends.ravel()] * (lengths / around[ends.ravel()])[:, None]
-    found = np.zeros((len(takes), 2))
-    found[takes] = direct.sum(axis=1) + shares.reshape(-1, 2, 2).sum(axis=1)
-    return found.reshape(-1, parts, 2).sum(axis=1)
+    slopes = problem.cells.slope(velocity)[:, :, ends]
+    direct = 0.5 * problem.viscosity * torch.einsum("cafe,fa->cfe", slopes, outward) * takes[:, None]
+    lengths = (outward.norm(dim=1) * takes)[:, None].expand(-1, 2)
+    around = torch.zeros_like(left[0]).index_add(0, ends.reshape(-1), lengths.reshape(-1))
+    left = left.index_add(1, ends.reshape(-1), direct.reshape(2, -1), alpha=-1)
+    shares = left[:, ends] * lengths / around[ends].clamp_min(1e-300)
+    return (direct + shares).sum(dim=2).T
+
+
+def _reactions(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[np.ndarray, "facets 2"]:
+    parts, outward, _ = _parts(problem, boundary)
+    takes = torch.from_numpy(np.repeat(boundary.held | boundary.slips | boundary.entrances, parts))
+    found = taken_up(
+        problem, state.velocity, lacking(problem, state),
+        torch.from_numpy(outward).to(state.velocity), takes.to(state.velocity.device),
+    )  # fmt: skip
+    return _array(found).reshape(-1, parts, 2).sum(axis=1)
 
 
 def _pressed(problem: Problem, boundary: BoundaryProfile, state: State, level: float) -> Float[np.ndarray, "facets 2"]:
@@ -103,3 +125,41 @@ def _parts(problem: Problem, boundary: BoundaryProfile) -> tuple[int, np.ndarray
 
 def _array(values: Tensor) -> np.ndarray:
     return values.detach().cpu().numpy().astype(float)
+
+
+# What leaves the domain through each facet of its boundary, from the fluxes of the scheme.
+#
+# Where the velocity is prescribed, a facet has the integral of what is prescribed. At outlets it has what the fluxes
+# between the cells leave for it: mass is conserved in every cell, so what enters the domain leaves it, to round-off.
+
+
+def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[Tensor, " facets"]:
+    """Volume per time and depth out of the domain through each facet of the user's mesh, negative at inlets.
+
+    Args:
+        problem: One flow.
+        boundary: What is prescribed on the facets, at the time of the state.
+        state: Of the flow.
+    """
+    assert problem.facets is not None, "a batch has no facets"
+    left = -_conserving(problem, state.fluxes).numpy()
+    parts = len(problem.facets) // len(boundary.opened)
+    opened = np.repeat(boundary.opened, parts)
+    ends = problem.facets.cpu().numpy()[opened]
+    lengths = np.repeat(np.linalg.norm(boundary.outward, axis=1), parts)[opened]
+    # A cell at the end of an outlet may have one open facet, others have two: in proportion to their lengths.
+    around = np.bincount(ends.ravel(), np.repeat(lengths, 2), len(left))
+    through = (left[ends] * lengths[:, None] / around[ends]).sum(axis=1)
+    found = boundary.fluxes.copy()
+    found[boundary.opened] = through.reshape(-1, parts).sum(axis=1)
+    return torch.from_numpy(found)
+
+
+def _conserving(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:
+    """What leaves each cell but through outlets, once what steps left undone is corrected."""
+    cells = problem.cells
+    missing = cells.collected(fluxes) + problem.inflow
+    if not bool(problem.closed.all()):
+        change = problem.pressure_solver.solve(-missing, torch.zeros_like(missing))
+        missing = missing - cells.collected(cells.conductances * cells.difference(change))
+    return missing.detach().cpu().double()

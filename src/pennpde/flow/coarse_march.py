@@ -1,11 +1,10 @@
 """Where the flow network starts: a march of the plain scheme, or its steady state, on as many cells as a level allows.
 
-    fast       cells as they are, Courant number 4; the network corrects velocity and pressure
-    standard   cells split once, Courant number 1.4
-    fine       cells split at least twice where that is affordable, Courant number 1.4
+    fast       cells as they are, Courant number 4; the network corrects velocity and pressure, but not steady states
+    standard   cells split once, Courant number 2; the network corrects these fields, too, and sees both marches
+    fine       cells split at least twice where that is affordable, Courant number 1.4; nothing is learned
 
-Each level takes three to six times as long as the one before. Only on `fast` is there something learned: on split cells
-what the network takes away is less than what the same seconds buy in steps and cells (docs/flow.md).
+Each level takes three to six times as long as the one before.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -22,20 +20,20 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.flow.balance import balance
+from pennpde.flow.compiled import begin
 from pennpde.flow.corrector import FEATURES, coarse_case, corrector
-from pennpde.flow.march import FlowDivergedError
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
-from pennpde.flow.step import State, begin
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.flow.step import State
+from pennpde.models.flow_physics import PlaneFlowPhysics
+from pennpde.models.inlet import BoundaryProfile
 from pennpde.penn import PENN
-from pennpde.penn.limits import OutOfTimeError, limited, limits
-from pennpde.penn.physics import Clue
-from pennpde.penn.predictor import STEADY, Prediction
+from pennpde.penn.equation import Clue
+from pennpde.penn.predictor import STEADY
 from pennpde.penn.start import Start, Started
 
 FAST, STANDARD, FINE = "fast", "standard", "fine"
-_COURANT = {0: 4.0, 1: 1.4}
+_COURANT = {0: 4.0, 1: 2.0}
 """By how often cells are split, how many of them fluid may cross in a step; the most accurate of a price."""
 _FINE_COURANT = 1.4
 _MOST_STRETCHED, _LARGEST = 2.0, 7.0
@@ -60,7 +58,6 @@ class CoarseMarch(Start):
         self.level = level
         # Not submodules: they have nothing that is trained.
         self._schemes: dict[tuple[int, float], FlowScheme] = {}
-        self._marched: WeakKeyDictionary[Case, dict[tuple[object, ...], Prediction]] = WeakKeyDictionary()
 
     @property
     def output_times(self) -> tuple[float, ...]:
@@ -80,8 +77,11 @@ class CoarseMarch(Start):
         """The scheme that marches on this level."""
         return self._scheme(self.splits(case))
 
+    def _courant(self, splits: int) -> float:
+        return _FINE_COURANT if self.level == FINE else _COURANT.get(splits, _FINE_COURANT)
+
     def _scheme(self, splits: int) -> FlowScheme:
-        courant = _FINE_COURANT if self.level == FINE else _COURANT.get(splits, _FINE_COURANT)
+        courant = self._courant(splits)
         if (splits, courant) not in self._schemes:
             self._schemes[splits, courant] = FlowScheme(splits=splits, courant=courant).eval()
         return self._schemes[splits, courant]
@@ -103,25 +103,52 @@ class CoarseMarch(Start):
 
     def solve(self, case: Case, times: Sequence[float]) -> Started:
         wanted, splits = tuple(times), self.splits(case)
-        found = self._march(case, wanted, splits)
-        problem = self._scheme(splits).problem(case)
-        learned = self.level == FAST and splits == 0 and _is_familiar(problem)
-        start = begin(problem).velocity[:, problem.places].T if learned else None
+        found = self._scheme(splits).solve(case, wanted)
+        coarser = self._coarser(case, wanted, splits)
+        # Two solutions tell enough about a steady state, too; a single one does not: training has none.
+        enough = coarser is not None if splits else STEADY not in wanted
+        start = None
+        if self.level != FINE and splits <= 1 and enough:
+            own = self._scheme(0).problem(case)
+            start = begin(own).velocity[:, own.places].T if _is_familiar(own, case) else None
+        learned = start is not None
         cases = []
         for place, time in enumerate(wanted):
             now = _at(found.fields, place, len(wanted))
             then = case.at(time) if case.changes_with_time and time != STEADY else case
             if start is None:
                 cases.append(replace(then, initial=now))
-            else:
-                cases.append(coarse_case(then, now["u"], now["p"], start, time))
-        uncorrected = {**found.fields, **found.balance} if learned else self._coarser(case, wanted, splits)
-        return Started(tuple(cases), learned, found.solutions, uncorrected, found.balance, found.finer)
+                continue
+            below = None if coarser is None else _at(coarser, place, len(wanted))
+            change = None if below is None else (below["u"], below["p"])
+            marched = {"splits": splits, "courant": self._courant(splits), "coarser": change}
+            cases.append(coarse_case(then, now["u"], now["p"], start, time, **marched))
+        if learned:  # what the network changes tells more about what is left than cells of twice the size
+            coarser = {**found.balance, **(coarser or {}), **found.fields}
+        return Started(tuple(cases), learned, found.solutions, coarser, found.balance, found.finer)
+
+    def solve_together(
+        self, cases: Sequence[Case], times: Sequence[Sequence[float]], device: torch.device | str
+    ) -> list[Started | Exception]:
+        for coarser in (0, 1):
+            of_splits: dict[int, list[int]] = {}
+            for place, case in enumerate(cases):
+                of_splits.setdefault(self.splits(case) - coarser, []).append(place)
+            for splits, places in of_splits.items():
+                if splits < 0:
+                    continue
+                scheme = self._scheme(splits)
+                scheme.marched_together([cases[place] for place in places], [times[place] for place in places], device)
+        return super().solve_together(cases, times, device)  # what is known now is not marched again
 
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
-        """With mass conserved in every cell of the mesh."""
+        """With mass conserved in every cell of the mesh by what was corrected, as it is by what was marched."""
         # One problem for all times, where conditions do not change: it is kept with the case.
         problem = self._scheme(0).problem(started if case.changes_with_time else case)
+        if float(started.parameters["splits"]) > 0:
+            coarse = started.initial["u"]
+            correction = conserving(at_rest(problem), fields["u"] - coarse).velocity[:, problem.places].T
+            return {**fields, "u": coarse + correction.to(coarse)}
         found = conserving(problem, fields["u"])
         velocity = found.velocity[:, problem.places].T
         given = (fields["p"] - problem.jumps).to(problem.pressure)
@@ -132,41 +159,27 @@ class CoarseMarch(Start):
         return self._coarser(case, tuple(times), self.splits(case))
 
     def _coarser(self, case: Case, wanted: tuple[float, ...], splits: int) -> Mapping[str, Tensor] | None:
-        """On cells split once less; None where they are not split, or where that march gives nothing to go by."""
-        if not splits:
-            return None
-        try:
-            with limited():  # a sixth of what was spent already
-                found = self._march(case, wanted, splits - 1)
-        except FlowDivergedError:
-            return None
-        # A coarse solution that is on its way to somewhere else is no evidence.
-        settled = all(bool(each.converged.all()) for each in found.solutions)
-        return {**found.fields, **found.balance} if settled else None
-
-    def _march(self, case: Case, wanted: tuple[float, ...], splits: int) -> Prediction:
-        """Kept, because the next level asks for the same again."""
-        scheme = self._scheme(splits)
-        known = self._marched.setdefault(case, {})
-        key = splits, scheme.courant, wanted, limits().iterations, limits().residual
-        if key not in known:
-            try:
-                known[key] = scheme.solve(case, wanted)
-            except OutOfTimeError as error:
-                if error.times:  # what was reached is asked for again
-                    known[splits, scheme.courant, error.times, None, None] = error.result
-                raise
-        return known[key]
+        """On cells split once less, which `fast` and `standard` solve as well; None where they are not split."""
+        return self._scheme(splits - 1).as_coarser_solution(case, wanted) if splits else None
 
 
-def _is_familiar(problem: Problem) -> bool:
+def at_rest(problem: Problem) -> Problem:
+    """The homogeneous problem, which differences of two solutions solve: nothing flows in, and nothing moves."""
+    nothing = {name: torch.zeros_like(getattr(problem, name)) for name in ("velocity", "pressure", "inflow")}
+    return replace(problem, **nothing, facet_shift=torch.zeros_like(problem.facet_shift))
+
+
+def _is_familiar(problem: Problem, case: Case) -> bool:
     """Whether cells and domain are like those that the corrector has learned from.
 
     On others it makes things worse: the wake of a cylinder in open flow came out a quarter too short, pressures in
     layered channels twice as wrong.
     """
     stretching, size = float(problem.cells.aspect_ratios().mean()), math.sqrt(float(problem.cells.areas.sum()))
-    return stretching <= _MOST_STRETCHED and size <= _LARGEST
+    lost = bool(BoundaryProfile.of(case).lost.any())
+    # There the reference length is that of the far field: bodies and wakes are smaller than any that was learned from.
+    opened = PlaneFlowPhysics().kind(case, math.inf) == "open flow"
+    return stretching <= _MOST_STRETCHED and size <= _LARGEST and not lost and not opened
 
 
 def _at(fields: Mapping[str, Tensor], place: int, times: int) -> dict[str, Tensor]:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,16 +16,20 @@ from torch import Tensor
 
 from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.krylov import Effort
-from pennpde.flow.march import Way
+from pennpde.flow.march import Control, Pace, Way, stepped
 from pennpde.flow.pressure import Factorised, Solver
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State
+from pennpde.flow.step import begin as plain_begin
 
 if TYPE_CHECKING:
     from pennpde.flow import kernels
 
 
 _NOTHING = np.empty((2, 0))
+_ARRAYS: WeakKeyDictionary[DualCells, kernels.Cells] = WeakKeyDictionary()
+_STEPS = 16
+"""That are taken before it is looked whether the time is over."""
 
 
 def can_compile(problem: Problem) -> bool:
@@ -41,7 +47,6 @@ class CompiledSteps:
 
         self.kernels = kernels
         self.iterations = 0
-        self._of: tuple[DualCells, kernels.Cells] | None = None
         self._flow: tuple[Problem, kernels.Flow] | None = None
 
     def __call__(
@@ -85,7 +90,35 @@ class CompiledSteps:
 
     def way(self) -> Way:
         """For `march`."""
-        return Way(self, self.rate, self.changes)
+        return Way(self, self.rate, self.changes, self.go)
+
+    def go(self, problem: Problem, control: Control, pace: Pace, time: float) -> Control:
+        """Some steps towards a time; each of those that `march` takes costs a tenth of a millisecond by itself."""
+        solver = problem.pressure_solver
+        if not isinstance(solver, Factorised) or solver.lower is None or not can_compile(problem):
+            return stepped(problem, control, pace, time, None, replace(self.way(), go=None))
+        state, kernels = control.state, self.kernels
+        velocity, pressure, fluxes = (each.detach().numpy() for each in (state.velocity, state.pressure, state.fluxes))
+        is_first, before, last = state.before is None, (velocity, fluxes), 0.0
+        if state.before is not None:
+            before, last = (state.before[0].numpy(), state.before[1].numpy()), float(state.before[2])
+        going = kernels.Going(
+            *(velocity, pressure, fluxes, *before, is_first),
+            *(control.now, last, control.allowed, control.stretch, control.fastest, control.change, 0.0, 0, False),
+        )
+        paced = kernels.Pace(
+            *(pace.courant, pace.first, pace.growth, pace.longest, pace.calm, pace.stretch, pace.tolerance),
+            Effort().most,
+        )
+        cells, flow = self._cells(problem.cells), self._conditions(problem)
+        found = kernels.marched(cells, flow, solver.lower, paced, going, time, _STEPS)
+        self.iterations += found.iterations
+        arrays = (found.velocity, found.pressure, found.fluxes, found.before, found.fluxes_before)
+        velocity, pressure, fluxes, earlier, through = (torch.from_numpy(each) for each in arrays)
+        length, left = (problem.viscosity.new_tensor([each]) for each in (found.step, found.left))
+        new = State(velocity, pressure, fluxes, None if found.is_first else (earlier, through, length), left)
+        told = found.now, found.step, found.allowed, found.stretch, found.fastest, found.change, found.lost
+        return Control(new, *told)
 
     def changes(self, problem: Problem, following: State, state: State, step: float) -> tuple[float, float]:
         """As `march.changes`."""
@@ -101,6 +134,12 @@ class CompiledSteps:
         """As `march.rate`."""
         return torch.from_numpy(self.kernels.exchange_rates(self._cells(problem.cells), fluxes.numpy()))
 
+    def _solved(self, solver: Solver, right: np.ndarray) -> np.ndarray:
+        if isinstance(solver, Factorised):
+            return solver.solved(right) if solver.lower is None else self.kernels.solved(solver.lower, right)
+        wanted = torch.from_numpy(right)
+        return solver.solve(wanted, torch.zeros_like(wanted)).numpy()
+
     def _prescribed(self, problem: Problem) -> np.ndarray:
         if self._flow is not None and self._flow[0].free is problem.free:
             return self._flow[1].prescribed
@@ -110,16 +149,10 @@ class CompiledSteps:
         prescribed[cells.diagonal] = False
         return np.flatnonzero(prescribed)
 
-    def _solved(self, solver: Solver, right: np.ndarray) -> np.ndarray:
-        if isinstance(solver, Factorised):
-            return solver.solved(right) if solver.lower is None else self.kernels.solved(solver.lower, right)
-        wanted = torch.from_numpy(right)
-        return solver.solve(wanted, torch.zeros_like(wanted)).numpy()
-
     def _cells(self, cells: DualCells) -> kernels.Cells:
-        if self._of is None or self._of[0] is not cells:
-            self._of = cells, _as_arrays(self.kernels, cells)
-        return self._of[1]
+        if cells not in _ARRAYS:
+            _ARRAYS[cells] = _as_arrays(self.kernels, cells)
+        return _ARRAYS[cells]
 
     def _conditions(self, problem: Problem):
         if self._flow is None or self._flow[0] is not problem:
@@ -140,6 +173,21 @@ class CompiledSteps:
         return self._flow[1]
 
 
+def begin(problem: Problem) -> State:
+    """As `step.begin`, in compiled loops where it can."""
+    solver = problem.pressure_solver
+    if (
+        torch.is_grad_enabled()
+        or not can_compile(problem)
+        or not isinstance(solver, Factorised)
+        or solver.lower is None
+    ):
+        return plain_begin(problem)
+    steps = CompiledSteps()
+    velocity, fluxes = steps.kernels.begun(steps._cells(problem.cells), steps._conditions(problem), solver.lower)
+    return State(torch.from_numpy(velocity), problem.pressure, torch.from_numpy(fluxes))
+
+
 def _as_arrays(kernels, cells: DualCells):
     points, edges = cells.number_of_points, len(cells.first)
     place = np.empty(points + 2 * edges, np.uint32)
@@ -153,25 +201,25 @@ def _as_arrays(kernels, cells: DualCells):
         return np.ascontiguousarray(values.numpy().T)
 
     return kernels.Cells(
-        cells.areas.numpy(),
-        short(cells.first),
-        short(cells.second),
-        pairs(cells.faces),
-        cells.conductances.numpy(),
-        cells.gathered(cells.conductances.clamp_min(0.0)).numpy(),
-        pairs(cells.offsets),
-        cells.pattern_rows.numpy(),
-        short(cells.pattern_columns),
-        np.stack([each.values.numpy() for each in cells.gradient], axis=1),
-        place[:points],
-        place[points : points + edges],
-        place[points + edges :],
-        short(cells.mirrored),
-        curvature.heights.numpy(),
-        short(curvature.side_cell),
-        short(curvature.side_edge),
-        short(curvature.face_cell),
-        short(curvature.face_edge),
-        pairs(curvature.faces),
-        curvature.number_of_cells,
+        areas=cells.areas.numpy(),
+        first=short(cells.first),
+        second=short(cells.second),
+        faces=pairs(cells.faces),
+        conductances=cells.conductances.numpy(),
+        conducting=cells.gathered(cells.conductances.clamp_min(0.0)).numpy(),
+        offsets=pairs(cells.offsets),
+        rows=cells.pattern_rows.numpy(),
+        columns=short(cells.pattern_columns),
+        gradient=np.stack([each.values.numpy() for each in cells.gradient], axis=1),
+        diagonal=place[:points],
+        forth=place[points : points + edges],
+        back=place[points + edges :],
+        mirrored=short(cells.mirrored),
+        heights=curvature.heights.numpy(),
+        side_cell=short(curvature.side_cell),
+        side_edge=short(curvature.side_edge),
+        face_cell=short(curvature.face_cell),
+        face_edge=short(curvature.face_edge),
+        face_shares=pairs(curvature.faces),
+        number_of_cells=curvature.number_of_cells,
     )

@@ -76,34 +76,42 @@ class Curvature:
         sides = np.concatenate(side) & kept
         side_edges = _chosen(edge, sides)
         return Curvature(
-            torch.from_numpy(
+            heights=torch.from_numpy(
                 _heights(side_edges, ends) * np.clip((_LONG[1] - stretch) / (_LONG[1] - _LONG[0]), 0.0, 1.0)
             ),
-            torch.from_numpy(_chosen(cells_of_pairs, sides)),
-            torch.from_numpy(side_edges),
-            torch.from_numpy(_chosen(cells_of_pairs, kept)),
-            torch.from_numpy(_chosen(edge, kept)),
-            torch.from_numpy(_chosen(faces, kept)),
-            total,
+            side_cell=torch.from_numpy(_chosen(cells_of_pairs, sides)),
+            side_edge=torch.from_numpy(side_edges),
+            face_cell=torch.from_numpy(_chosen(cells_of_pairs, kept)),
+            face_edge=torch.from_numpy(_chosen(edge, kept)),
+            faces=torch.from_numpy(_chosen(faces, kept)),
+            number_of_cells=total,
         )
 
     @staticmethod
     def side_by_side(parts: Sequence[Curvature]) -> Curvature:
         """Those of a batch."""
-        edges = np.concatenate([[0], np.cumsum([len(part.heights) for part in parts])])
-        cells = np.concatenate([[0], np.cumsum([part.number_of_cells for part in parts])])
+        device = parts[0].heights.device
 
-        def moved(name: str, starts: np.ndarray) -> Tensor:
-            return torch.cat([getattr(part, name) + int(start) for part, start in zip(parts, starts, strict=False)])
+        def starts(counts: list[int]) -> Tensor:
+            numbers = torch.tensor(counts, device=device)
+            return numbers.cumsum(0) - numbers
+
+        edges = starts([len(part.heights) for part in parts])
+        cells = starts([part.number_of_cells for part in parts])
+
+        def moved(name: str, starts: Tensor) -> Tensor:
+            values = [getattr(part, name) for part in parts]
+            lengths = torch.tensor([len(each) for each in values], device=device)
+            return torch.cat(values) + starts.repeat_interleave(lengths, output_size=sum(map(len, values)))
 
         return Curvature(
-            torch.cat([part.heights for part in parts]),
-            moved("side_cell", cells),
-            moved("side_edge", edges),
-            moved("face_cell", cells),
-            moved("face_edge", edges),
-            torch.cat([part.faces for part in parts], dim=1),
-            int(cells[-1]),
+            heights=torch.cat([part.heights for part in parts]),
+            side_cell=moved("side_cell", cells),
+            side_edge=moved("side_edge", edges),
+            face_cell=moved("face_cell", cells),
+            face_edge=moved("face_edge", edges),
+            faces=torch.cat([part.faces for part in parts], dim=1),
+            number_of_cells=sum(part.number_of_cells for part in parts),
         )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Curvature:

@@ -11,8 +11,9 @@ takes a third of the time that short rows of all components take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,7 @@ class DualCells:
             each[0] if len(parts) == 1 else np.concatenate(each) for each in zip(*parts, strict=True)
         )
         keys = places[start] * np.int64(number) + places[end]
-        keys, where, edge = np.unique(keys, return_index=True, return_inverse=True)
-        # A cell that meets its own copy around a period exchanges nothing with it.
-        apart = keys // number != keys % number
-        keys, where = keys[apart], where[apart]
-        first, second = keys // number, keys % number
+        first, second, where, edge, apart, pattern = _edges(keys.tobytes(), number)
         offsets = np.ascontiguousarray((points[end[where]] - points[start[where]]).T)
 
         def summed(values: np.ndarray) -> np.ndarray:
@@ -115,21 +112,19 @@ class DualCells:
             return Curvature.of(groups, edges, np.stack([first, second]), shares, stretch)
 
         # What does not wait for the rest is made by another thread: of a million points each takes a second.
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        with ThreadPoolExecutor(torch.get_num_threads()) if number > _BLOCK else _ThisThread() as pool:
             curved = pool.submit(curvature)
-            made = pool.submit(_pattern, first, second, number)
             forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
             conductances = -summed(stiffness)
-            pattern = made.result()
             slopes = pool.submit(_gradient, first, second, forth, reverse, areas, pattern)
             return cls(
-                torch.from_numpy(areas),
-                torch.from_numpy(first),
-                torch.from_numpy(second),
-                torch.from_numpy(forth - reverse),
-                torch.from_numpy(conductances),
-                torch.from_numpy(offsets),
-                slopes.result(),
+                areas=torch.from_numpy(areas),
+                first=torch.from_numpy(first),
+                second=torch.from_numpy(second),
+                faces=torch.from_numpy(forth - reverse),
+                conductances=torch.from_numpy(conductances),
+                offsets=torch.from_numpy(offsets),
+                gradient=slopes.result(),
                 **pattern,
                 curvature=curved.result(),
             )
@@ -137,27 +132,55 @@ class DualCells:
     @classmethod
     def side_by_side(cls, parts: Sequence[DualCells]) -> DualCells:
         """The dual cells of a batch."""
-        points = np.concatenate([[0], np.cumsum([part.number_of_points for part in parts])])
-        first = torch.cat([part.first + int(start) for part, start in zip(parts, points, strict=False)])
-        second = torch.cat([part.second + int(start) for part, start in zip(parts, points, strict=False)])
-        counts = torch.tensor([part.number_of_points for part in parts])
-        edges = torch.tensor([part.first.shape[0] for part in parts])
-        numbers = torch.arange(len(parts))
         like = parts[0].areas
+        sizes = torch.tensor([part.number_of_points for part in parts], device=like.device)
+        counts = torch.tensor([part.first.shape[0] for part in parts], device=like.device)
+        every = sizes + 2 * counts
+        points, edges, entries = (each.cumsum(0) - each for each in (sizes, counts, every))
+        number, number_of_edges = sum(part.number_of_points for part in parts), sum(len(part.first) for part in parts)
+
+        def joined(name: str, starts: Tensor | None = None, lengths: Tensor = every) -> Tensor:
+            values = torch.cat([getattr(part, name) for part in parts], dim=-1)
+            if starts is None:
+                return values
+            return values + starts.to(values.dtype).repeat_interleave(lengths, output_size=len(values))
+
+        # What an entry is: a point's own, an edge forth, an edge back, counted anew over all meshes.
+        what, own, forth, back = (
+            each.repeat_interleave(every, output_size=number + 2 * number_of_edges)
+            for each in (sizes, points, number + edges - sizes, number + number_of_edges + edges - sizes - counts)
+        )
+        what_of = joined("entries")
+        is_back = what_of >= what + counts.repeat_interleave(every, output_size=len(what))
+        what_of = what_of + torch.where(what_of < what, own, torch.where(is_back, back, forth))
+        starts = [part.pattern_rows[:-1] for part in parts]
+        rows = torch.cat([*starts, like.new_tensor([number + 2 * number_of_edges], dtype=starts[0].dtype)])
+        rows[:-1] += entries.to(rows.dtype).repeat_interleave(sizes, output_size=number)
+        columns = joined("pattern_columns", points)
+        slopes = []
+        for axis in (0, 1):
+            values = torch.cat([part.gradient[axis].values for part in parts])
+            across = torch.cat([part.gradient[axis].transposed_values for part in parts])
+            slopes.append(SparseMatrix(rows, columns, values, rows, columns, across))
+        numbers = torch.arange(len(parts), device=like.device)
         return cls(
-            torch.cat([part.areas for part in parts]),
-            first,
-            second,
-            torch.cat([part.faces for part in parts], dim=1),
-            torch.cat([part.conductances for part in parts]),
-            torch.cat([part.offsets for part in parts], dim=1),
-            tuple(SparseMatrix.block_diagonal([part.gradient[axis] for part in parts]) for axis in (0, 1)),
-            **_pattern(first.numpy(), second.numpy(), int(points[-1])),
+            areas=joined("areas"),
+            first=joined("first", points, counts),
+            second=joined("second", points, counts),
+            faces=joined("faces"),
+            conductances=joined("conductances"),
+            offsets=joined("offsets"),
+            gradient=tuple(slopes),
+            pattern_rows=rows,
+            pattern_columns=columns,
+            entries=what_of,
+            diagonal=joined("diagonal", entries, sizes),
+            mirrored=joined("mirrored", entries),
             curvature=Curvature.side_by_side([part.curvature for part in parts]),
-            owner=numbers.repeat_interleave(counts),
-            edge_owner=numbers.repeat_interleave(edges),
+            owner=numbers.repeat_interleave(sizes, output_size=number),
+            edge_owner=numbers.repeat_interleave(counts, output_size=number_of_edges),
             number_of_meshes=len(parts),
-        ).to(like.dtype)
+        )
 
     @property
     def number_of_points(self) -> int:
@@ -319,9 +342,32 @@ def _pairs(
             there, back = gradient[:, one, other, axis], gradient[:, other, one, axis]
             made[3 + axis][block], made[5 + axis][block] = np.where(turned, back, there), np.where(turned, there, back)
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+    with ThreadPoolExecutor(torch.get_num_threads()) if len(cells) > _BLOCK else _ThisThread() as pool:
         list(pool.map(fill, range(0, len(cells), _BLOCK)))
     return masses, tuple(each.ravel() for each in made)
+
+
+class _ThisThread(Executor):
+    """Does the work at once: of a few thousand points it takes less time than to start a thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+@lru_cache(maxsize=4)
+def _edges(keys: bytes, number: int) -> tuple[Any, ...]:
+    """The edges of pairs of points, and what follows from them alone; kept, because shapes of a study share it.
+
+    Gives both ends of each edge, the pair that stands for it, the edge of each pair, which of these are edges, and the
+    pattern of a matrix.
+    """
+    found, where, edge = np.unique(np.frombuffer(keys, np.int64), return_index=True, return_inverse=True)
+    # A cell that meets its own copy around a period exchanges nothing with it.
+    apart = found // number != found % number
+    first, second = found[apart] // number, found[apart] % number
+    return first, second, where[apart], edge, apart, _pattern(first, second, number)
 
 
 def _pattern(first: np.ndarray, second: np.ndarray, number: int) -> dict[str, Any]:

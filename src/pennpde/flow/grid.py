@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from pennpde.case import Case, Robin
-from pennpde.case.conditions import TotalPressure
-from pennpde.mesh.flipping import flipped
-from pennpde.mesh.splitting import PlaneCells
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.case.conditions import Components, StressFree, TotalPressure
+from pennpde.mesh.splitting import PlaneCells, flipped
+from pennpde.models.inlet import BoundaryProfile
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +84,20 @@ class Grid:
             cells = replace(cells, triangles=flipped(cells.points, cells.triangles))
         centres = len(cells.points) - number
         grid = Grid(
-            PlaneCells(cells.points[:number], cells.triangles[:0], cells.quads[:0], ends),
-            held,
-            start,
-            pressure_held,
-            level,
-            np.where(held[:, None], 0.0, slip),
-            representative,
-            jump,
-            boundary.held,
-            boundary.slips,
-            boundary.opened,
-            boundary.entrances,
-            boundary.total,
-            boundary.velocity,
+            cells=PlaneCells(cells.points[:number], cells.triangles[:0], cells.quads[:0], ends),
+            held=held,
+            velocity=start,
+            pressure_held=pressure_held,
+            pressure=level,
+            slip=np.where(held[:, None], 0.0, slip),
+            representative=representative,
+            pressure_jump=jump,
+            facet_held=boundary.held,
+            facet_slips=boundary.slips,
+            facet_open=boundary.opened,
+            facet_entrance=boundary.entrances,
+            facet_total=boundary.total,
+            facet_velocity=boundary.velocity,
         )
         return grid._with_centres(cells) if centres else replace(grid, cells=cells)
 
@@ -240,6 +239,9 @@ def _refuse(case: Case) -> None:
     for name in ("u", "p"):
         if name in case.conditions.get(Robin.kind, {}) and bool(case.conditions[Robin.kind][name].mask.any()):
             raise ValueError(f"{name} has a Robin condition (mixed in OpenFOAM), which this network does not know.")
+        for kind in (Components.kind, StressFree.kind):
+            if name in case.conditions.get(kind, {}):
+                raise ValueError(f"{name} has a condition of the kind {kind}, which this network does not know.")
         slope = case.neumann.get(name)
         if slope is not None and not slope.is_homogeneous and bool(slope.normal_derivative.any()):
             raise ValueError(

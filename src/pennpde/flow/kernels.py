@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from numba import njit
 
 from pennpde.flow.curvature_flux import MEAN
+from pennpde.flow.march import FASTER, JUMP, LARGEST, NEARLY_FASTEST, SHORTEST
 from pennpde.flow.step import CROSSED, DIFFUSED, PASSED, UPWIND
 
 # Numba knows the types, so a checker of shapes must not wrap these functions (`no_type_check`).
@@ -77,6 +78,108 @@ class Expected(NamedTuple):
     past: Float[np.ndarray, "points 2"]
     fluxes: Float[np.ndarray, " edges"]
     past_fluxes: Float[np.ndarray, " edges_or_none"]
+
+
+class Going(NamedTuple):
+    """A flow on its way, see `march.march`; before the first step what was before it is itself."""
+
+    velocity: Float[np.ndarray, "2 points"]
+    pressure: Float[np.ndarray, " points"]
+    fluxes: Float[np.ndarray, " edges"]
+    before: Float[np.ndarray, "2 points"]
+    fluxes_before: Float[np.ndarray, " edges"]
+    is_first: bool
+    now: float
+    step: float
+    allowed: float
+    stretch: float
+    fastest: float
+    change: float
+    left: float
+    iterations: int
+    lost: bool
+
+
+class Pace(NamedTuple):
+    """`march.Pace`, with what else decides about a step."""
+
+    courant: float
+    first: float
+    growth: float
+    longest: float
+    calm: float
+    stretch: float
+    tolerance: float
+    most: int
+
+
+@_compiled
+@no_type_check
+def marched(cells, flow, factors, pace, going, time, steps):
+    """At most so many steps towards a time: `march.march` in one piece, with factors of the pressure's equation."""
+    for _ in range(steps):
+        if going.lost or going.now >= time - 1e-9 * max(1.0, time):
+            break
+        by_courant = pace.courant / max(fastest_rate(cells, going.fluxes), 1e-12)
+        limit = min(going.stretch * by_courant, pace.longest, going.allowed)
+        step = (time - going.now) / np.ceil((time - going.now) / limit - 1e-9)
+        ratio, leading = 0.0, 1.0
+        if going.is_first:
+            points_first = np.ascontiguousarray(going.velocity.T)
+            expected = Expected(points_first, points_first, going.fluxes, np.empty(0))
+        else:
+            ratio = step / going.step
+            leading = (1 + 2 * ratio) / (1 + ratio)
+            expected = continued(going.velocity, going.before, going.fluxes, going.fluxes_before, ratio)
+        velocity, pressure, fluxes, left, taken = going.velocity, going.pressure, going.fluxes, 0.0, 0
+        for _ in range(2 if going.is_first else 1):
+            found, through, wanted, left, iterations = predicted(
+                cells, flow, expected, pressure, step, leading, pace.tolerance, pace.most
+            )
+            change = solved(factors, wanted)
+            velocity, pressure, fluxes = projected(cells, flow, found, through, pressure, change, step / leading)
+            expected = Expected(expected.velocity, expected.past, fluxes, expected.past_fluxes)
+            taken += iterations
+        taken += going.iterations
+        faster = 0.0
+        for c in range(2):
+            for i in range(velocity.shape[1]):
+                faster = faster if abs(velocity[c, i]) <= faster else abs(velocity[c, i])  # NaN is taken
+        if not faster <= JUMP * (1.0 + going.fastest) and step > SHORTEST * pace.first:
+            going = Going(
+                going.velocity, going.pressure, going.fluxes, going.before, going.fluxes_before, going.is_first,
+                going.now, going.step, 0.5 * step, going.stretch, going.fastest, going.change, left, taken, False,
+            )  # fmt: skip
+            continue
+        moved, surprise = changes(cells.areas, velocity, going.velocity, going.before, ratio)
+        longer = 0.0 if going.is_first else step * np.sqrt(pace.calm / max(surprise, 1e-12))
+        stretch = min(max(longer / by_courant, 1.0), pace.stretch)
+        allowed = pace.growth * max(step, min(going.allowed, limit))
+        going = Going(
+            velocity, pressure, fluxes, going.velocity, going.fluxes, False, going.now + step, step, allowed, stretch,
+            faster, moved, left, taken, not faster <= LARGEST,
+        )  # fmt: skip
+    return going
+
+
+@_compiled
+@no_type_check
+def fastest_rate(cells, fluxes):
+    """How often per time nearly the fastest cells are exchanged, see `march.step_limit`."""
+    rates = exchange_rates(cells, fluxes)
+    nearly = max(1, int(NEARLY_FASTEST * len(rates))) - 1
+    fastest = np.partition(rates, nearly)[nearly]
+    whole = slower = 0.0
+    for i in range(len(rates)):
+        whole += cells.areas[i]
+        slower += cells.areas[i] if rates[i] <= fastest / FASTER else 0.0
+    if slower > NEARLY_FASTEST * whole:
+        filled = 0.0
+        for i in np.argsort(rates):
+            filled += cells.areas[i]
+            if filled >= NEARLY_FASTEST * whole:
+                return FASTER * rates[i]
+    return fastest
 
 
 @_compiled
@@ -257,14 +360,46 @@ def _momentum(cells, flow, expected, slopes, pressure_slope, step, leading):
     for i in range(points):
         # Where fluid enters through an outlet, advection would bring energy that nobody knows of.
         matrix[cells.diagonal[i]] += 0.5 * flow.open[i] * max(leaving[i], 0.0)
-    means, curved = np.zeros((cells.number_of_cells, 2)), np.zeros(edges)
+    curved = _curved(cells, above)
+    return matrix, right, curved
+
+
+@_compiled
+@no_type_check
+def _curved(cells, above):
+    """What flows because velocities are so much above the straight ones along the edges, see `Curvature.fluxes`."""
+    means, curved = np.zeros((cells.number_of_cells, 2)), np.zeros(len(above))
     for k in range(len(cells.side_cell)):
         for c in range(2):
             means[cells.side_cell[k], c] += above[cells.side_edge[k], c]
     for k in range(len(cells.face_cell)):
         for c in range(2):
             curved[cells.face_edge[k]] += cells.face_shares[k, c] * means[cells.face_cell[k], c]
-    return matrix, right, curved
+    return curved
+
+
+@_compiled
+@no_type_check
+def begun(cells, flow, factors):
+    """See `step.begin`: velocity and fluxes."""
+    velocity = np.ascontiguousarray(flow.velocity.T)
+    _along_slip_walls(flow, velocity)
+    slopes, _ = _slopes(cells, flow, velocity, flow.pressure)
+    above = np.empty((len(cells.first), 2))
+    for e in range(len(cells.first)):
+        i, j, x, y = cells.first[e], cells.second[e], cells.offsets[e, 0], cells.offsets[e, 1]
+        for c in range(2):
+            here = x * slopes[i, 2 * c] + y * slopes[i, 2 * c + 1]
+            there = x * slopes[j, 2 * c] + y * slopes[j, 2 * c + 1]
+            above[e, c] = MEAN * cells.heights[e] * (here - there)
+    fluxes = _curved(cells, above)
+    for e in range(len(fluxes)):
+        i, j = cells.first[e], cells.second[e]
+        for c in range(2):
+            fluxes[e] += cells.faces[e, c] * (0.5 * (velocity[i, c] + velocity[j, c]) + flow.facet_shift[c, e])
+    change = solved(factors, _missing(cells, flow, fluxes, flow.pressure, 1.0))
+    found, _, through = projected(cells, flow, velocity, fluxes, flow.pressure, change, 1.0)
+    return found, through
 
 
 @_compiled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -14,19 +14,19 @@ from pennpde import progress
 from pennpde.flow.krylov import Effort
 from pennpde.flow.problem import Problem
 from pennpde.flow.step import State, advance
-from pennpde.penn.limits import OutOfTimeError, limits
+from pennpde.progress import OutOfTimeError, limits
 
-_NEARLY_FASTEST = 0.99
+NEARLY_FASTEST = 0.99
 """A step is as long as this share of the cells allows: a few thin ones must not decide."""
-_FASTER = 4.0
+FASTER = 4.0
 """Nor many tiny ones, in layers that meet in a corner: a step is not shorter than such a share of what cells allow that
 fill this share of the area."""
 
-_JUMP = 3.0
+JUMP = 3.0
 """No step makes the fastest fluid, or the reference speed, so many times faster."""
-_SHORTEST = 0.02
+SHORTEST = 0.02
 """Of the first step: shorter steps than this do not save a flow."""
-_LARGEST = 1e3
+LARGEST = 1e3
 """Velocities beyond so many reference speeds are a divergence."""
 
 
@@ -96,8 +96,35 @@ def changes(problem: Problem, following: State, state: State, step: float) -> tu
     Root mean squares over that of the velocity; the second is infinite where nothing is known before the step.
     """
     velocity, before = following.velocity.detach(), state.velocity.detach()
-    change = _distance(problem, velocity, before)
-    return change, math.inf if state.before is None else _distance(problem, velocity, _continued(state, step).detach())
+    change = distance(problem, velocity, before)
+    return change, math.inf if state.before is None else float(
+        distance(problem, velocity, continued(state, step).detach())
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """A march between two steps.
+
+    Attributes:
+        state: Then.
+        now: The time.
+        step: Length of the last step.
+        allowed: Of the next one, by how long the last one was.
+        stretch: By how much it may be longer than the Courant number says.
+        fastest: Speed of the fastest fluid, by components.
+        change: By the last step, as a share.
+        lost: Whether the flow has diverged.
+    """
+
+    state: State
+    now: float
+    step: float
+    allowed: float
+    stretch: float
+    fastest: float
+    change: float = math.inf
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,23 +135,25 @@ class Way:
         take: takes a step.
         rate: finds how often cells are exchanged.
         changes: finds what a step has changed.
+        go: takes some steps towards a time, where conditions stay the same; None: they are taken one by one.
     """
 
     take: Callable[..., State] = advance
     rate: Callable[[Problem, Tensor], Tensor] = rate
     changes: Callable[[Problem, State, State, float], tuple[float, float]] = changes
+    go: Callable[[Problem, Control, Pace, float], Control] | None = None
 
 
 def step_limit(problem: Problem, fluxes: Float[Tensor, " edges"], courant: float, way: Way | None = None) -> float:
     """The step of a Courant number."""
     rates = (way or Way()).rate(problem, fluxes.detach())
-    fastest = float(rates.kthvalue(max(1, int(_NEARLY_FASTEST * len(rates)))).values)
+    fastest = float(rates.kthvalue(max(1, int(NEARLY_FASTEST * len(rates)))).values)
     areas = problem.cells.areas
-    slower = float((areas * (rates <= fastest / _FASTER)).sum())
-    if slower > _NEARLY_FASTEST * float(areas.sum()):
+    slower = float((areas * (rates <= fastest / FASTER)).sum())
+    if slower > NEARLY_FASTEST * float(areas.sum()):
         ordered = rates.argsort()
         filled = areas[ordered].cumsum(dim=0)
-        fastest = _FASTER * float(rates[ordered[int((filled < _NEARLY_FASTEST * filled[-1]).sum())]])
+        fastest = FASTER * float(rates[ordered[int((filled < NEARLY_FASTEST * filled[-1]).sum())]])
     return courant / max(fastest, 1e-12)
 
 
@@ -150,54 +179,69 @@ def march(
         way: Who does the arithmetic.
     """
     pace, way = pace or Pace(), way or Way()
-    effort = Effort(pace.tolerance)
-    now, allowed = start, pace.first
-    first, step, change = state.before is None, 0.0, math.inf
-    stretch, fastest = 1.0, _fastest(state)
+    control = Control(state, start, 0.0, pace.first, 1.0, _fastest(state))
     for time in times:
-        while now < time - 1e-9 * max(1.0, time):
+        while control.now < time - 1e-9 * max(1.0, time):
             if limits().is_over:
-                raise OutOfTimeError(f"The time was over at t = {now:.3g} of {time:.3g}, in reference times.")
-            by_courant = step_limit(problem, state.fluxes, pace.courant, way)
-            limit = min(stretch * by_courant, pace.longest, allowed)
-            step = (time - now) / math.ceil((time - now) / limit - 1e-9)
-            at_end = problem if conditions is None else conditions(problem, now + step)
-            if at_end.total is not None:
-                at_end = at_end.drawing(_continued(state, step), state.pressure, step)
-            length = torch.full_like(problem.viscosity, step)
-            passes = 2 if first else 1
-            following = way.take(at_end, state, length, passes=passes, effort=effort)
-            faster = _fastest(following)
-            # One that blew up is taken again, half as long; NaN is not small.
-            if not faster <= _JUMP * (1.0 + fastest) and step > _SHORTEST * pace.first:
-                allowed = 0.5 * step
-                continue
-            if not faster <= _LARGEST:
-                raise FlowDivergedError(f"The flow diverged at t = {now:.3g}.", following.velocity)
-            change, surprise = way.changes(problem, following, state, step)
-            # What is left of a continued velocity grows with the square of the step.
-            longer = step * math.sqrt(pace.calm / max(surprise, 1e-12))
-            stretch = min(max(longer / by_courant, 1.0), pace.stretch)
-            state, first, fastest = following, False, faster
-            progress.tell(f"marching, {len(problem.cells.areas):,} cells", now / times[-1])
-            now, allowed = now + step, pace.growth * max(step, min(allowed, limit))
-        yield Snapshot(time, state, step, change / step if step else 0.0)
+                raise OutOfTimeError(f"The time was over at t = {control.now:.3g} of {time:.3g}, in reference times.")
+            if way.go is not None and conditions is None and problem.total is None:
+                control = way.go(problem, control, pace, time)
+            else:
+                control = stepped(problem, control, pace, time, conditions, way)
+            if control.lost:
+                raise FlowDivergedError(f"The flow diverged at t = {control.now:.3g}.", control.state.velocity)
+            progress.tell(f"marching, {len(problem.cells.areas):,} cells", control.now / times[-1])
+        step = control.step
+        yield Snapshot(time, control.state, step, control.change / step if step else 0.0)
+
+
+def stepped(
+    problem: Problem,
+    control: Control,
+    pace: Pace,
+    time: float,
+    conditions: Callable[[Problem, float], Problem] | None,
+    way: Way,
+) -> Control:
+    """A step towards a time; one that blew up is not taken, and the next one is half as long."""
+    state, now = control.state, control.now
+    by_courant = step_limit(problem, state.fluxes, pace.courant, way)
+    limit = min(control.stretch * by_courant, pace.longest, control.allowed)
+    step = (time - now) / math.ceil((time - now) / limit - 1e-9)
+    at_end = problem if conditions is None else conditions(problem, now + step)
+    if at_end.total is not None:
+        at_end = at_end.drawing(continued(state, step), state.pressure, step)
+    length, passes = torch.full_like(problem.viscosity, step), 2 if state.before is None else 1
+    following = way.take(at_end, state, length, passes=passes, effort=Effort(pace.tolerance))
+    faster = _fastest(following)
+    # NaN is not small.
+    if not faster <= JUMP * (1.0 + control.fastest) and step > SHORTEST * pace.first:
+        return replace(control, allowed=0.5 * step)
+    if not faster <= LARGEST:
+        return replace(control, state=following, lost=True)
+    change, surprise = way.changes(problem, following, state, step)
+    # What is left of a continued velocity grows with the square of the step.
+    longer = step * math.sqrt(pace.calm / max(surprise, 1e-12))
+    stretch = min(max(longer / by_courant, 1.0), pace.stretch)
+    allowed = pace.growth * max(step, min(control.allowed, limit))
+    return Control(
+        state=following, now=now + step, step=step, allowed=allowed, stretch=stretch, fastest=faster, change=change
+    )
 
 
 def _fastest(state: State) -> float:
     return float(state.velocity.detach().abs().amax())
 
 
-def _continued(state: State, step: float) -> Tensor:
+def continued(state: State, step: float) -> Float[Tensor, "2 points"]:
     """The velocity a step later, if it goes on as in the step before."""
     if state.before is None:
         return state.velocity
-    earlier, _, last = state.before
-    ratio = step / float(last)
-    return (1.0 + ratio) * state.velocity - ratio * earlier
+    ratio = step / float(state.before[2])
+    return (1.0 + ratio) * state.velocity - ratio * state.before[0]
 
 
-def _distance(problem: Problem, velocity: Tensor, other: Tensor) -> float:
+def distance(problem: Problem, velocity: Tensor, other: Tensor) -> float:
     """Root mean square of a difference over that of the velocity."""
     weights = problem.cells.areas
     square = (weights * (velocity - other).square()).sum() / (weights * velocity.square()).sum().clamp_min(1e-30)

@@ -9,6 +9,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,15 +46,21 @@ class Numbering:
 
     @staticmethod
     def of(grid: Grid) -> Numbering:
-        stands, places = np.unique(grid.representative, return_inverse=True)
-        number = len(stands)
-        pairs = [(cells[:, k - 1], cells[:, k]) for cells in _groups(grid) for k in range(cells.shape[1])]
-        one, other = (places[np.concatenate(each)] for each in zip(*pairs, strict=True))
-        graph = scipy.sparse.coo_matrix((np.ones(len(one), np.int8), (one, other)), (number, number)).tocsr()
-        order = reverse_cuthill_mckee(graph + graph.T, symmetric_mode=True)
-        rank = np.empty(number, np.int64)
-        rank[order] = np.arange(number)
-        return Numbering(stands[order], rank[places])
+        return _numbered(grid.representative.tobytes(), *((each.tobytes(), each.shape) for each in _groups(grid)))
+
+
+@lru_cache(maxsize=4)
+def _numbered(representative: bytes, *groups: tuple[bytes, tuple[int, int]]) -> Numbering:
+    """Kept, because shapes of a study share it."""
+    stands, places = np.unique(np.frombuffer(representative, np.int64), return_inverse=True)
+    number, cells = len(stands), [np.frombuffer(each, np.int64).reshape(shape) for each, shape in groups]
+    pairs = [(each[:, k - 1], each[:, k]) for each in cells for k in range(each.shape[1])]
+    one, other = (places[np.concatenate(each)] for each in zip(*pairs, strict=True))
+    graph = scipy.sparse.coo_matrix((np.ones(len(one), np.int8), (one, other)), (number, number)).tocsr()
+    order = reverse_cuthill_mckee(graph + graph.T, symmetric_mode=True)
+    rank = np.empty(number, np.int64)
+    rank[order] = np.arange(number)
+    return Numbering(stands[order], rank[places])
 
 
 def _groups(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
@@ -173,20 +180,20 @@ class Problem:
                 _keep(key, *known)
         return Problem(
             *known,
-            torch.tensor([viscosity], dtype=torch.float64),
-            torch.from_numpy(1.0 - held),
-            _components_first(velocity),
-            _components_first(slip) if slip.any() else None,
-            torch.from_numpy(pressure[stands]),
-            torch.from_numpy(1.0 - pressure_held),
-            torch.from_numpy(inflow),
-            facet_shift(grid, cells, places),
-            outlets(grid, places, held),
-            _distance(grid.cells.points[stands], walls),
-            torch.tensor([float(grid.is_closed)], dtype=torch.float64),
-            torch.from_numpy(places[:number_of_points]),
-            torch.from_numpy(grid.pressure_jump[:number_of_points]),
-            jump,
+            viscosity=torch.tensor([viscosity], dtype=torch.float64),
+            free=torch.from_numpy(1.0 - held),
+            velocity=_components_first(velocity),
+            slip=_components_first(slip) if slip.any() else None,
+            pressure=torch.from_numpy(pressure[stands]),
+            pressure_free=torch.from_numpy(1.0 - pressure_held),
+            inflow=torch.from_numpy(inflow),
+            facet_shift=facet_shift(grid, cells, places),
+            open=outlets(grid, places, held),
+            wall_distance=_distance(grid.cells.points[stands], walls),
+            closed=torch.tensor([float(grid.is_closed)], dtype=torch.float64),
+            places=torch.from_numpy(places[:number_of_points]),
+            jumps=torch.from_numpy(grid.pressure_jump[:number_of_points]),
+            jump=jump,
             facets=torch.from_numpy(places[grid.cells.facets]),
             facet_jumps=None if jump is None else torch.from_numpy(grid.pressure_jump[grid.cells.facets].mean(axis=1)),
             numbering=numbering,
@@ -200,7 +207,7 @@ class Problem:
             return parts[0]
         if any(part.jump is not None or part.total is not None for part in parts):
             raise ValueError("Flows with a periodic pressure jump or a total pressure go one by one, not in a batch.")
-        starts = np.concatenate([[0], np.cumsum([part.cells.number_of_points for part in parts])])
+        starts = np.cumsum([0, *(part.cells.number_of_points for part in parts)])
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
             for each in fields(Problem)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -13,26 +14,102 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.case.moments import TIME
 from pennpde.flow.balance import balance
 from pennpde.flow.captured_steps import CapturedSteps
-from pennpde.flow.compiled import CompiledSteps, can_compile
-from pennpde.flow.corner_pressure import corner_pressures
+from pennpde.flow.compiled import CompiledSteps, begin, can_compile
 from pennpde.flow.grid import Grid
-from pennpde.flow.kept_problems import KeptProblems
 from pennpde.flow.march import FlowDivergedError, Pace, Snapshot, Way, march
-from pennpde.flow.plane_physics import PlaneFlowPhysics
+from pennpde.flow.marched_together import Together, can_march_together
+from pennpde.flow.pressure import corner_pressures
 from pennpde.flow.problem import Numbering, Problem, facet_shift, outlets
 from pennpde.flow.steady import MOST_ITERATIONS, TOLERANCE, SteadyState, prolonged, steady_state
-from pennpde.flow.step import State, begin
-from pennpde.machine import can_capture, keep_freed_memory
-from pennpde.mesh.flipping import flips
-from pennpde.mesh.splitting import PlaneCells
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.flow.step import State
+from pennpde.machine import can_capture, give_back_freed_memory, keep_freed_memory
+from pennpde.mesh.splitting import PlaneCells, flips
+from pennpde.models.flow_physics import PlaneFlowPhysics, sharpness
+from pennpde.models.inlet import BoundaryProfile
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.penn.limits import OutOfTimeError, limits
-from pennpde.penn.physics import BALANCE, Clue
+from pennpde.penn.equation import BALANCE, Clue
 from pennpde.penn.predictor import STEADY, Finer, Prediction, Predictor
 from pennpde.penn.solver import Solution
+from pennpde.progress import OutOfTimeError, limited, limits
+
+_LOGGER = logging.getLogger(__name__)
+
+# Problems that are kept for as long as their cases are in use, and as long as there is room for them.
+
+
+MOST_POINTS = 1_000_000
+"""Of the cells that are solved, in all problems together: 1.6 GB on a CPU, much of it factors of the pressure's matrix.
+A hundred runs fit. Of thousands only those used last are kept: to prepare one takes a tenth of a march."""
+_GIVE_BACK_EVERY = 100_000
+"""Points of new problems after which freed memory goes back to the system: each time costs a fifth of a march."""
+
+Start = tuple[object, ...]
+
+
+class KeptProblems:
+    """Problems by case; those that were not used for longest are dropped when there are too many.
+
+    Moments of one run start alike and share a problem.
+
+    Args:
+        most_points: Of all problems together; a single one may have more.
+    """
+
+    def __init__(self, most_points: int = MOST_POINTS) -> None:
+        self.most_points, self._points_made = most_points, 0
+        # In the order of their last use. A case that nobody holds any more takes its problem along.
+        self._problems: WeakKeyDictionary[Case, tuple[Start, Problem]] = WeakKeyDictionary()
+
+    def of(self, case: Case, make: Callable[[], Problem]) -> Problem:
+        """The problem of a case, made where it is not known."""
+        known = self._problems.pop(case, None)
+        if known is None:
+            start = _start(case)
+            problem = next((problem for other, problem in self._problems.values() if other == start), None)
+            known = (start, self._made(make) if problem is None else problem)
+        self._problems[case] = known
+        if self.number_of_points > self.most_points:
+            self._drop(known[1])
+        return known[1]
+
+    def has_room_for(self, cases: Iterable[tuple[Case, int]]) -> bool:
+        """Whether the problems of all cases, each with its number of points, can be kept together."""
+        return sum({_start(case): points for case, points in cases}.values()) <= self.most_points
+
+    @property
+    def number_of_points(self) -> int:
+        return sum({id(each): each.cells.number_of_points for _, each in self._problems.values()}.values())
+
+    def _made(self, make: Callable[[], Problem]) -> Problem:
+        problem = make()
+        self._points_made += problem.cells.number_of_points
+        if self._points_made > _GIVE_BACK_EVERY:
+            give_back_freed_memory()
+            self._points_made = 0
+        return problem
+
+    def _drop(self, last: Problem) -> None:
+        """Make room, but keep the problem that was used last."""
+        for case, (_, problem) in list(self._problems.items()):
+            if problem is last:
+                continue
+            del self._problems[case]
+            if self.number_of_points <= self.most_points:
+                break
+
+
+def _start(case: Case) -> Start:
+    """Equal for two cases, both of which are still in use, only if their flows start alike on the same mesh.
+
+    Things are the same object or not: to compare their numbers would take longer than it saves.
+    """
+    parameters = {name: value for name, value in case.parameters.items() if name != TIME or case.changes_with_time}
+    conditions = (each for by_unknown in case.conditions.values() for each in by_unknown.values())
+    return tuple(map(id, (case.mesh, *case.initial.values(), *conditions, *parameters.values())))
+
 
 _COARSE = 0.045
 """Cells larger than this share of the reference length are split: 22 points per inlet width."""
@@ -79,6 +156,7 @@ class FlowScheme(Predictor):
         # It has no weights, but a precision and a device like any module.
         self.register_buffer("precision", torch.zeros((), dtype=torch.float64), persistent=False)
         self._kept = KeptProblems()
+        self._solved: WeakKeyDictionary[Case, dict[tuple[object, ...], Prediction]] = WeakKeyDictionary()
 
     @property
     def takes_times(self) -> bool:
@@ -126,6 +204,7 @@ class FlowScheme(Predictor):
                 remedy="a finer mesh",
             ),
             Clue.of_size("pressure in corners where the velocity jumps", self._corner_pressure(case), remedy=_NO_JUMPS),
+            Clue("corners that walls turn into the flow", sharpness(case)),
         ]
 
     def _corner_pressure(self, case: Case) -> float:
@@ -164,31 +243,46 @@ class FlowScheme(Predictor):
     def forward(self, case: Case) -> dict[str, Tensor]:
         times = case.parameters.get("time")
         try:
-            return self.solve(case, None if times is None else [float(times)]).fields
+            return self._attempted(case, self.output_times if times is None else (float(times),)).fields
         except FlowDivergedError:
             # Training skips a case whose loss is not finite; an error would end it.
             return {name: torch.full_like(case.initial[name], math.nan) for name in ("u", "p")}
 
     def solve(self, case: Case, times: Sequence[float] | None = None) -> Prediction:
-        """Predict at times, in order; the steady state comes last."""
+        """Predict at times, in order; the steady state comes last. Kept with the case, because levels ask again."""
         wanted = self.output_times if times is None else tuple(times)
-        return self._solved(case, wanted, self.problem(case), self.number_of_splits(case))
+        if torch.is_grad_enabled():
+            return self._attempted(case, wanted)
+        asked, known = limits(), self._solved.setdefault(case, {})
+        key = wanted, asked.iterations, asked.residual
+        if key not in known:
+            try:
+                known[key] = self._attempted(case, wanted)
+            except OutOfTimeError as error:
+                if error.times:  # what was reached is asked for again
+                    known[error.times, None, None] = error.result
+                raise
+        return known[key]
 
-    def second_opinion(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
-        """Fields and balance on cells twice as large, in a quarter of the time; None if not split, or diverged."""
+    def coarser_solution(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
+        """Fields and balance on cells twice as large, in a quarter of the time; see `as_coarser_solution`."""
         splits = self.number_of_splits(case)
-        if not splits:
-            return None
+        return FlowScheme(courant=self.courant, splits=splits - 1).as_coarser_solution(case, times) if splits else None
+
+    def as_coarser_solution(self, case: Case, times: Sequence[float]) -> dict[str, Tensor] | None:
+        """Fields and balance to judge those on finer cells by; None if this flow diverged, or did not settle."""
         try:
-            found = self._solved(case, tuple(times), self._assembled(case, splits - 1), splits - 1)
+            with limited():  # a part of what was spent already
+                found = self.solve(case, times)
         except FlowDivergedError:
             return None
-        # A coarse solution that is on its way to somewhere else is no evidence.
+        # A solution that is on its way to somewhere else is no evidence.
         settled = all(bool(each.converged.all()) for each in found.solutions)
         return {**found.fields, **found.balance} if settled else None
 
-    def _solved(self, case: Case, wanted: tuple[float, ...], problem: Problem, splits: int) -> Prediction:
+    def _attempted(self, case: Case, wanted: tuple[float, ...]) -> Prediction:
         keep_freed_memory()
+        problem, splits = self.problem(case), self.number_of_splits(case)
         try:
             return self._marched(case, wanted, problem, splits, 1.0)
         except FlowDivergedError:
@@ -234,20 +328,64 @@ class FlowScheme(Predictor):
             if not snapshots:
                 raise
             cut, wanted = error, tuple(each.time for each in snapshots)
+        prediction = self._gathered(case, wanted, problem, splits, [(each.time, each.state) for each in snapshots])
+        prediction = replace(prediction, solutions=solutions)
+        if cut is not None:
+            raise OutOfTimeError(str(cut), wanted, prediction)
+        return prediction
+
+    def marched_together(
+        self, cases: Sequence[Case], times: Sequence[Sequence[float]], device: torch.device | str
+    ) -> None:
+        """March those that a GPU takes side by side, and keep what `solve` will be asked for; a CPU has nothing of it.
+
+        Flows that were lost go one by one, with shorter steps.
+        """
+        if torch.device(device).type == "cpu":
+            return
+        able = [place for place, case in enumerate(cases) if STEADY not in times[place] and not case.changes_with_time]
+        problems = {place: self.problem(cases[place]) for place in able}
+        able = [place for place in able if can_march_together(problems[place])]
+        if not able:
+            return
+        try:
+            together = Together([problems[place] for place in able], device)
+            found = together.march([times[place] for place in able], Pace(courant=self.courant))
+        except RuntimeError as error:  # of its driver, or memory that other programs hold: slower ways still work
+            _LOGGER.warning("flows could not be marched together: %s", str(error).partition("\n")[0])
+            return
+        for place, states, lost in zip(able, found.states, found.lost, strict=True):
+            if not lost:
+                case, wanted, problem = cases[place], tuple(times[place]), problems[place]
+                then = [(time, state.to(problem.velocity)) for time, state in zip(wanted, states, strict=True)]
+                key = wanted, limits().iterations, limits().residual
+                prediction = self._gathered(case, wanted, problem, self.number_of_splits(case), then)
+                self._solved.setdefault(case, {})[key] = prediction
+
+    def _gathered(
+        self,
+        case: Case,
+        wanted: tuple[float, ...],
+        problem: Problem,
+        splits: int,
+        snapshots: Sequence[tuple[float, State]],
+    ) -> Prediction:
+        """Fields and balance of the states at the times."""
+        conditions = _Conditions(case, splits) if case.changes_with_time else None
         # Points of flipped triangles are others than those of the mesh, once they are split.
         cells = PlaneCells.of(case.mesh)
         finer = splits > 0 and problem.jump is None and not flips(cells.points, cells.triangles)
         fields, boundary = [], BoundaryProfile.of(case)
-        for snapshot in snapshots:
+        for time, state in snapshots:
             now = problem
             if conditions is not None:
-                now, boundary = conditions.at_output(problem, snapshot.time), BoundaryProfile.of(case.at(snapshot.time))
-            level = _level(case, now, snapshot.state)
-            fields.append(self._fields(case, now, snapshot.state, level))
+                now, boundary = conditions.at_output(problem, time), BoundaryProfile.of(case.at(time))
+            level = _level(case, now, state)
+            fields.append(self._fields(case, now, state, level))
             if not torch.is_grad_enabled():
-                fields[-1] |= balance(now, boundary, snapshot.state, float(level))
+                fields[-1] |= balance(now, boundary, state, float(level))
                 if finer and problem.numbering is not None:
-                    fields[-1] |= _on_split_cells(case, problem.numbering, snapshot.state, level)
+                    fields[-1] |= _on_split_cells(case, problem.numbering, state, level)
         settled = case.over(wanted) if case.changes_with_time else case
         stacked = {
             name: fields[0][name] if len(fields) == 1 else torch.stack([each[name] for each in fields], dim=-1)
@@ -256,12 +394,7 @@ class FlowScheme(Predictor):
         balanced = {name: stacked.pop(name) for name in BALANCE if name in stacked}
         split = {name: stacked.pop(_SPLIT + name) for name in ("u", "p") if _SPLIT + name in stacked}
         fulfilled = settled.fulfilled(stacked)
-        prediction = Prediction(
-            fulfilled, solutions, {}, balance=balanced, finer=Finer(split, fulfilled) if split else None
-        )
-        if cut is not None:
-            raise OutOfTimeError(str(cut), wanted, prediction)
-        return prediction
+        return Prediction(fulfilled, (), {}, balance=balanced, finer=Finer(split, fulfilled) if split else None)
 
     @torch.inference_mode(mode=False)
     @torch.no_grad()
@@ -381,7 +514,8 @@ def _has_own_start(case: Case, at_rest: Problem) -> bool:
     if "u" in case.periodic:
         return True
     problem = at_rest.to(torch.float64, "cpu")
-    potential = begin(problem).velocity[:, problem.places]
+    with torch.no_grad():
+        potential = begin(problem).velocity[:, problem.places]
     weights = problem.cells.areas[problem.places]
     difference = (weights * (potential - velocity.T).square()).sum() / (weights * potential.square()).sum()
     return float(difference) >= _POTENTIAL**2
@@ -431,8 +565,14 @@ def _where(case: Case, problem: Problem, velocity: Tensor) -> str:
     stretched = problem.cells.aspect_ratios().index_select(0, problem.places)
     point = int(torch.where(speeds == speeds.max(), stretched, 0.0).argmax())
     position = ", ".join(f"{float(each):.4g}" for each in case.mesh.points[point])
+    boundary, drawn = BoundaryProfile.of(case), ""
+    if (boundary.entrances & ~boundary.total).any():
+        drawn = (
+            " A static pressure drives fluid in: where the pressure rises behind the inlet, nothing limits the speed, "
+            "and there is no flow to predict. Prescribe the total pressure there (totalPressure, [total_pressure.p])."
+        )
     return (
         f"The fastest cell is that of point {point} of the mesh, at ({position}) in reference lengths, with an aspect "
         f"ratio of {float(stretched[point]):.0f}. Steps a quarter as long diverged, too. Smooth the cells around "
-        "it, or check the conditions of the nearest patch and the viscosity."
+        f"it, or check the conditions of the nearest patch and the viscosity.{drawn}"
     )

@@ -11,17 +11,303 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
+from torch import Tensor
 
+from pennpde.flow.curvature_flux import MEAN
 from pennpde.flow.problem import Problem
-from pennpde.flow.steady_equations import Residual, SteadyEquations
-from pennpde.flow.step import State, begin
-from pennpde.penn.limits import OutOfTimeError, limits
+from pennpde.flow.step import CROSSED, UPWIND, State, along_edges, backward, begin, own_time, straight, unbalanced
+from pennpde.progress import OutOfTimeError, limits
+
+# The steady equations of a flow: what is left of them, and their derivatives.
+#
+# In a steady state the fluxes are functions of velocity and pressure, F = S + B + s (smooth - uphill) with the terms of
+# `step`: what the velocities at the points give, what their curvature adds, and the pressure damping with its
+# relaxation time s. So the unknowns are u, v and p at the points, one after the other, and there are as many equations:
+# of momentum and mass in each cell, or what is prescribed there.
+
+
+Changes = tuple[np.ndarray, ...] | tuple[sparse.csr_array, ...]
+"""Of u, v and p."""
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """What is left of the equations at some velocity and pressure, and what their derivatives need.
+
+    Attributes:
+        values: of the equations.
+        size: the unbalanced acceleration, root mean square over the domain.
+        velocity: at the points.
+        fluxes: through the faces.
+        convected: what of the fluxes velocities bring.
+        own: relaxation time at the points.
+        damped: pressure differences that the fluxes feel beyond smooth ones.
+        momentum: what is left of its equation, also where the velocity is prescribed: there walls take it up.
+    """
+
+    values: Float[Tensor, " unknowns"]
+    size: float
+    velocity: Float[Tensor, "2 points"]
+    fluxes: Float[Tensor, " edges"]
+    convected: Float[Tensor, " edges"]
+    own: Float[Tensor, " points"]
+    damped: Float[Tensor, " edges"]
+    momentum: Float[Tensor, "2 points"]
+
+
+class SteadyEquations:
+    """The steady equations of one flow.
+
+    Args:
+        problem: In double precision, on the CPU.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        cells = problem.cells
+        self.points, edges = cells.number_of_points, len(cells.first)
+        self.viscous = problem.viscosity * cells.conductances
+        one, every = np.ones(edges), np.arange(edges)
+        first = sparse.csr_array((one, (every, cells.first.numpy())), shape=(edges, self.points))
+        second = sparse.csr_array((one, (every, cells.second.numpy())), shape=(edges, self.points))
+        self._difference, self._mean = second - first, 0.5 * (first + second)
+        # Sums over the edges of each point, and what leaves its cell.
+        self._gathered, self._collected = (first + second).T.tocsr(), (first - second).T.tocsr()
+        self._gradient = [each.to_scipy() for each in cells.gradient]
+        # How much the gradient at one end, and at the other, changes a value along an edge.
+        self._along = [
+            sum(_diagonal(offset) @ end @ slope for offset, slope in zip(cells.offsets, self._gradient, strict=True))
+            for end in (first, second)
+        ]
+        curved, bent = cells.curvature, self._along[0] - self._along[1]
+        shape = edges, curved.number_of_cells
+        sides = sparse.csr_array((np.ones(len(curved.side_cell)), (curved.side_cell, curved.side_edge)), shape[::-1])
+        above = sides @ _diagonal(MEAN * curved.heights) @ bent
+        self._convected = [
+            _diagonal(face) @ self._mean
+            + sparse.csr_array((share.numpy(), (curved.face_edge.numpy(), curved.face_cell.numpy())), shape) @ above
+            for face, share in zip(cells.faces, curved.faces, strict=True)
+        ]
+        normal = torch.zeros_like(problem.velocity) if problem.slip is None else problem.slip
+        free, axes = problem.free, (0, 1)
+        same = [[float(row == column) for column in axes] for row in axes]
+        self._restrict, self._keep = (
+            [[made(row, column).numpy() for column in axes] for row in axes]
+            for made in (
+                lambda row, column: free * (same[row][column] - normal[row] * normal[column]),
+                lambda row, column: same[row][column] * (1 - free) + free * normal[row] * normal[column],
+            )
+        )
+        restricted = [
+            sum(_diagonal(self._restrict[row][column]) @ self._gradient[column] for column in axes) for row in axes
+        ]
+        self._damped = sum(
+            _diagonal(face) @ self._mean @ each for face, each in zip(cells.faces, restricted, strict=True)
+        )
+        self._damped = self._damped - _diagonal(cells.conductances) @ self._difference
+        self._places = _block_places(problem)
+
+    def with_viscosity(self, viscosity: float) -> SteadyEquations:
+        """Those of another fluid in the same cells."""
+        other = copy(self)
+        other.problem = replace(self.problem, viscosity=torch.full_like(self.problem.viscosity, viscosity))
+        other.viscous = viscosity * self.problem.cells.conductances
+        return other
+
+    def packed(self, velocity: Float[Tensor, "2 points"], pressure: Float[Tensor, " points"]) -> np.ndarray:
+        """The unknowns, with what is prescribed."""
+        problem = self.problem
+        pressure = torch.where(problem.pressure_free < 0.5, problem.pressure, pressure)
+        velocity = torch.where(problem.free > 0.5, problem.along_slip_walls(velocity), problem.velocity)
+        return torch.cat([velocity.reshape(-1), pressure]).numpy().astype(np.float64)
+
+    def unpacked(self, unknowns: np.ndarray | Tensor) -> tuple[Float[Tensor, "2 points"], Float[Tensor, " points"]]:
+        values = unknowns if isinstance(unknowns, Tensor) else torch.from_numpy(np.ascontiguousarray(unknowns))
+        return values[: 2 * self.points].reshape(2, -1), values[2 * self.points :]
+
+    def residual(self, unknowns: np.ndarray | Tensor) -> Residual:
+        """What is left there; of a tensor with its derivatives by autograd."""
+        problem, cells = self.problem, self.problem.cells
+        velocity, pressure = self.unpacked(unknowns)
+        here, there = along_edges(problem, cells.slope(velocity))
+        convected = straight(problem, velocity, torch.ones_like(problem.viscosity)) + cells.curvature.fluxes(
+            here, there
+        )
+        own = own_time(problem, convected)
+        gradient = problem.gradient(pressure)
+        rise = 0.0 if problem.jump is None else problem.jump[0]
+        uphill = cells.conductances * (cells.difference(pressure) + rise)
+        damped = (cells.faces * cells.mean(problem.restrict(gradient))).sum(dim=0) - uphill
+        fluxes = convected + cells.mean(own) * damped
+        momentum = unbalanced(problem, velocity, fluxes, gradient, (here, there))
+        mass = cells.collected(fluxes) + problem.inflow
+        mass = mass - cells.areas * problem.closed * (mass.sum() / cells.areas.sum())
+        free = problem.restrict(momentum)
+        held = velocity - problem.velocity
+        held = held * (1 - problem.free) + (velocity - problem.along_slip_walls(velocity)) * problem.free
+        given = (pressure - problem.held_pressure(velocity)) * (1 - problem.pressure_free)
+        mass = mass * problem.pressure_free
+        values = torch.cat([(free + held).reshape(-1), mass + given])
+        squares = (free.detach().square().sum(dim=0) + mass.detach().square()) / cells.areas
+        size = float(squares.sum() / cells.areas.sum()) ** 0.5 + float(held.detach().abs().amax())
+        return Residual(
+            values=values,
+            size=size if math.isfinite(size) else math.inf,
+            velocity=velocity,
+            fluxes=fluxes,
+            convected=convected,
+            own=own,
+            damped=damped,
+            momentum=momentum,
+        )
+
+    def derivative(self, found: Residual) -> Callable[[Changes], tuple[Any, ...]]:
+        """The function from changes of u, v and p to that of the equations: of vectors, or of columns of matrices."""
+        problem, areas = self.problem, self.problem.cells.areas
+        signs = _diagonal(found.convected.sign())
+        slower = _diagonal(-0.5 / CROSSED * found.own.square() / areas)
+        own, damped = _diagonal(self._mean @ found.own.numpy()), _diagonal(found.damped)
+        enters = 0.5 * problem.open * (problem.cells.collected(found.fluxes) > 0)
+        forth = (found.fluxes > 0).to(areas)
+        ahead, behind, half, viscous = map(_diagonal, (forth, 1 - forth, 0.5 * found.fluxes, self.viscous))
+        differences = problem.cells.difference(found.velocity)
+        along = along_edges(problem, problem.cells.slope(found.velocity))
+        roughness = differences - torch.where(found.fluxes > 0, *along)
+        gains = _diagonal(0.5 * UPWIND * found.fluxes.abs())
+        by_flux = [
+            (_diagonal(0.5 * each), _diagonal(0.5 * UPWIND * found.fluxes.sign() * rough), _diagonal(enters * velocity))
+            for each, rough, velocity in zip(differences, roughness, found.velocity, strict=True)
+        ]
+        entered, volumes = _diagonal(backward(problem, found.fluxes)), _diagonal(areas)
+        held = 1 - problem.pressure_free
+        free, given = _diagonal(problem.pressure_free), _diagonal(held)
+        # A total pressure falls with the velocity of what enters.
+        total = torch.zeros_like(found.velocity) if problem.total is None else problem.total
+        entering_speed = held * (total * found.velocity).sum(dim=0).clamp_min(0.0)
+        drawn = [_diagonal(entering_speed * each) for each in total]
+        restrict, keep = ([[_diagonal(each) for each in row] for row in rows] for rows in (self._restrict, self._keep))
+
+        def changed(changes: Changes) -> tuple[Any, ...]:
+            *velocities, pressure = changes
+            convected = self._convected[0] @ velocities[0] + self._convected[1] @ velocities[1]
+            fluxes = convected + own @ (self._damped @ pressure)
+            fluxes = fluxes + damped @ (self._mean @ (slower @ (self._gathered @ (signs @ convected))))
+            leaving = self._collected @ fluxes
+            rates = []
+            for axis, (velocity, (carried, rough, entering)) in enumerate(zip(velocities, by_flux, strict=True)):
+                difference = self._difference @ velocity
+                here, there = (along @ velocity for along in self._along)
+                rate = self._gathered @ (carried @ fluxes + half @ difference)
+                gained = rough @ fluxes + gains @ (difference - ahead @ here - behind @ there)
+                rate = rate - self._collected @ (viscous @ difference + gained)
+                rate = rate + entered @ velocity + entering @ leaving
+                rates.append(rate + volumes @ (self._gradient[axis] @ pressure))
+            momentum = [
+                restrict[row][0] @ rates[0]
+                + restrict[row][1] @ rates[1]
+                + keep[row][0] @ velocities[0]
+                + keep[row][1] @ velocities[1]
+                for row in (0, 1)
+            ]
+            mass = free @ leaving + given @ pressure + drawn[0] @ velocities[0] + drawn[1] @ velocities[1]
+            return *momentum, mass
+
+        return changed
+
+    def jacobian(self, found: Residual) -> sparse.csr_array:
+        """All derivatives. The rows are wide: a direct solver is better served by `nearby`, corrected by iterations."""
+        whole = sparse.csr_array(sparse.eye_array(3 * self.points))
+        columns = tuple(sparse.csr_array(whole[start * self.points : (start + 1) * self.points]) for start in range(3))
+        return sparse.csr_array(sparse.vstack(self.derivative(found)(columns)))
+
+    def nearby(self, found: Residual, step: float = math.inf) -> sparse.csc_array:
+        """The derivatives as far as neighbours go: cheap to factorise, and near enough to the whole ones.
+
+        Left out are the curvature of the velocity, gradients in the upwind and pressure terms, and how relaxation times
+        depend on the flow.
+
+        Args:
+            found: Where.
+            step: Of an implicit step in pseudo-time; infinite for none.
+        """
+        problem, cells = self.problem, self.problem.cells
+        fluxes, faces, areas = found.fluxes.numpy(), cells.faces.numpy(), cells.areas.numpy()
+        first, second = cells.first.numpy(), cells.second.numpy()
+        gradient = [each.values.numpy() for each in cells.gradient]
+        entries, differences = cells.entries.numpy(), cells.difference(found.velocity).numpy()
+
+        def laid(here: np.ndarray, there: np.ndarray, other: np.ndarray, own: np.ndarray) -> np.ndarray:
+            """Diagonal, then entries forth and back, from what first and second points do to each other's rows.
+
+            Args:
+                here: what the first point does to its own row.
+                there: what the second point does to the row of the first.
+                other: what the first point does to the row of the second.
+                own: what the second point does to its own row.
+            """
+            on = np.bincount(first, here, self.points) + np.bincount(second, own, self.points)
+            return np.concatenate([on, there, other])
+
+        conducted = self.viscous.numpy() + 0.5 * UPWIND * np.abs(fluxes)
+        transport = laid(
+            conducted - 0.5 * fluxes, 0.5 * fluxes - conducted, -0.5 * fluxes - conducted, 0.5 * fluxes + conducted
+        )
+        transport[: self.points] += backward(problem, found.fluxes).numpy() + areas / step
+        rows = np.concatenate([np.arange(self.points), first, second])
+        blocks: list[list[np.ndarray]] = []
+        for axis in (0, 1):
+            shares = 0.25 * differences[axis] * faces
+            made = [laid(*(share,) * 4) for share in shares]
+            made[axis] = made[axis] + transport
+            slope = np.empty(len(entries))
+            slope[entries] = gradient[axis]
+            blocks.append([*made, areas[rows] * slope])
+        own = self._mean @ found.own.numpy() * cells.conductances.numpy()
+        mass = [laid(0.5 * face, 0.5 * face, -0.5 * face, -0.5 * face) for face in faces]
+        mass.append(laid(own, -own, -own, own))
+        restricted = [
+            [
+                self._restrict[row][0][rows] * blocks[0][column] + self._restrict[row][1][rows] * blocks[1][column]
+                for column in range(3)
+            ]
+            for row in (0, 1)
+        ]
+        restricted.append([problem.pressure_free.numpy()[rows] * each for each in mass])
+        for row in (0, 1):
+            for column in (0, 1):
+                restricted[row][column][: self.points] += self._keep[row][column]
+        restricted[2][2][: self.points] += 1 - problem.pressure_free.numpy()
+        order, indices, starts = self._places
+        values = np.concatenate([each for row in restricted for each in row])[order]
+        return sparse.csc_array((values, indices, starts), shape=(3 * self.points,) * 2)
+
+
+def _block_places(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the entries of nine blocks of neighbours go in a matrix by columns."""
+    cells = problem.cells
+    number = cells.number_of_points
+    every = np.arange(number)
+    first, second = cells.first.numpy(), cells.second.numpy()
+    rows, columns = np.concatenate([every, first, second]), np.concatenate([every, second, first])
+    row = np.concatenate([rows + number * block for block in range(3) for _ in range(3)])
+    column = np.concatenate([columns + number * block for _ in range(3) for block in range(3)])
+    # Counted from one: a matrix drops no entry that is not zero.
+    numbered = sparse.csc_array((np.arange(1, len(row) + 1), (row, column)), shape=(3 * number,) * 2)
+    return numbered.data - 1, numbered.indices, numbered.indptr
+
+
+def _diagonal(values: Tensor | np.ndarray) -> sparse.dia_array:
+    return sparse.diags_array(np.asarray(values))
+
 
 TOLERANCE = 1e-7
 """Of the residual: the unbalanced acceleration, root mean square over the domain, in reference speeds squared per

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from pennpde.case import Case
-from pennpde.penn.physics import Clue
-from pennpde.penn.predictor import Finer
+from pennpde.penn.equation import Clue
+from pennpde.penn.predictor import Finer, attempted
 from pennpde.penn.solver import Solution
 
 
@@ -56,6 +57,15 @@ class Start(nn.Module, ABC):
     @abstractmethod
     def solve(self, case: Case, times: Sequence[float]) -> Started:
         """The cheap solution at increasing times; a steady state comes last."""
+
+    def solve_together(
+        self,
+        cases: Sequence[Case],
+        times: Sequence[Sequence[float]],
+        device: torch.device | str,  # noqa: ARG002
+    ) -> list[Started | Exception]:
+        """Those of several cases, maybe side by side on a device; what is wrong with one takes its place."""
+        return [attempted(self.solve, *each) for each in zip(cases, times, strict=True)]
 
     @abstractmethod
     def is_started(self, case: Case) -> bool:
