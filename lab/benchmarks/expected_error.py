@@ -45,18 +45,18 @@ from pennpde.registry import WEIGHTS
 from pennpde.train import calibrate as calibrating
 from pennpde.train.calibrate import Coverage, Measured
 from pennpde.train.calibrate import Known as KnownCase
-from pennpde.trust.calibration import BEYOND, SECOND_OPINION, without_second_opinion
+from pennpde.trust.calibration import BEYOND, COARSER_SOLUTION, without_coarser_solution
 from pennpde.trust.expected_error import GOOD, ExpectedError, Uncalibrated, calibration_of, grade_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "trust_results.md"
 FINISHED, TRIALS = ROOT / "data" / "plane_flow" / "finished", ROOT / "data" / "trials"
 COMPUTES = ("case", "flow", "mesh", "models", "operators", "penn")
-ALSO = ("prediction/stages.py", "trust/evidence.py", "trust/ranges.py")
+ALSO = ("prediction/stages.py", "trust/evidence.py", "trust/certificate.py")
 """Packages and files that a measured case depends on, besides the weights."""
 ALONE = "all, without a second opinion"
 WITHOUT: Mapping[str, tuple[str, ...]] = {
-    "without a second opinion": (SECOND_OPINION, BACKFLOW),
+    "without a second opinion": (COARSER_SOLUTION, BACKFLOW),
     "with a second opinion": (BEYOND, BACKFLOW),
     "... and what flows back through outlets": (BEYOND,),
     "... and large differences by themselves (now)": (),
@@ -247,7 +247,7 @@ def main() -> None:
     measured = measured_of(network, name, left, arguments.seconds)
     known = known_of(FINISHED, measured)
     by_family = coverage_by_family(measured, known)
-    alone = [replace(each, clues=without_second_opinion(each.clues)) for each in measured]
+    alone = [replace(each, clues=without_coarser_solution(each.clues)) for each in measured]
     if alone != measured:
         by_family[ALONE] = coverage_by_family(alone, known)["all"]
     calibration = fitted(measured, known)

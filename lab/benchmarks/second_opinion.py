@@ -28,7 +28,7 @@ from pennlab.paper.plane_flow_errors import UNKNOWNS, relative, truth_at
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.models.flow_physics import FlowPhysics
 from pennpde.prediction import Outcome, predict
-from pennpde.trust.calibration import SECOND_OPINION
+from pennpde.trust.calibration import COARSER_SOLUTION
 from pennpde.trust.evidence import without_levels
 from pennpde.trust.expected_error import Uncalibrated
 
@@ -55,7 +55,7 @@ def measured(name: str) -> list[dict[str, Any]]:
             error = (found[unknown] - truth).reshape(len(truth), -1).norm(dim=1)
             row[unknown] = {
                 ERROR: round(relative(found[unknown], truth), 6),
-                APART: round(10 ** evidence.numbers[SECOND_OPINION + unknown], 6),
+                APART: round(10 ** evidence.numbers[COARSER_SOLUTION + unknown], 6),
                 MAP: _agreement(error, evidence.local[unknown]),
                 MAP_WITHOUT: _agreement(error, alone.evidence[place].local[unknown]),
             }

@@ -33,7 +33,7 @@ import torch
 
 import pennpde as penn
 from pennpde import openfoam
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.inlet import BoundaryProfile
 from pennpde.openfoam.cases import read_problem
 
 OUTPUT = Path(__file__).parent / "results" / "small_conditions.json"

@@ -9,13 +9,12 @@ from torch.testing import assert_close
 
 from pennlab.datasets.split_quads import triangulated
 from pennpde.case import Case
-from pennpde.case.companion import back
-from pennpde.mesh.remesh import CompanionError
+from pennpde.case.companion import CompanionError, back
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
 from pennpde.penn import PENN
 from pennpde.prediction import predict
-from pennpde.trust.ranges import describe, spanned
+from pennpde.trust.certificate import describe, spanned
 from problems import brick, heated_plate, rectangle
 
 

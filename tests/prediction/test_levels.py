@@ -11,7 +11,7 @@ from pennpde import metrics
 from pennpde.case import Case
 from pennpde.prediction import predict
 from pennpde.train import calibrate as calibrating
-from pennpde.trust.calibration import SECOND_OPINION
+from pennpde.trust.calibration import COARSER_SOLUTION
 from pennpde.trust.expected_error import uncalibrated
 
 TIME = 4.0
@@ -35,7 +35,7 @@ def vessel(*, is_open: bool) -> Case:
 class Shifted(AnyTime):
     """Its second opinion has another level of the pressure."""
 
-    def second_opinion(self, case, times):
+    def coarser_solution(self, case, times):
         fields = self.solve(case, times).fields
         return {"u": fields["u"], "p": fields["p"] + 3.0}
 
@@ -60,7 +60,7 @@ def test_two_solutions_with_another_level_agree_in_a_closed_vessel():
         model = Shifted()
         with uncalibrated(model):
             (evidence,) = predict(model, vessel(is_open=is_open), resolution="own").evidence
-        apart = evidence.numbers[SECOND_OPINION + "p"]
+        apart = evidence.numbers[COARSER_SOLUTION + "p"]
         assert apart > 0.0 if is_open else apart < -5.0
         assert (float(evidence.local["p"].max()) > 1.0) is is_open
 

@@ -16,7 +16,7 @@ from pennpde.models.ducts import complete_flow, flow_network
 from pennpde.models.inlet import flow_units
 from pennpde.penn import PENN, SCALAR, Equation
 from pennpde.prediction import predict
-from pennpde.trust.ranges import spanned
+from pennpde.trust.certificate import spanned
 from problems import FLOW, heated_plate, plate_in_units, rectangle
 
 

@@ -7,8 +7,7 @@ import torch
 
 from companions import DOMAINS, SPACING
 from pennpde.case import Case, Remark
-from pennpde.case.companion import on_companion
-from pennpde.mesh.remesh import companion_mesh
+from pennpde.case.companion import companion_mesh, on_companion
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.prediction import predict
 from pennpde.trust.expected_error import Expected, ExpectedError

@@ -1,10 +1,14 @@
 """Calibration: bounds that hold for cases of families that nobody has seen, and that grow far away from all cases."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from calibrated import TRUE_SLOPE, WORSE, drawn
-from pennpde.trust.calibration import ALONE, FROM_TRAINING, SECOND_OPINION, Sample, Scores, cross_validated, fit
+from pennpde.trust import expected_error
+from pennpde.trust.calibration import ALONE, COARSER_SOLUTION, FROM_TRAINING, KIND, Sample, Scores, cross_validated, fit
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +106,7 @@ def test_cases_outside_of_the_training_range_are_calibrated_apart():
     assert set(fit(inside + outside[:5], worse).parts) == {"all"}
 
 
-OPINION = SECOND_OPINION + "u"
+OPINION = COARSER_SOLUTION + "u"
 
 
 def with_opinions(samples: list[Sample]) -> list[Sample]:
@@ -136,3 +140,47 @@ def test_few_second_opinions_are_not_learned_from():
     samples = drawn(8, 10, seed=8)
     mixed = with_opinions(samples)[:15] + samples[15:]
     assert set(fit(mixed, WORSE | {OPINION: True}).parts) == {"all"}
+
+
+def of_kinds(samples: list[Sample]) -> list[Sample]:
+    """The same cases, every third of a kind whose errors scatter three times as much."""
+    random = np.random.default_rng(9)
+    found = []
+    for number, each in enumerate(samples):
+        wild = number % 3 == 0
+        errors = {"u": each.errors["u"] * float(np.exp(1.2 * random.standard_normal() * wild))}
+        found.append(Sample(each.name, each.family, {**each.clues, KIND + ("wild" if wild else "tame"): 1.0}, errors))
+    return found
+
+
+def test_the_bound_holds_in_each_kind_of_case_and_not_only_on_average():
+    judged = cross_validated(of_kinds(drawn(12, 20, seed=10)), WORSE, left_out="cases", scores_without="cases")
+    for kind in ("wild", "tame"):
+        held = [sample.errors["u"] <= each["u"][1] for sample, each in judged if KIND + kind in sample.clues]
+        assert 0.85 <= np.mean(held) <= 0.95
+    plain = [replace(each, clues={**each.clues, KIND + "rare": 1.0}) for each in drawn(12, 20, seed=10)]
+    without = fit(drawn(12, 20, seed=10), WORSE)
+    few = fit(plain[:5] + drawn(12, 20, seed=10)[5:], WORSE)
+    # A kind of too few cases has the bound of all.
+    assert few.estimate("u", plain[0].clues)[1] == without.estimate("u", plain[0].clues)[1]
+
+
+def test_kinds_are_kept_on_disk_and_files_of_former_versions_are_read(tmp_path):
+    samples = of_kinds(drawn(12, 10, seed=11))
+    calibration = fit(samples, WORSE)
+    expected_error.write(tmp_path, calibration, {"weights_sha256": "abc"})
+    read = expected_error.read(tmp_path, "abc")
+    assert read is not None
+    for each in samples[:6]:
+        np.testing.assert_allclose(read.estimate("u", each.clues), calibration.estimate("u", each.clues), rtol=2e-3)
+    path = tmp_path / "expected_error.json"
+    content = json.loads(path.read_text())
+    for part in content["parts"].values():
+        part["cases"] = [row[:3] for row in part["cases"]]
+    path.write_text(json.dumps(content | {"format_version": 2}))
+    old = expected_error.read(tmp_path, "abc")
+    assert old is not None
+    plain = {name: value for name, value in samples[1].clues.items() if not name.startswith(KIND)}
+    wild, tame = (plain | {KIND + each: 1.0} for each in ("wild", "tame"))
+    assert old.estimate("u", wild) == old.estimate("u", tame)
+    assert read.estimate("u", wild)[1] > read.estimate("u", tame)[1]

@@ -16,8 +16,7 @@ from pennpde.operators import Operators
 from pennpde.penn import Prediction
 from pennpde.penn.solver import Solution
 from pennpde.prediction import predict
-from pennpde.trust.certificate import Certificate, behaviour_range, certify
-from pennpde.trust.ranges import spanned
+from pennpde.trust.certificate import Certificate, behaviour_range, certify, spanned
 from problems import FLOW, heated_plate, rectangle
 
 

@@ -16,10 +16,10 @@ from pennpde.checkpoints import EXPECTED_ERROR, CheckpointError
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
 from pennpde.penn import STEADY
-from pennpde.penn.physics import Clue
+from pennpde.penn.equation import Clue
 from pennpde.prediction import predict
 from pennpde.trust import expected_error
-from pennpde.trust.calibration import ALONE, BEYOND, SECOND_OPINION, fit
+from pennpde.trust.calibration import ALONE, BEYOND, COARSER_SOLUTION, fit
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import Expected, ExpectedError, grade_of, judge, uncalibrated, worst
 
@@ -147,7 +147,7 @@ class Hesitant(AnyTime):
         super().__init__()
         self.by = by
 
-    def second_opinion(self, case, times):
+    def coarser_solution(self, case, times):
         right = (case.mesh.points[:, 0] > case.mesh.points[:, 0].mean()).double()
         fields = self.solve(case, times).fields
         shape = (-1, *[1] * (fields["u"].ndim - 1))
@@ -164,7 +164,7 @@ def test_a_second_opinion_is_asked_for_only_where_it_counts(case):
     for calibration in (None, made_up(0.02)):
         object.__setattr__(model, "checkpoint_calibrations", {"": calibration} if calibration else {})
         (found,) = predict(model, case, resolution="own").evidence
-        assert not any(name.startswith(SECOND_OPINION) for name in found.numbers)
+        assert not any(name.startswith(COARSER_SOLUTION) for name in found.numbers)
     assert len(model.asked) == 2
 
 
@@ -172,12 +172,12 @@ def test_a_second_opinion_says_how_wrong_and_where(case):
     small, large = (evidence_of(Hesitant(by), case, times=[0.5, 4.0]) for by in (0.01, 0.1))
     for early, late in (small, large):
         # Relative to the field, whatever its size.
-        assert early.numbers[SECOND_OPINION + "u"] == pytest.approx(late.numbers[SECOND_OPINION + "u"])
-        assert late.numbers[SECOND_OPINION + "p"] == -6.0
-        assert late.numbers[SECOND_OPINION + "p beyond 2 %"] == pytest.approx(math.log10(0.02))
-        apart = late.numbers[SECOND_OPINION + "u"]
-        assert late.numbers[SECOND_OPINION + "u beyond 2 %"] == pytest.approx(max(apart, math.log10(0.02)))
-    assert large[0].numbers[SECOND_OPINION + "u"] - small[0].numbers[SECOND_OPINION + "u"] == pytest.approx(1.0)
+        assert early.numbers[COARSER_SOLUTION + "u"] == pytest.approx(late.numbers[COARSER_SOLUTION + "u"])
+        assert late.numbers[COARSER_SOLUTION + "p"] == -6.0
+        assert late.numbers[COARSER_SOLUTION + "p beyond 2 %"] == pytest.approx(math.log10(0.02))
+        apart = late.numbers[COARSER_SOLUTION + "u"]
+        assert late.numbers[COARSER_SOLUTION + "u beyond 2 %"] == pytest.approx(max(apart, math.log10(0.02)))
+    assert large[0].numbers[COARSER_SOLUTION + "u"] - small[0].numbers[COARSER_SOLUTION + "u"] == pytest.approx(1.0)
     doubt, x = large[1].local["u"], case.mesh.points[:, 0]
     assert float(doubt[x < x.mean()].max()) == 0
     assert float(doubt[x > x.mean()].max()) > 0
@@ -185,8 +185,8 @@ def test_a_second_opinion_says_how_wrong_and_where(case):
 
 def test_a_second_opinion_that_failed_is_the_worst_of_clues_and_draws_no_map(case):
     (found,), (usual,) = evidence_of(Hesitant(math.nan), case), evidence_of(AnyTime(), case)
-    assert found.numbers[SECOND_OPINION + "u"] == found.numbers[SECOND_OPINION + "u beyond 2 %"] == 6.0
-    assert not any(name.startswith(SECOND_OPINION) for name in usual.numbers)
+    assert found.numbers[COARSER_SOLUTION + "u"] == found.numbers[COARSER_SOLUTION + "u beyond 2 %"] == 6.0
+    assert not any(name.startswith(COARSER_SOLUTION) for name in usual.numbers)
     assert torch.equal(found.local["u"], usual.local["u"])
 
 
@@ -238,7 +238,7 @@ def test_a_stored_calibration_gives_the_same_estimates(tmp_path):
 
 def test_a_stored_calibration_knows_cases_with_and_without_a_second_opinion(tmp_path):
     store(tmp_path)
-    opinion, worse = SECOND_OPINION + "u", {"residual": True, "kind": False, "idle": False}
+    opinion, worse = COARSER_SOLUTION + "u", {"residual": True, "kind": False, "idle": False}
     samples = [
         replace(each, clues={**each.clues, opinion: math.log10(each.errors["u"])}) for each in drawn(8, 10, seed=3)
     ]
@@ -263,7 +263,7 @@ def test_a_calibration_belongs_to_the_arguments_of_its_network(tmp_path):
 
 
 def test_a_large_difference_is_one_reason_not_two():
-    opinion, large = SECOND_OPINION + "u", f"{SECOND_OPINION}u{BEYOND}2 %"
+    opinion, large = COARSER_SOLUTION + "u", f"{COARSER_SOLUTION}u{BEYOND}2 %"
     samples = []
     for each in drawn(8, 10, seed=3):
         apart = math.log10(each.errors["u"])
@@ -272,7 +272,7 @@ def test_a_large_difference_is_one_reason_not_two():
     clues = {"residual": 0.0, "kind": 0.0, "idle": 0.0, opinion: 0.5, large: 0.5}
     evidence = Evidence(tuple(Clue(name, value, remedy="a finer mesh") for name, value in clues.items()))
     found = judge(fit(samples, worse), evidence, ["u"])
-    assert [each for each in found.reasons if each.startswith(SECOND_OPINION)] == [opinion]
+    assert [each for each in found.reasons if each.startswith(COARSER_SOLUTION)] == [opinion]
     assert "a finer mesh" in found.remedies
 
 

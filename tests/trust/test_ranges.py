@@ -11,7 +11,7 @@ from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.inlet import flow_units
-from pennpde.trust.ranges import Comparison, checked, compare, describe, outside, spanned
+from pennpde.trust.certificate import Comparison, checked, compare, describe, outside, spanned
 from problems import FLOW, heated_plate, rectangle
 
 

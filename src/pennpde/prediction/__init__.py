@@ -5,6 +5,6 @@ outcome  what comes out, and files of it
 """
 
 from pennpde.prediction.outcome import Outcome
-from pennpde.prediction.stages import Resolution, predict
+from pennpde.prediction.stages import Resolution, predict, predict_together
 
-__all__ = ["Outcome", "Resolution", "predict"]
+__all__ = ["Outcome", "Resolution", "predict", "predict_together"]

@@ -18,9 +18,9 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.case.units import Units
 from pennpde.mesh import Mesh
-from pennpde.mesh.writing import SERIES, write_series
+from pennpde.mesh.files import SERIES, write_series
 from pennpde.penn import STEADY
-from pennpde.penn.physics import OUTFLOW, Look
+from pennpde.penn.equation import OUTFLOW, Look
 from pennpde.penn.predictor import Finer
 from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels, stacked
 from pennpde.quantities import Measured, Quantity, SolvedFlow, parse
@@ -55,7 +55,7 @@ class Outcome:
     companion: Case | None = None
     """The case on a mesh of the network's own spacing, on which it was predicted; None where that is the user's."""
     evidence: tuple[Evidence, ...] = ()
-    """At each of the times, what was measured without the truth and says how wrong the fields may be."""
+    """At each of the times, what was measured without a reference solution and says how wrong the fields may be."""
     expected: Expected = field(default_factory=Expected)
     """How wrong the fields probably are: expected error and grade by unknown, at the worst of the times."""
     expected_by_time: tuple[Expected, ...] = ()
@@ -122,11 +122,12 @@ class Outcome:
         """The prediction at those times whose expected error does not refuse it, and the others.
 
         Each time is judged by itself: where an inflow has come to zero, as at the end of a pulse, errors are large
-        relative to what is left, and the times before are none the worse. Without a usable time, it is as it was.
+        relative to what is left, and the times before are none the worse. Without a usable time, it is as it was; so is
+        a flow that swings, which is judged as a whole.
         """
         by_time = self.expected_by_time
         good = [place for place, each in enumerate(by_time) if each.grade != REFUSED]
-        if not good or len(good) == len(by_time):
+        if not good or len(good) == len(by_time) or self.expected.swing is not None:
             return self, ()
         kept = tuple(by_time[place] for place in good)
         left_out = tuple(self.times[place] for place in range(len(by_time)) if place not in good)
@@ -200,35 +201,43 @@ class Outcome:
         """PyVista's grid with the predicted fields; of one of several times `outcome.at(0).to_pyvista()`."""
         return self.mesh.to_pyvista()
 
-    def plot(self, *names: str, path: Path | str | None = None, error: bool = False) -> Picture:
+    def plot(self, *names: str, path: Path | str | None = None, error: bool = False, title: str = "") -> Picture:
         """A picture of the fields at the last time, which shows itself in a notebook.
 
         Args:
             names: Of the fields; by default all.
             path: Where it is written as well, as .png, .pdf or .svg.
             error: Whether the error that is expected at each point is drawn in a second row.
+            title: Before the time.
         """
         shown = {name: self.last[name] for name in names or self.last if self[name] is not None}
         rows = [field_panels(self.case.mesh, shown, self.looks, units=self.si)]
         if error and self.expected.local:
             rows.append(error_panels(self.case.mesh, self.expected.local, self.looks, units=self.si))
-        made = picture(stacked(rows), title=self.title(self.time), **self._small_print)
+        made = picture(stacked(rows), title=self.title(self.time, title), **self._small_print)
         if path is not None:
             made.save(path)
         return made
 
-    def animate(self, path: Path | str) -> None:
-        """Write all times as an animation, .mp4 or .gif: colours mean the same at all times."""
+    def animate(self, path: Path | str, *names: str, title: str = "") -> None:
+        """Write all times as an animation, .mp4 or .gif: colours mean the same at all times.
+
+        Args:
+            path: Of the file.
+            names: Of the fields; by default all.
+            title: Before the times.
+        """
         if len(self.times) < 2:
             raise ValueError("An animation takes several times, as in predict(..., times=[1.0, 2.0, 3.0]).")
-        fields = [self.at(place).fields for place in range(len(self.times))]
+        every = [self.at(place).fields for place in range(len(self.times))]
+        fields = [{name: now[name] for name in names or now} for now in every]
         frames = series_panels(self.case.mesh, fields, self.looks, units=self.si)
-        animate(path, frames, [self.title(time) for time in self.times], **self._small_print)
+        animate(path, frames, [self.title(time, title) for time in self.times], **self._small_print)
 
-    def title(self, time: float) -> str:
+    def title(self, time: float, first: str = "") -> str:
         """When the fields hold, and the numbers that characterise the case."""
         numbers = [f"{name} {value:.4g}" for name, value in self.numbers.items() if name.endswith("number")]
-        return ", ".join([f"{time_name(time)}{' s' * (self.si and time != STEADY)}", *numbers])
+        return ", ".join([*[first] * bool(first), f"{time_name(time)}{' s' * (self.si and time != STEADY)}", *numbers])
 
     @property
     def _small_print(self) -> dict[str, Any]:

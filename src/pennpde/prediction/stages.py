@@ -25,24 +25,32 @@ from torch import Tensor, nn
 
 from pennpde import metrics, progress
 from pennpde.case import Case, Remark
-from pennpde.case.companion import back, ends_of_conditions, on_companion
+from pennpde.case.companion import CompanionError, back, companion_mesh, ends_of_conditions, on_companion, spacing_of
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.mesh import Mesh
-from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
-from pennpde.penn.limits import OutOfTimeError, limited
-from pennpde.penn.physics import OUTFLOW
-from pennpde.penn.predictor import Finer, check_unknowns
+from pennpde.penn.equation import OUTFLOW
+from pennpde.penn.predictor import Finer, attempted, check_unknowns
 from pennpde.prediction.outcome import Outcome
-from pennpde.quantities import SolvedFlow
+from pennpde.progress import OutOfTimeError, limited
+from pennpde.quantities import Quantity, SolvedFlow
 from pennpde.registry import did_you_mean
 from pennpde.trust import expected_error
-from pennpde.trust.certificate import Certificate, certify, certify_interpolated
+from pennpde.trust.calibration import Calibration
+from pennpde.trust.certificate import (
+    Certificate,
+    Comparison,
+    Ranges,
+    certify,
+    certify_interpolated,
+    checked,
+    describe_mesh,
+)
+from pennpde.trust.certificate import compare as compared_with
 from pennpde.trust.evidence import Evidence, at_place, gather, without_levels
 from pennpde.trust.expected_error import GOOD, Expected, Uncalibrated, calibration_of, worst
-from pennpde.trust.ranges import Comparison, Ranges, checked, describe_mesh
-from pennpde.trust.ranges import compare as compared_with
+from pennpde.trust.swinging import SwingErrors, swing_of
 
 Resolution = Literal["auto", "own", "network"]
 """On which mesh a network works: the user's own, a companion of its own spacing, or whichever it was trained for."""
@@ -158,6 +166,7 @@ def predict(
     times: float | Sequence[float] | None = None,
     steady: bool = False,
     accuracy: float | None = None,
+    quantities: Sequence[Quantity] = (),
     length: float | None = None,
     speed: float | None = None,
     resolution: Resolution = "auto",
@@ -175,6 +184,8 @@ def predict(
         accuracy: The largest expected error of the first unknown in per cent, for networks that have levels of
             accuracy: the cheapest level is taken on which it holds, or else the most accurate one. None: the level that
             the network is set to.
+        quantities: Whose expected errors are to be as small, see `pennpde.quantities`; forces take finer cells than
+            velocities.
         length: The reference length; by default what the equation takes for it (of a flow the inlet width).
         speed: The reference speed, likewise.
         resolution: "own" predicts on the mesh of the case; "network" on a companion, triangles of the same domain at
@@ -193,21 +204,59 @@ def predict(
     if accuracy is None:
         outcome = _predicted(model, case, ranges, **asked)
     else:
-        outcome = _accurate(model, case, ranges, accuracy, **asked)
+        outcome = _accurate(model, case, ranges, accuracy, quantities, **asked)
     return replace(outcome, si=from_openfoam)
+
+
+def predict_together(
+    model: Predictor,
+    cases: Sequence[Case],
+    *,
+    times: Sequence[Sequence[float] | None],
+    device: torch.device | str = "cpu",
+    length: float | None = None,
+    speed: float | None = None,
+    resolution: Resolution = "auto",
+) -> list[Outcome | Exception]:
+    """What `predict` gives for each of several cases, solved side by side; what is wrong with one takes its place.
+
+    Args:
+        model: A network on the CPU, on the level that is wanted.
+        cases: Likewise.
+        times: Of each case, as for `predict`; infinity is the steady state.
+        device: That does as much of the work as it can, such as "cuda".
+        length: As for `predict`.
+        speed: Likewise.
+        resolution: Likewise.
+    """
+    asked: dict[str, Any] = {"length": length, "speed": speed, "resolution": resolution}
+
+    def prepared(case: Case, when: Sequence[float] | None) -> Prepared:
+        return prepare(request(model, case, None, **asked, times=when))
+
+    def judged(solved: Solved) -> Outcome:
+        return judge(compare(bring_back(solved)))
+
+    found: list[Any] = [attempted(prepared, *each) for each in zip(cases, times, strict=True)]
+    sound = [place for place, each in enumerate(found) if isinstance(each, Prepared)]
+    for place, each in zip(sound, solve_together([found[place] for place in sound], device), strict=True):
+        found[place] = each if isinstance(each, Exception) else attempted(judged, each)
+    return found
 
 
 def _predicted(model: nn.Module, case: Case, ranges: Ranges | None, **asked: Any) -> Outcome:
     """The outcome at the times asked for; where the seconds are over before the last, at those that were reached."""
+    prepared = prepare(request(model, case, ranges, **asked))
     try:
-        return judge(compare(bring_back(solve(prepare(request(model, case, ranges, **asked))))))
+        return judge(compare(bring_back(solve(prepared))))
     except OutOfTimeError as error:
-        times = asked["times"]
+        times = prepared.request.times
         if not error.times or times is None:
             raise
         reached, left = times[: len(error.times)], times[len(error.times) :]
-    with limited():
-        outcome = _predicted(model, case, ranges, **(asked | {"times": reached}))
+    shorter = replace(prepared, request=replace(prepared.request, times=reached))
+    with limited():  # nothing is solved again: the network has kept what it reached
+        outcome = judge(compare(bring_back(solve(shorter))))
     names = ", ".join("the steady state" if time == STEADY else f"t = {time:.4g}" for time in left)
     return _stopped(outcome, f"The seconds were over after t = {reached[-1]:.4g}; not reached: {names}.")
 
@@ -225,8 +274,15 @@ def _listed(times: float | Sequence[float] | None, steady: bool) -> tuple[float,
     return (*listed, STEADY) if steady and STEADY not in listed else listed
 
 
-def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: float, **asked: Any) -> Outcome:
-    """The outcome of the cheapest level whose expected error is small enough, else that of the last one."""
+def _accurate(
+    model: nn.Module,
+    case: Case,
+    ranges: Ranges | None,
+    accuracy: float,
+    quantities: Sequence[Quantity],
+    **asked: Any,
+) -> Outcome:
+    """The outcome of the cheapest level whose expected errors are small enough, else that of the last one."""
     if not 0 < accuracy < 100:
         raise ValueError(f"accuracy is {accuracy!r}; it is in per cent, above 0 and below 100.")
     if not isinstance(model, Predictor) or not model.levels:
@@ -252,12 +308,24 @@ def _accurate(model: nn.Module, case: Case, ranges: Ranges | None, accuracy: flo
             first = next(iter(outcome.expected.errors.values()), None)
             # Without a calibration no level is known to be better, and what was learned acts on the first.
             enough = first is None or (100 * first.expected <= accuracy and not outcome.expected.unconverged)
+            enough = enough and all(
+                _is_within(each, outcome, accuracy, unknown=best is not None) for each in quantities
+            )
             if enough or outcome.stopped or level == model.levels[-1]:
                 return replace(outcome, seconds=spent)
             best = outcome
     finally:
         model.set_level(before)
     raise AssertionError("a network with levels has a last one")
+
+
+def _is_within(quantity: Quantity, outcome: Outcome, accuracy: float, *, unknown: bool) -> bool:
+    """Whether a quantity is accurate enough; where its error is not known, as on unsplit cells, `unknown`."""
+    try:
+        found = quantity.of(outcome)
+    except (ValueError, LookupError, ArithmeticError):  # it has no value here, on no level
+        return True
+    return unknown if found.error is None else 100 * found.error <= accuracy * found.scale
 
 
 def request(
@@ -306,7 +374,15 @@ def prepare(asked: Request) -> Prepared:
     ready = scaled.to(*model.placement)
     model.prepare(ready)
     seconds = (meshed - begin, completed - meshed, time.perf_counter() - completed)
-    return Prepared(asked, seen, scaled, ready, companion is not None, tuple(notes), seconds)
+    return Prepared(
+        request=asked,
+        seen=seen,
+        scaled=scaled,
+        ready=ready,
+        has_companion=companion is not None,
+        notes=tuple(notes),
+        seconds=seconds,
+    )
 
 
 def solve(prepared: Prepared) -> Solved:
@@ -316,6 +392,27 @@ def solve(prepared: Prepared) -> Solved:
     asked = prepared.request
     with torch.inference_mode():
         prediction = asked.model.solve(prepared.ready, None if asked.times is None else asked.own_times)
+    return _solved(prepared, prediction, begin)
+
+
+def solve_together(prepared: Sequence[Prepared], device: torch.device | str) -> list[Solved | Exception]:
+    """Call the network once for several cases."""
+    if not prepared:
+        return []
+    begin = time.perf_counter()
+    asked = [each.request for each in prepared]
+    times = [None if each.times is None else each.own_times for each in asked]
+    with torch.inference_mode():
+        predictions = asked[0].model.solve_together([each.ready for each in prepared], times, device)
+    begin = time.perf_counter() - (time.perf_counter() - begin) / len(prepared)
+    return [
+        found if isinstance(found, Exception) else _solved(each, found, begin)
+        for each, found in zip(prepared, predictions, strict=True)
+    ]
+
+
+def _solved(prepared: Prepared, prediction: Prediction, begin: float) -> Solved:
+    with torch.inference_mode():
         # To the CPU within the time that is measured: a GPU is done when its numbers have arrived.
         fields = {name: values.to(prepared.case.initial[name]) for name, values in prediction.fields.items()}
     seconds = time.perf_counter() - begin
@@ -348,11 +445,11 @@ def compare(returned: Returned) -> Compared:
     prepared = returned.solved.prepared
     model = prepared.request.model
     calibration = calibration_of(model)
-    wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_second_opinions
+    wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_coarser_solutions
     coarse = returned.solved.prediction.coarser if wanted else None
     if wanted and coarse is None:
         with torch.inference_mode(), limited():  # a part of what was spent already
-            coarse = model.second_opinion(prepared.ready, prepared.request.own_times)
+            coarse = model.coarser_solution(prepared.ready, prepared.request.own_times)
     return Compared(returned, coarse, time.perf_counter() - begin)
 
 
@@ -383,7 +480,7 @@ def judge(compared: Compared) -> Outcome:
         unconverged = when == STEADY and not certificate.converged
         local = _local(found, each, fields, prepared)
         by_time.append(replace(found, local=local, missing=missing, ignored=ignored, unconverged=unconverged))
-    expected = worst(by_time)
+    expected = _judged_by_mean(compared, certificate, calibration, by_time) or worst(by_time)
     certificate = replace(
         certificate,
         notes=(*prepared.notes, *(each.text for each in remarks if not each.severe)),
@@ -406,6 +503,30 @@ def judge(compared: Compared) -> Outcome:
         flow=_flow(compared),
         finer=returned.finer,
     )
+
+
+def _judged_by_mean(
+    compared: Compared, certificate: Certificate, calibration: Calibration | Uncalibrated, by_time: Sequence[Expected]
+) -> Expected | None:
+    """The expected error of a flow that repeats itself, on coarser cells as well; None of others."""
+    prepared, prediction = compared.returned.solved.prepared, compared.returned.solved.prediction
+    asked, scaled, unknowns = prepared.request, prepared.scaled, list(prepared.request.model.equation.unknowns)
+    times, volumes = asked.own_times, scaled.mesh.point_volumes
+    if compared.coarse is None or isinstance(calibration, Uncalibrated):
+        return None
+    coarse = {name: compared.coarse[name].cpu() for name in unknowns}
+    swing, coarser = (
+        swing_of({name: fields[name] for name in unknowns}, times, volumes) for fields in (prediction.fields, coarse)
+    )
+    if swing is None or coarser is None:
+        return None
+    mean = replace(prediction, fields=dict(swing.means), balance={}, finer=None)
+    last = max(time for time in times if time != STEADY)
+    evidence = gather(scaled, mean, (last,), certificate, asked.model, prepared.ready, coarser.means)
+    found = expected_error.judge(calibration, evidence[0], unknowns)
+    missing, unconverged = by_time[-1].missing, any(each.unconverged for each in by_time)
+    errors = SwingErrors.between(swing, coarser)
+    return replace(found, missing=missing, unconverged=unconverged, local=by_time[-1].local, swing=errors)
 
 
 def _flow(compared: Compared) -> SolvedFlow | None:

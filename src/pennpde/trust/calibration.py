@@ -1,17 +1,21 @@
-"""Calibration: from what can be measured without the truth to the error that is likely.
+"""Calibration: from what can be measured without a reference solution to the error that is likely.
 
-Split conformal prediction on top of a regression. On cases with truth, by unknown::
+Split conformal prediction on top of a regression. On cases with reference solutions, by unknown::
 
     log error  ≈  a + b · z          z: standardised clues; b ≥ 0 for clues of which more can only be worse
     score      =  (log error - a - b · z) / σ(z),    σ = max(1, distance of z to the cases over its usual size)
 
 Every score is computed with a regression, and a distance, that leave out all cases of the same family: a user's case is
-of no family that is known. The 90 % quantile q of the scores gives the bound exp(a + b · z + q σ(z)): of cases like
-these, 90 % are below. Further away from the calibrated cases σ grows, so the bound grows without end.
+of no family that is known. Where the families are all kinds of case that there are, single cases are left out instead
+(`LeftOut`). The 90 % quantile q of the scores gives the bound exp(a + b · z + q σ(z)): of cases like these, 90 % are
+below. Further away from the calibrated cases σ grows, so the bound grows without end.
+
+Where the equation knows kinds of case (`Physics.kind`), the quantile is that of the same kind, so that the bound holds
+in each of them and not only on average.
 
 Cases inside and outside of the network's training range are calibrated apart, where there are enough of both: outside
 of it a learned network may be wrong without any sign of it in its fields. Networks that can solve in a second, cheaper
-way (`Predictor.second_opinion`) are calibrated once with and once without it: not every case has one.
+way (`Predictor.coarser_solution`) are calibrated once with and once without it: not every case has one.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,16 +32,24 @@ LEVEL = 0.9
 """Share of cases that the bound shall cover."""
 FROM_TRAINING = "distance from the training range"
 """The clue that divides cases into two parts."""
-SECOND_OPINION = "difference from a second, coarser solution in "
-"""Followed by an unknown: the clues of cases that have a second opinion."""
+COARSER_SOLUTION = "difference from a second, coarser solution in "
+"""Followed by an unknown: the clues of cases that have a coarser solution."""
 BEYOND = " beyond "
 """In the name of a clue, what is large of another one: followed by the size from which on it counts."""
+KIND = "kind: "
+"""Followed by the kind of a case: a clue of which only the name counts."""
 ALL, INSIDE, OUTSIDE = "all", "inside", "outside"
 ALONE = " without a second opinion"
 """Follows the name of a part that knows no such clues."""
 FEWEST = 20
 """Cases, below which a bound of 90 % cannot be told from the worst of them."""
 _FEWEST_FAMILIES = 2
+_FEWEST_OF_KIND = 9
+"""Cases, below which those of all kinds are counted: with fewer, the bound would be the worst of them."""
+_FOLDS = 10
+"""Groups of cases that are left out together, where families are not."""
+LeftOut = Literal["families", "cases"]
+"""What scores, and coverage, are computed without."""
 _NEIGHBOURS = 5
 _SMALLEST_SCALE = 0.1
 """Of a clue: one that hardly varied among the cases is not blown up."""
@@ -56,7 +69,7 @@ class Sample:
     Attributes:
         name: Of case and time.
         family: Cases of one family are left out together.
-        clues: What was measured without the truth, by name.
+        clues: What was measured without a reference solution, by name.
         errors: Relative, by unknown.
     """
 
@@ -88,7 +101,8 @@ class Clues:
 
     @classmethod
     def of(cls, samples: Sequence[Sample], worse: Mapping[str, bool]) -> Clues:
-        names = tuple(name for name in worse if any(name in sample.clues for sample in samples))
+        known = {name for sample in samples for name in sample.clues if not name.startswith(KIND)}
+        names = tuple(name for name in worse if name in known)
         raw = np.array([[sample.clues.get(name, math.nan) for name in names] for sample in samples])
         low, centres, high = np.nanquantile(raw, [0.25, 0.5, 0.75], axis=0)
         scales = np.maximum((high - low) / 1.35, _SMALLEST_SCALE)
@@ -130,7 +144,7 @@ class Scores:
 
     Attributes:
         regression: Fitted to all cases.
-        values: Scores, sorted.
+        values: Scores.
         weights: Of each: all families count alike. Their sum is one.
         usual_distance: Median over the cases of the distance to those of other families.
         number: Of cases; one at several times counts once. A new case is one more, which could be the worst of all.
@@ -147,9 +161,13 @@ class Scores:
 
         Of fewer than nine cases it is the largest score.
         """
-        wanted = level * (1.0 + 1.0 / self.number)
-        place = int(np.searchsorted(np.cumsum(self.weights), wanted - 1e-9))
-        return float(self.values[min(place, len(self.values) - 1)])
+        wanted, order = level * (1.0 + 1.0 / self.number), np.argsort(self.values, kind="stable")
+        place = int(np.searchsorted(np.cumsum(self.weights[order]), wanted - 1e-9))
+        return float(self.values[order[min(place, len(order) - 1)]])
+
+    def of_only(self, chosen: Bool[np.ndarray, " cases"], number: int) -> Scores:
+        weights = self.weights[chosen]
+        return replace(self, values=self.values[chosen], weights=weights / weights.sum(), number=number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +180,7 @@ class Part:
         scores: By unknown.
         names: Of the cases.
         families: Of the cases.
+        kinds: Of the cases, as far as they have any.
     """
 
     clues: Clues
@@ -169,6 +188,7 @@ class Part:
     scores: Mapping[str, Scores]
     names: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def distance(self, standard: Float[np.ndarray, " clues"]) -> float:
         """Mean distance to the nearest cases."""
@@ -184,9 +204,16 @@ class Part:
         inputs = self.clues.for_regression(self.clues.standardised(clues))
         return dict(zip(self.clues.names, (inputs * self.scores[name].regression.coefficients).tolist(), strict=True))
 
+    def _scores_of(self, name: str, kind: str) -> Scores:
+        """Those of the cases of a kind, if there are enough of them."""
+        chosen = np.array([each == kind for each in self.kinds])
+        number = distinct(each for each, own in zip(self.names, self.kinds, strict=True) if own == kind)
+        scores = self.scores[name]
+        return scores.of_only(chosen, number) if kind and number >= _FEWEST_OF_KIND else scores
+
     def estimate(self, name: str, clues: Mapping[str, float], level: float = LEVEL) -> tuple[float, float]:
         """The mean error of such cases and the bound that a share `level` of them is below."""
-        scores = self.scores[name]
+        scores = self._scores_of(name, kind_of(clues))
         inputs = self.clues.for_regression(self.clues.standardised(clues))
         middle, wide = float(scores.regression.at(inputs)), self.unlikeness(name, clues)
         score = scores.quantile(level)
@@ -201,7 +228,7 @@ class Calibration:
     """Where errors of a network are known: what makes an expected error out of evidence.
 
     Attributes:
-        parts: "inside" and "outside" of the training range, or "all"; where cases have a second opinion also those for
+        parts: "inside" and "outside" of the training range, or "all"; where some have a coarser solution also those for
             cases without one (`ALONE`).
     """
 
@@ -212,12 +239,12 @@ class Calibration:
         return tuple(next(iter(self.parts.values())).scores)
 
     @property
-    def knows_second_opinions(self) -> bool:
+    def knows_coarser_solutions(self) -> bool:
         return any(name.endswith(ALONE) for name in self.parts)
 
     def part(self, clues: Mapping[str, float]) -> Part:
         """The part that a case belongs to."""
-        suffix = ALONE if self.knows_second_opinions and not _has_second_opinion(clues) else ""
+        suffix = ALONE if self.knows_coarser_solutions and not _has_coarser_solution(clues) else ""
         whole = self.parts.get(ALL + suffix)
         return self.parts[_side(clues) + suffix] if whole is None else whole
 
@@ -234,20 +261,26 @@ class Calibration:
         return self.part(clues).estimate(name, clues, level)
 
 
-def without_second_opinion(clues: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in clues.items() if not name.startswith(SECOND_OPINION)}
+def without_coarser_solution(clues: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in clues.items() if not name.startswith(COARSER_SOLUTION)}
+
+
+def kind_of(clues: Iterable[str]) -> str:
+    """The kind of a case; empty where its equation knows none."""
+    return next((name.removeprefix(KIND) for name in clues if name.startswith(KIND)), "")
 
 
 def _side(clues: Mapping[str, float]) -> str:
     return OUTSIDE if clues.get(FROM_TRAINING, 0.0) > 0 else INSIDE
 
 
-def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
+def fit(samples: Sequence[Sample], worse: Mapping[str, bool], left_out: LeftOut = "families") -> Calibration:
     """Calibrate on predictions whose error is known.
 
     Args:
         samples: Of several families, best those that the network was not trained on.
         worse: By clue, whether more of it can only mean a larger error.
+        left_out: What each score is computed without.
     """
     families = {sample.family for sample in samples}
     if len(samples) < FEWEST or len(families) < _FEWEST_FAMILIES:
@@ -255,72 +288,86 @@ def fit(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
             f"There are {len(samples)} cases of {len(families)} families to calibrate with; a bound that holds for "
             f"{100 * LEVEL:.0f} % of cases needs at least {FEWEST}, of two families or more."
         )
-    return _fitted(samples, worse)
+    return _fitted(samples, worse, left_out)
 
 
-def _fitted(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Calibration:
-    with_second = [sample for sample in samples if _has_second_opinion(sample.clues)]
-    alone = _parts([replace(sample, clues=without_second_opinion(sample.clues)) for sample in samples], worse)
-    if not _suffice(with_second):
-        return Calibration(alone)
-    return Calibration(_parts(with_second, worse) | {side + ALONE: part for side, part in alone.items()})
+def _fitted(
+    samples: Sequence[Sample], worse: Mapping[str, bool], left_out: LeftOut, with_alone: bool = True
+) -> Calibration:
+    """The calibration; the parts of cases without a coarser solution only if they are wanted."""
+    with_second = [sample for sample in samples if _has_coarser_solution(sample.clues)]
+    whole = _parts(with_second, worse, left_out) if _suffice(with_second) else {}
+    if whole and not with_alone:
+        return Calibration(whole)
+    without = [replace(sample, clues=without_coarser_solution(sample.clues)) for sample in samples]
+    alone = _parts(without, worse, left_out)
+    return Calibration(whole | {side + ALONE: part for side, part in alone.items()} if whole else alone)
 
 
-def _parts(samples: Sequence[Sample], worse: Mapping[str, bool]) -> dict[str, Part]:
+def _parts(samples: Sequence[Sample], worse: Mapping[str, bool], left_out: LeftOut) -> dict[str, Part]:
     sides = {side: [sample for sample in samples if _side(sample.clues) == side] for side in (INSIDE, OUTSIDE)}
-    apart = all(_suffice(each) for each in sides.values())
-    return {side: _part(each, worse) for side, each in (sides if apart else {ALL: samples}).items()}
+    apart = all(_suffice(each) for each in sides.values()) and not any(kind_of(each.clues) for each in samples)
+    return {side: _part(each, worse, left_out) for side, each in (sides if apart else {ALL: samples}).items()}
 
 
 def _suffice(samples: Sequence[Sample]) -> bool:
     return len(samples) >= FEWEST and len({sample.family for sample in samples}) >= _FEWEST_FAMILIES
 
 
-def _has_second_opinion(clues: Iterable[str]) -> bool:
-    return any(name.startswith(SECOND_OPINION) for name in clues)
+def _has_coarser_solution(clues: Iterable[str]) -> bool:
+    return any(name.startswith(COARSER_SOLUTION) for name in clues)
 
 
-def _part(samples: Sequence[Sample], worse: Mapping[str, bool]) -> Part:
-    families, names = sorted({sample.family for sample in samples}), [sample.name for sample in samples]
+def _part(samples: Sequence[Sample], worse: Mapping[str, bool], left_out: LeftOut) -> Part:
+    names = [sample.name for sample in samples]
     clues = Clues.of(samples, worse)
     cases = np.array([clues.standardised(sample.clues) for sample in samples])
     inputs = clues.for_regression(cases)
-    family = np.array([families.index(sample.family) for sample in samples])
+    family = _numbered(sample.family for sample in samples)
+    group = family if left_out == "families" else _numbered(map(case_of, names)) % _FOLDS
     weights = 1.0 / np.bincount(family)[family]
     weights = weights / weights.sum()
-    away = np.array([_distance(case, cases[family != own]) for case, own in zip(cases, family, strict=True)])
+    away = np.array([_distance(case, cases[group != own]) for case, own in zip(cases, group, strict=True)])
     usual = float(np.median(away)) or 1.0
     wide = np.maximum(1.0, away / usual)
+    kinds = tuple(kind_of(sample.clues) for sample in samples)
     scores = {}
     for name in samples[0].errors:
         errors = np.array([sample.errors[name] for sample in samples])
         logarithms = np.log(np.clip(np.nan_to_num(errors, nan=_LARGEST_ERROR), _SMALLEST_ERROR, _LARGEST_ERROR))
 
-        def left_out(penalty: float, targets: np.ndarray = logarithms) -> np.ndarray:
-            predicted = np.zeros(len(samples))
-            for own in range(len(families)):
-                other, mine = family != own, family == own
-                predicted[mine] = _regression(inputs[other], targets[other], weights[other], clues.worse, penalty).at(
+        def predicted(penalty: float, targets: np.ndarray = logarithms) -> np.ndarray:
+            found = np.zeros(len(samples))
+            for own in np.unique(group):
+                other, mine = group != own, group == own
+                found[mine] = _regression(inputs[other], targets[other], weights[other], clues.worse, penalty).at(
                     inputs[mine]
                 )
-            return predicted
+            return found
 
-        found = {penalty: left_out(penalty) for penalty in _PENALTIES}
+        found = {penalty: predicted(penalty) for penalty in _PENALTIES}
 
         def wrong(penalty: float, found: Mapping[float, np.ndarray] = found, targets: np.ndarray = logarithms) -> float:
             return float((weights * np.abs(targets - found[penalty])).sum())
 
         best = min(_PENALTIES, key=wrong)
-        values = (logarithms - found[best]) / wide
-        order = np.argsort(values)
         regression = _regression(inputs, logarithms, weights, clues.worse, best)
-        scores[name] = Scores(regression, values[order], weights[order], usual, distinct(names))
-    return Part(clues, cases, scores, tuple(names), tuple(sample.family for sample in samples))
+        scores[name] = Scores(regression, (logarithms - found[best]) / wide, weights, usual, distinct(names))
+    return Part(clues, cases, scores, tuple(names), tuple(sample.family for sample in samples), kinds)
+
+
+def _numbered(names: Iterable[str]) -> np.ndarray:
+    return np.unique(np.array(list(names)), return_inverse=True)[1]
+
+
+def case_of(name: str) -> str:
+    """The case of a name of a case and a time, such as "step t=4" and "step steady"."""
+    return name.rpartition(" ")[0] or name
 
 
 def distinct(names: Iterable[str]) -> int:
-    """Number of cases among names of cases and times, such as "step t=4" and "step steady"."""
-    return len({name.rpartition(" ")[0] or name for name in names})
+    """Number of cases among names of cases and times."""
+    return len(set(map(case_of, names)))
 
 
 def cross_validated(
@@ -328,30 +375,38 @@ def cross_validated(
     worse: Mapping[str, bool],
     on_family: Callable[[str], None] | None = None,
     only_judged: Container[str] = (),
+    *,
+    left_out: LeftOut = "families",
+    scores_without: LeftOut = "families",
 ) -> list[tuple[Sample, dict[str, tuple[float, float]]]]:
-    """Expected error and bound of every case by a calibration that knows no case of its family.
+    """Expected error and bound of every case by a calibration that does not know it, nor any case of its family.
 
-    Families are passed over whose others are too few to calibrate with.
+    What is left out is passed over where the others are too few to calibrate with.
 
     Args:
         samples: Of several families.
         worse: As for `fit`.
-        on_family: Is called after each family.
+        on_family: Is called after each group that was left out.
         only_judged: Names of samples that no calibration learns from.
+        left_out: Whether cases of the same family are unknown as well.
+        scores_without: As `left_out` of `fit`.
     """
+    groups = [sample.family for sample in samples]
+    if left_out == "cases":
+        groups = [f"{number % _FOLDS}" for number in _numbered(case_of(sample.name) for sample in samples)]
     found = []
-    for family in sorted({sample.family for sample in samples}):
-        others = [sample for sample in samples if sample.family != family and sample.name not in only_judged]
+    for group in sorted(set(groups)):
+        pairs = list(zip(samples, groups, strict=True))
+        others = [sample for sample, own in pairs if own != group and sample.name not in only_judged]
         if len(others) < FEWEST // 2 or len({sample.family for sample in others}) < _FEWEST_FAMILIES:
             continue
-        calibration = _fitted(others, worse)
-        for sample in samples:
-            if sample.family == family:
-                found.append(
-                    (sample, {name: calibration.estimate(name, sample.clues) for name in calibration.unknowns})
-                )
+        judged = [sample for sample, own in pairs if own == group]
+        alone = not all(_has_coarser_solution(sample.clues) for sample in judged)
+        calibration = _fitted(others, worse, scores_without, alone)
+        for sample in judged:
+            found.append((sample, {name: calibration.estimate(name, sample.clues) for name in calibration.unknowns}))
         if on_family is not None:
-            on_family(family)
+            on_family(group)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Evidence: what can be measured on a prediction without the truth and says how wrong it may be.
+"""Evidence: what can be measured on a prediction without a reference solution and says how wrong it may be.
 
 Numbers of any equation (how rough the fields are on their mesh, normal derivatives, growth of the solver's residual,
 how far the case lies outside of the training range) and those that the equation adds (`Physics.clues`); and by unknown
@@ -19,10 +19,9 @@ from pennpde import metrics
 from pennpde.case import Case
 from pennpde.operators import Operators
 from pennpde.penn import Prediction, Predictor
-from pennpde.penn.physics import OUTFLOW, Clue
-from pennpde.trust.calibration import BEYOND, FROM_TRAINING, SECOND_OPINION
-from pennpde.trust.certificate import Certificate
-from pennpde.trust.ranges import describe_mesh
+from pennpde.penn.equation import OUTFLOW, Clue
+from pennpde.trust.calibration import BEYOND, COARSER_SOLUTION, FROM_TRAINING, KIND
+from pennpde.trust.certificate import Certificate, describe_mesh
 
 NOT_FINITE = "values that are not finite"
 """The only clue of fields that have such values."""
@@ -85,6 +84,8 @@ def gather(
         missed = {name: _interpolation_error(values, case, operators) for name, values in now.items()}
         # t / (1 + t): a steady state is at infinity.
         clues = [*of_case, Clue("time", 1.0 if math.isinf(time) else time / (1.0 + time), worse=False)]
+        if kind := model.equation.kind(case, time):
+            clues.append(Clue(KIND + kind, 1.0, worse=False))
         for name, values in now.items():
             size, volumes = _deviation(values, case), case.mesh.point_volumes
             rough = metrics.root_mean_square(missed[name], volumes) / size
@@ -99,7 +100,7 @@ def gather(
         if coarse is not None:
             first, other = (without_levels(each, free, case) for each in (now, at_place(coarse, place, case)))
             apart = _apart(first, other)
-            clues += _of_opinions(first, apart, case)
+            clues += _of_opinions(first, other, apart, case)
             # Not smoothed: both solutions fulfil the same conditions, and where these hold there is no error.
             local |= {name: each for name, each in apart.items() if bool(torch.isfinite(each).all())}
         found.append(Evidence(tuple(clues), local))
@@ -128,8 +129,10 @@ def _apart(fields: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[s
     return {name: (values - others[name]).reshape(len(values), -1).norm(dim=1) for name, values in fields.items()}
 
 
-def _of_opinions(fields: Mapping[str, Tensor], apart: Mapping[str, Tensor], case: Case) -> list[Clue]:
-    """How far the fields are from the second opinion, relative to their size, as errors are.
+def _of_opinions(
+    fields: Mapping[str, Tensor], others: Mapping[str, Tensor], apart: Mapping[str, Tensor], case: Case
+) -> list[Clue]:
+    """How far the fields are from the coarser solution, relative to their size, as errors are.
 
     A small difference is some times the error. A large one says that coarse cells lose the flow, eddies above all, and
     fine ones may lose it as well. Then the error grows faster than the difference: what is large is a clue by itself.
@@ -139,10 +142,19 @@ def _of_opinions(fields: Mapping[str, Tensor], apart: Mapping[str, Tensor], case
     for name, each in apart.items():
         size = metrics.root_mean_square(fields[name], volumes)
         share = metrics.root_mean_square(each, volumes) / (size or 1.0)
-        clues.append(Clue.of_size(SECOND_OPINION + name, share, remedy=_FINER))
+        clues.append(Clue.of_size(COARSER_SOLUTION + name, share, remedy=_FINER))
         clues.append(
-            Clue.of_size(f"{SECOND_OPINION}{name}{BEYOND}{100 * _LARGE:.0f} %", max(share, _LARGE), remedy=_FINER)
+            Clue.of_size(f"{COARSER_SOLUTION}{name}{BEYOND}{100 * _LARGE:.0f} %", max(share, _LARGE), remedy=_FINER)
         )
+        # Where it is found in few places, such as corners, the error falls more slowly from one mesh to the next.
+        fourth = metrics.root_mean_square(each.square(), volumes) ** 0.5
+        narrow = fourth / (metrics.root_mean_square(each, volumes) or 1.0)
+        clues.append(Clue.of_size(f"concentration of the difference in {name}", narrow, worse=False))
+        if fields[name].ndim == 1:
+            apart_by = fields[name] - others[name]
+            even = metrics.root_mean_square(metrics.without_level(apart_by, volumes), volumes)
+            share = even / (metrics.root_mean_square(apart_by, volumes) or 1.0)
+            clues.append(Clue.of_size(f"unevenness of the difference in {name}", share, worse=False))
     return clues
 
 

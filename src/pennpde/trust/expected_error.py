@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,9 @@ from pennpde.trust.calibration import (
     distinct,
 )
 from pennpde.trust.evidence import NOT_FINITE, Evidence
+from pennpde.trust.swinging import SwingErrors
 
-FORMAT, FORMAT_VERSION = "pennpde expected error", 2
+FORMAT, FORMAT_VERSION = "pennpde expected error", 3
 GOOD, FAIR, POOR, REFUSED, UNKNOWN = "good", "fair", "poor", "refused", "unknown"
 GRADES = (GOOD, FAIR, POOR, REFUSED)
 """From the best to the worst."""
@@ -71,7 +72,7 @@ class ExpectedError:
     def grade(self) -> str:
         if not self.expected <= REFUSED_ABOVE:
             return REFUSED
-        return next((grade for grade, largest in LARGEST_BOUND_OF.items() if self.bound <= largest), POOR)
+        return _grade_of_bound(self.bound)
 
     def __str__(self) -> str:
         if not math.isfinite(self.expected):
@@ -99,6 +100,8 @@ class Expected:
         ignored: Terms of the case's equations that were not solved, a sentence each. Then no error can be expected.
         unconverged: Whether the equations were not solved to their tolerance. Then expected errors, which are learned
             from converged solutions, say too little, and the grade is poor at best as well.
+        swing: Where the flow repeats itself, by how much amplitude and frequency differ from those on coarser cells;
+            the errors are those of the mean then.
     """
 
     errors: Mapping[str, ExpectedError] = field(default_factory=dict)
@@ -110,6 +113,7 @@ class Expected:
     missing: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     unconverged: bool = False
+    swing: SwingErrors | None = None
 
     def __repr__(self) -> str:
         return f"Expected({self.in_short})"
@@ -120,6 +124,8 @@ class Expected:
         if self.ignored:
             return REFUSED
         grade = grade_of(self.errors)
+        if self.swing is not None and grade != UNKNOWN:
+            grade = max(grade, _grade_of_bound(self.swing.largest), key=GRADES.index)
         lowered = (self.missing or self.unconverged) and grade != UNKNOWN
         return max(grade, POOR, key=GRADES.index) if lowered else grade
 
@@ -128,7 +134,12 @@ class Expected:
         if not self.errors:
             grade = [f"  {'grade':<32}{self.grade}"] if self.ignored else []
             return [f"  {'expected error':<32}unknown: {self.unknown_because}", *grade]
-        rows = [f"  {f'expected error of {name}':<32}{each}" for name, each in self.errors.items()]
+        of = "expected error of" if self.swing is None else "expected error of the mean"
+        rows = [f"  {f'{of} {name}':<32}{each}" for name, each in self.errors.items()]
+        if self.swing is not None:
+            told = [f"amplitude of {name} {_percent(each)}" for name, each in self.swing.amplitudes.items()]
+            told = ", ".join([f"frequency {_percent(self.swing.frequency)}", *told]).replace("%", " %")
+            rows.append(f"  {'cells twice as large differ by':<32}{told}")
         return [*rows, f"  {'grade':<32}{self.grade}"]
 
     @property
@@ -137,7 +148,8 @@ class Expected:
         if not self.errors:
             return f"{REFUSED}: other physics, expected error unknown" if self.ignored else "expected error unknown"
         parts = ", ".join(f"{name} {_percent(each.expected)}" for name, each in self.errors.items())
-        return f"{self.grade}: expected error {parts}".replace("%", " %")
+        of = "" if self.swing is None else " of the mean"
+        return f"{self.grade}: expected error{of} {parts}".replace("%", " %")
 
     @property
     def bounds(self) -> str:
@@ -195,6 +207,7 @@ class Expected:
                 "missing": self.missing,
                 "ignored": self.ignored,
                 "converged": not self.unconverged,
+                "swing": None if self.swing is None else asdict(self.swing),
             }
         )
 
@@ -202,6 +215,10 @@ class Expected:
         """For the field data of a file."""
         numbers = {f"expected error of {name}": (each.expected, each.bound) for name, each in self.errors.items()}
         return {"grade": self.grade, **numbers}
+
+
+def _grade_of_bound(bound: float) -> str:
+    return next((grade for grade, largest in LARGEST_BOUND_OF.items() if bound <= largest), POOR)
 
 
 def grade_of(errors: Mapping[str, ExpectedError]) -> str:
@@ -328,8 +345,8 @@ def _part_content(part: Part) -> dict[str, Any]:
             for name, scores in part.scores.items()
         },
         "cases": [
-            [name, family, [round(float(each), 3) for each in row]]
-            for name, family, row in zip(part.names, part.families, part.cases, strict=True)
+            [name, family, [round(float(each), 3) for each in row], kind]
+            for name, family, row, kind in zip(part.names, part.families, part.cases, part.kinds, strict=True)
         ],
     }
 
@@ -453,7 +470,8 @@ def _part(content: Mapping[str, Any]) -> Part:
             regression, values, weights / weights.sum(), distance, distinct(str(row[0]) for row in content["cases"])
         )
     names, families = (tuple(str(row[place]) for row in content["cases"]) for place in (0, 1))
-    return Part(clues, cases, scores, names, families)
+    kinds = tuple(str(row[3]) if len(row) > 3 else "" for row in content["cases"])
+    return Part(clues, cases, scores, names, families, kinds)
 
 
 def _numbers(values: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from pennpde.case import Case
+from pennpde.case.conditions import TotalPressure
 from pennpde.case.moments import FOREVER
 from pennpde.flow.march import FlowDivergedError
 from pennpde.flow.scheme import FlowScheme
@@ -26,11 +27,12 @@ from pennpde.penn import STEADY
 from pennpde.prediction import predict
 from pennpde.train.calibrate import Known
 
-PER_KIND = 7
+PER_KIND = 16
 _POINTS, _POINTS_STARTED = (150, 1_600), (150, 700)
 _MOST_POINTS = 30_000
 """Of a reference."""
 _TIMES = 0.5, 2.0
+_ENDS = "inlet", "outlet"
 
 Random = np.random.Generator
 Line = Float[np.ndarray, "_"]
@@ -369,6 +371,50 @@ def _high(random: Random, name: str) -> Case:
                  _between(random, 150, 400), uniform=False)  # fmt: skip
 
 
+def _driven(random: Random, name: str) -> Case:
+    """A duct through which a difference of pressure drives the fluid: a static one, or the total one of a reservoir."""
+    duct = random.choice(np.array([_layers, _bent, _curved, _few_cells, _long], object))(random, name)
+    length = float(np.ptp(duct.mesh.points[:, 0].numpy()))
+    viscosity = float(duct.parameters["viscosity"])
+    # What a straight channel needs for a mean speed of one, and what accelerates to that.
+    static = min(12.0 * viscosity * length * random.uniform(0.3, 1.0), 1.0)
+    total = 0.5 + static
+    inlet, outlet = (float(duct.mesh.facet_areas[duct.mesh.patch(each).facets].norm(dim=1).sum()) for each in _ENDS)
+    # Where the pressure rises behind the inlet, a static one there may have no steady state.
+    by_total = random.random() < 0.6 or outlet > 1.1 * inlet
+    return Case(
+        duct.mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"walls": 0.0}, "p": {"outlet": 0.0} | ({} if by_total else {"inlet": static})},
+        conditions={TotalPressure: {"p": {"inlet": total}}} if by_total else {},
+        parameters={"viscosity": viscosity},
+        name=name,
+    )
+
+
+def _slots(random: Random, name: str) -> Case:
+    """A chamber with jets and outlets of one to three facets, which cells have to be split for."""
+    across, along = (int(random.integers(12, 22)) for _ in range(2))
+    x, y = np.linspace(0.0, random.uniform(0.8, 2.0), along + 1), np.linspace(0.0, 1.0, across + 1)
+    points, cells = _cut(random, *_joined([(x, y)]))
+    mesh = Mesh.from_arrays(points, cells)
+    sides = mesh.facets.connectivity.reshape(-1, 2)
+    left, right = (np.flatnonzero((points[sides, 0] == end).all(axis=1)) for end in (x[0], x[-1]))
+    left, right = (each[np.argsort(points[sides[each], 1].mean(axis=1))] for each in (left, right))
+    jet, outlet = int(random.integers(1, 4)), int(random.integers(1, across + 1))
+    first, second = int(random.integers(0, across - jet + 1)), int(random.integers(0, across - outlet + 1))
+    inlets, outlets = left[first : first + jet], right[second : second + outlet]
+    walls = np.setdiff1d(np.arange(len(sides)), np.concatenate([inlets, outlets]))
+    facets = {"walls": sides[walls], "inlet": sides[inlets], "outlet": sides[outlets]}
+    return Case(
+        mesh.with_patch_facets(facets),
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"inlet": (1.0, 0.0), "walls": 0.0}, "p": {"outlet": 0.0}},
+        parameters={"viscosity": jet / across / _between(random, 5, 150)},
+        name=name,
+    )
+
+
 def _started(random: Random, name: str) -> Case:
     """Any of them on the way."""
     return random.choice(np.array([_layers, _bent, _curved, _few_cells, _long, _cavity], object))(random, name)
@@ -385,4 +431,6 @@ KINDS: Mapping[str, Callable[[Random, str], Case]] = {
     "plate": _plate,
     "high": _high,
     "started": _started,
+    "driven": _driven,
+    "slots": _slots,
 }
