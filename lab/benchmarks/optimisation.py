@@ -1,6 +1,6 @@
 """Gradients and optimised designs: against differences of whole solves, against OpenFOAM, against what is known.
 
-    python lab/benchmarks/optimisation.py gradients designs verify inverse [adjoint] [--write]
+    python lab/benchmarks/optimisation.py gradients transient designs verify inverse [adjoint] [--write]
 
 Each part adds to `results/optimisation.json`; --write puts the tables into docs/optimisation.md.
 """
@@ -83,8 +83,10 @@ def difference(designs: Designs, position: np.ndarray, place: int, step: float) 
     return (ends[0].numbers - ends[1].numbers) / (2 * step)
 
 
-def measure_gradients() -> dict[str, Any]:
+def measure_gradients(time_of: float | None = None) -> dict[str, Any]:
+    """Of steady flows, or of flows at a time on the user's own cells."""
     found = {}
+    level = "standard" if time_of is None else "fast"
     for name, example, mesh, words in (
         (
             "manifold",
@@ -103,7 +105,9 @@ def measure_gradients() -> dict[str, Any]:
         variables = [Variable.of("viscosity", "0.005:0.02"), Variable.of("inlet.u", "0.5:2.5")]
         variables += [Variable.of(each, "-0.4:0.3") for each in example.MORPH]
         case_at = variants(case, [each.name for each in variables], example.MORPH)
-        designs = Designs(variables, case_at, Family.of(case), [parse_measure(each, case) for each in words])
+        designs = Designs(
+            variables, case_at, Family.of(case, level, time_of), [parse_measure(each, case) for each in words]
+        )
         values = {"viscosity": 0.01, "inlet.u": 1.5} | {each: 0.02 * (-1) ** n for n, each in enumerate(example.MORPH)}
         position = designs.position(values)
         began = time.process_time()
@@ -122,6 +126,7 @@ def measure_gradients() -> dict[str, Any]:
             "parameters": dict(zip([each.name for each in variables], apart, strict=True)),
             "sizes": scale.tolist(),
             "points": designs.family.flow(case).problem.cells.number_of_points,
+            "steps": len(designs.family.steps),
             "seconds": seconds,
         }
         print(name, found[name])
@@ -435,7 +440,8 @@ def tables(known: dict[str, Any]) -> dict[str, str]:
     """The parts of the page between its marks."""
     head = "| flow, its quantities | parameters | largest relative difference | CPU seconds: solve, all gradients |"
     rows = [head, "| --- | --- | ---: | ---: |"]
-    for name, each in known["gradients"].items():
+    transient = {f"{name} at t = 1, {each['steps']} steps": each for name, each in known.get("transient", {}).items()}
+    for name, each in (known["gradients"] | transient).items():
         worst = {
             kind: max(value for key, value in each["parameters"].items() if (key in ("viscosity", "inlet.u")) == fixed)
             for kind, fixed in (("viscosity and inlet speed", True), ("control points", False))
@@ -501,6 +507,8 @@ def main() -> None:
     parts = [each for each in sys.argv[1:] if not each.startswith("--")]
     if "gradients" in parts:
         keep("gradients", None, measure_gradients())
+    if "transient" in parts:
+        keep("transient", None, measure_gradients(1.0))
     if "designs" in parts:
         for name in ("manifold", "diffuser"):
             keep("designs", name, design(name))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pennpde import load_pretrained
-from pennpde.penn.physics import OUTFLOW, PRESSED, VISCOUS
+from pennpde.penn.equation import OUTFLOW, PRESSED, VISCOUS
 from pennpde.prediction import Outcome, predict
 from pennpde.quantities import Measured, SolvedFlow, parse
 from pennpde.quantities.regions import _negative_share

@@ -187,6 +187,36 @@ def test_gmsh_is_run_with_the_numbers_of_the_design(tmp_path, monkeypatch):
     assert "-2 -setnumber radius 0.25 -setnumber size 0.125 -format msh41 -o" in (tmp_path / "words").read_text()
 
 
+@pytest.mark.skipif(shutil.which("gmsh") is None, reason="needs the program gmsh")
+def test_a_study_of_shapes_that_gmsh_makes(tmp_path):
+    """A channel over a bump; where the bump is higher than the channel, gmsh has no mesh for it."""
+    (tmp_path / "bump.geo").write_text(
+        """SetFactory("OpenCASCADE");
+DefineConstant[ height = {0.2, Min 0, Max 1}, size = 0.2 ];
+Point(1) = {0, 0, 0, size}; Point(2) = {1, 0, 0, size}; Point(3) = {1.5, height, 0, size};
+Point(4) = {2, 0, 0, size}; Point(5) = {4, 0, 0, size}; Point(6) = {4, 1, 0, size}; Point(7) = {0, 1, 0, size};
+Line(1) = {1, 2}; Bezier(2) = {2, 3, 4}; Line(3) = {4, 5}; Line(4) = {5, 6}; Line(5) = {6, 7}; Line(6) = {7, 1};
+If (height >= 2)
+  Error("the bump closes the channel");
+  Abort;
+EndIf
+Curve Loop(1) = {1:6}; Plane Surface(1) = {1};
+Physical Curve("wall") = {1, 2, 3, 5}; Physical Curve("outlet") = {4}; Physical Curve("inlet") = {6};
+Physical Surface("fluid") = {1};
+"""
+    )
+    study = Study(
+        tmp_path / "bump.geo", {"height": [0.0, 1.0, 2.5], "size": [0.2], "viscosity": [0.02]},
+        ["pressure drop inlet outlet", "flow rate outlet"], problem=PROBLEM, level="fast", times=1.0,
+    )  # fmt: skip
+    table = study.run(tmp_path / "study")
+    narrow, wide = table["pressure drop inlet outlet"][1], table["pressure drop inlet outlet"][0]
+    assert narrow > 1.3 * wide > 0
+    assert table["flow rate outlet"][:2] == pytest.approx([1.0, 1.0], abs=1e-10)
+    assert not table.rows[2].quantities
+    assert "the bump closes the channel" in table.rows[2].reason
+
+
 def test_without_gmsh_it_is_said_where_it_is_found(tmp_path, monkeypatch):
     (tmp_path / "part.geo").write_text(GEO)
     monkeypatch.setenv("PATH", str(tmp_path))

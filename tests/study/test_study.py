@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import kernels_on_cpu
 from paths import ROOT
 from pennpde.data.workers import Status
+from pennpde.flow import scheme
+from pennpde.flow.marched_together import Together
+from pennpde.penn import PENN
 from pennpde.study import Study
 from pennpde.study.table import ROWS, Row, read_table
-from small_studies import QUANTITIES, deadly, small, step, write_problem
+from small_studies import QUANTITIES, deadly, slow, small, step, write_problem
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +76,21 @@ def test_a_quantity_that_a_design_lacks_leaves_the_others():
     found = small(quantities=[*small().measures, Fussy()], vary={"ramp": [0.4], "viscosity": [0.01]}).run().rows[0]
     assert set(found.quantities) == set(QUANTITIES)
     assert found.reason == "fussy: not at 1"
+
+
+def test_the_level_is_one_on_which_quantities_are_accurate_enough_too():
+    vary = {"ramp": [0.4], "viscosity": [0.01]}
+    (first,) = small(vary=vary, quantities=["force x wall"]).run().rows
+    fields = 100 * first.expected["u"]
+    force = 100 * first.errors["force x wall"][0] / abs(first.quantities["force x wall"][0])
+    assert force > 1.05 * fields  # on `fast`
+    between = 0.5 * (force + fields)
+    levels = [
+        small(vary=vary, level="", accuracy=between, quantities=[name]).run().rows[0].level
+        for name in ("flow rate outlet", "force x wall")
+    ]
+    assert levels[0] == "fast"
+    assert levels[1] != "fast"
 
 
 def test_times_that_vary_share_one_march_and_each_is_a_row(monkeypatch):
@@ -209,6 +229,66 @@ def test_a_dask_cluster_computes_the_same(table):
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
     ) as cluster:
         assert numbers(small().run(scheduler=cluster.scheduler_address)) == numbers(table)
+
+
+@pytest.mark.slow
+def test_lost_workers_of_a_cluster_lose_no_design(tmp_path, table):
+    """One is killed from outside: its designs are computed by others. One design kills each that tries it."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask")
+    dask, killed = pytest.importorskip("dask"), []
+
+    def kill_one(status: Status):
+        if status.done and not killed:
+            nanny = next(iter(cluster.workers.values()))
+            killed.append(nanny.pid)
+            os.kill(nanny.pid, signal.SIGKILL)
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+    ):
+        found = small(slow).run(tmp_path / "s", scheduler=cluster.scheduler_address, on_progress=kill_one)
+        assert killed
+        assert [row[3] for row in numbers(found)] == [row[3] for row in numbers(table)]
+        vary = {"ramp": [0.4, 0.99], "viscosity": [0.01, 0.02]}
+        rows = small(deadly, vary=vary).run(tmp_path / "deadly", scheduler=cluster.scheduler_address).rows
+    assert [bool(row.quantities) for row in rows] == [True, True, False, False]
+    assert {row.reason for row in rows[2:]} == {"the process that worked on it died, perhaps for lack of memory"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="runs the GPU's kernels through a C++ compiler")
+def test_designs_side_by_side_have_the_numbers_that_they_have_one_by_one(monkeypatch):
+    """Other meshes, Reynolds numbers and speeds, and a shape without a mesh; the kernels run on this processor."""
+    vary = {"ramp": [0.0, 0.4, 0.99], "viscosity": [0.02], "inlet.u": [0.5, 1.0]}
+    alone = small(vary=vary, times=0.3).run()
+    marched = []
+
+    def on_cpu(parts: Any, _: str) -> Together:
+        marched.append(len(parts))
+        return Together(parts, "cpu", launch=kernels_on_cpu.launch)
+
+    monkeypatch.setattr(scheme, "Together", on_cpu)
+    monkeypatch.setattr(PENN, "_corrected", lambda self, cases, _: corrected(self, cases, "cpu"))
+    monkeypatch.setattr(
+        kernels_on_cpu, "THREADS", 1
+    )  # those of a block meet at barriers, for which a busy machine waits
+    together = small(vary=vary, times=0.3).run(device="cuda")
+    assert marched == [4]
+    assert [row.reason for row in together.rows] == [row.reason for row in alone.rows]
+    for name in QUANTITIES:
+        for one, other in zip(together[name], alone[name], strict=True):
+            assert (one is None) == (other is None)
+            # What is left of the momentum equation's residual is another, and the GPU's precision is single.
+            assert one is None or one == pytest.approx(other, rel=5e-3)
+
+
+corrected = PENN._corrected
+
+
+def test_a_device_and_an_accuracy_exclude_each_other():
+    with pytest.raises(ValueError, match="give a level"):
+        small(level="", accuracy=2.0).run(device="cuda")
 
 
 # What no design can be computed with

@@ -7,6 +7,7 @@ forces       drag, lift, moments and their coefficients
 flows        flow rates, pressure drops, uniformity
 walls        wall shear, separation, wakes
 regions      probes, extremes, energy, recirculation
+usual        those of a flow about which nobody has said what they want to know
 calibration  from the difference of two solutions to the error that is likely
 foam         OpenFOAM's files of coefficients
 """
@@ -16,3 +17,4 @@ from pennpde.quantities.language import parse as parse
 from pennpde.quantities.quantity import Measured as Measured
 from pennpde.quantities.quantity import Quantity as Quantity
 from pennpde.quantities.solved import SolvedFlow as SolvedFlow
+from pennpde.quantities.usual import usual as usual

@@ -71,6 +71,7 @@ class Measured:
         bound: What the error of nine in ten such quantities is below.
         unit: In metres and seconds, for cases that are; "" for what has none.
         per_strouhal: Length over speed: a frequency times it is a Strouhal number.
+        scale: What an error is small or large against, as the whole force is for the lift.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Measured:
     bound: float | None
     unit: str
     per_strouhal: float = 1.0
+    scale: float = math.nan
 
     def __str__(self) -> str:
         return self.line()
@@ -198,13 +200,14 @@ class Quantity:
         other = not isinstance(outcome, SolvedFlow) and outcome.expected.ignored
         error, bound = (None, None) if other else self._expected(flow, found)
         return Measured(
-            self.name,
-            flow.times,
-            density * found.values,
-            None if error is None else density * error,
-            None if bound is None else density * bound,
-            self.unit,
-            np.divide(*self.reference(flow)),
+            name=self.name,
+            times=flow.times,
+            values=density * found.values,
+            error=None if error is None else density * error,
+            bound=None if bound is None else density * bound,
+            unit=self.unit,
+            per_strouhal=np.divide(*self.reference(flow)),
+            scale=density * float(np.nanmax(np.abs(found.scale))),
         )
 
     def difference(self, flow: SolvedFlow, found: Raw) -> float | None:

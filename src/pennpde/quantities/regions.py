@@ -6,7 +6,7 @@ import numpy as np
 
 from pennpde.mesh import triangulation
 from pennpde.mesh.interpolation import cut_into_triangles, interpolation
-from pennpde.penn.physics import DISSIPATION
+from pennpde.penn.equation import DISSIPATION
 from pennpde.quantities.quantity import Quantity, Raw
 from pennpde.quantities.solved import SolvedFlow
 

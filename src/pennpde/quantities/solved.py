@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.penn.physics import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
+from pennpde.models.inlet import BoundaryProfile
+from pennpde.penn.equation import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
 
 _GAUSS, _WEIGHTS = (each / scale for each, scale in zip(np.polynomial.legendre.leggauss(4), (1.0, 2.0), strict=True))
 _MOVING = 1e-3
@@ -29,7 +29,7 @@ class SolvedFlow:
         case: On the mesh on which it was computed.
         times: Since the start.
         fields: Times come first.
-        balance: Likewise, see `pennpde.penn.physics.BALANCE`; empty for networks that have none.
+        balance: Likewise, see `pennpde.penn.equation.BALANCE`; empty for networks that have none.
         length: The reference length.
         speed: The reference speed.
         level: Of accuracy.
@@ -79,7 +79,16 @@ class SolvedFlow:
         balance = {name: known[name] * one for name, one in ones.items() if name in known}
         if balance:
             balance[PRESSED] = balance[PRESSED] + level_of_pressure * _array(case.mesh.facet_areas)
-        return SolvedFlow(case, tuple(times), own, balance, length, speed, level, coarser)
+        return SolvedFlow(
+            case=case,
+            times=tuple(times),
+            fields=own,
+            balance=balance,
+            length=length,
+            speed=speed,
+            level=level,
+            coarser=coarser,
+        )
 
     def at(self, places: Sequence[int]) -> SolvedFlow:
         """The flow at some of its times."""

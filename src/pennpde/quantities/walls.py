@@ -44,7 +44,7 @@ def recirculation_length(flow: SolvedFlow, quantity: Quantity) -> Raw:
     Zero where there is none.
     """
     facets = flow.facets(quantity.arguments[0])
-    if _is_body(flow, facets):
+    if is_body(flow, facets):
         values = _wake(flow, facets, quantity.directions(flow)[0])
     else:
         found = _stretches(flow, quantity)
@@ -116,7 +116,7 @@ def _backward(shear: np.ndarray, positions: np.ndarray) -> list[tuple[float, flo
     return found
 
 
-def _is_body(flow: SolvedFlow, facets: np.ndarray) -> bool:
+def is_body(flow: SolvedFlow, facets: np.ndarray) -> bool:
     """Whether facets close upon themselves around something that is not fluid."""
     ends = flow.ends[facets]
     closed = np.array_equal(np.sort(ends[:, 0]), np.sort(ends[:, 1]))

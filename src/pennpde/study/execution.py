@@ -7,6 +7,8 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from pennpde.data import workers as pool
 from pennpde.data.workers import Failure, Status
+from pennpde.penn.predictor import attempted
 from pennpde.prediction import Outcome
 from pennpde.study.designs import Design
 from pennpde.study.study import TIME, Study
@@ -21,8 +24,10 @@ from pennpde.study.table import Journal, Row, Table, journal, read_table
 from pennpde.study.thumbnails import thumbnail
 from pennpde.trust.expected_error import REFUSED
 
-_TOGETHER = 8
-"""Designs that one call of another process computes at most; they share what their mesh has in common."""
+_TOGETHER, _ON_A_DEVICE = 8, 256
+"""Designs that one call of another process computes at most, which share what their mesh has in common; and those that
+are marched side by side."""
+Work = partial[list[Row]]
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 _LONGEST = 500
 _KNOWN: dict[str, Study] = {}
@@ -34,6 +39,7 @@ def run(
     workers: int | None,
     scheduler: str | None,
     keep_fields: str,
+    device: str,
     on_progress: Callable[[Status], None] | None,
 ) -> Table:
     """Compute what is not yet computed; for the arguments see `Study.run`."""
@@ -48,7 +54,10 @@ def run(
         heard = on_progress or (lambda _: None)
         left = [design for design in study.designs if design.number not in found.rows]
         heard(_status(study, found.rows))
-        for rows in _computed(study, left, workers, scheduler, fields, keep_fields):
+        if device and study.accuracy is not None:
+            raise ValueError("With an accuracy each design takes its own level: give a level to use a device.")
+        work = partial(evaluate_all, study, fields=fields, suffix=keep_fields, device=device)
+        for rows in _computed(study, left, workers, scheduler, work):
             for row in rows:
                 found.append(row)
             heard(_status(study, found.rows))
@@ -62,28 +71,26 @@ def _status(study: Study, rows: Mapping[int, Row]) -> Status:
 
 
 def _computed(
-    study: Study,
-    designs: Sequence[Design],
-    workers: int | None,
-    scheduler: str | None,
-    fields: Path | None,
-    suffix: str,
+    study: Study, designs: Sequence[Design], workers: int | None, scheduler: str | None, work: Work
 ) -> Iterator[list[Row]]:
     groups = _groups(study, designs)
+    together = _ON_A_DEVICE if work.keywords["device"] else _TOGETHER
     if scheduler is None and workers == 0:
-        for group in groups:
-            yield evaluate(study, group, fields, suffix)
+        size = together if work.keywords["device"] else 1
+        for place in range(0, len(groups), size):
+            yield work(groups[place : place + size])
         return
-    size = max(1, min(_TOGETHER, len(groups) // (4 * (workers or pool.processors()))))
+    size = max(1, min(together, len(groups) // (4 * (workers or pool.processors()))))
     chunks = {f"{place}": groups[place : place + size] for place in range(0, len(groups), size)}
-    arguments = {name: (study, chunk, fields, suffix) for name, chunk in chunks.items()}
-    for name, result in _each(arguments, workers, scheduler):
-        if isinstance(result, Failure) and len(chunks[name]) > 1:  # one design of them kills its process: which?
-            apart = {f"{place}": (study, [group], fields, suffix) for place, group in enumerate(chunks[name])}
-            for place, one in _each(apart, 1, scheduler):
-                yield _rows(one, chunks[name][int(place)])
+    lost: list[list[Design]] = []
+    for name, result in _each(work, chunks, workers, scheduler):
+        if isinstance(result, Failure) and (scheduler is not None or len(chunks[name]) > 1):
+            lost += chunks[name]  # one of them kills its process; on a cluster it takes along what waits beside it
         else:
             yield _rows(result, chunks[name][0])
+    for group in lost:  # alone, so that each answers for itself
+        for _, result in _each(work, {"0": [group]}, 1, scheduler):
+            yield _rows(result, group)
 
 
 def _rows(result: list[Row] | Failure, designs: Sequence[Design]) -> list[Row]:
@@ -91,11 +98,12 @@ def _rows(result: list[Row] | Failure, designs: Sequence[Design]) -> list[Row]:
 
 
 def _each(
-    arguments: Mapping[str, tuple[Any, ...]], workers: int | None, scheduler: str | None
+    work: Work, chunks: Mapping[str, list[list[Design]]], workers: int | None, scheduler: str | None
 ) -> Iterator[tuple[str, list[Row] | Failure]]:
     """By name the rows of several designs, or that their process has died; anything else ends the study."""
+    arguments = {name: (work, chunk) for name, chunk in chunks.items()}
     found = (
-        pool.each(_evaluate_all, arguments, workers=workers) if scheduler is None else _on_cluster(arguments, scheduler)
+        pool.each(_in_process, arguments, workers=workers) if scheduler is None else _on_cluster(arguments, scheduler)
     )
     for name, result in found:
         if isinstance(result, Failure) and result.error != pool.DIED:
@@ -120,7 +128,7 @@ def _on_cluster(arguments: Mapping[str, tuple[Any, ...]], scheduler: str) -> Ite
             "address out to work on this machine."
         ) from error
     with client:
-        futures = {client.submit(_evaluate_all, *given, pure=False): name for name, given in arguments.items()}
+        futures = {client.submit(_in_process, *given, pure=False): name for name, given in arguments.items()}
         for future in as_completed(futures):
             name = futures.pop(future)  # results are kept on the cluster as long as their futures are
             try:
@@ -152,33 +160,63 @@ def _groups(study: Study, designs: Sequence[Design]) -> list[list[Design]]:
     return [groups[key] for key in sorted(groups, key=lambda key: first[key[0]])]
 
 
-def _evaluate_all(study: Study, groups: Sequence[Sequence[Design]], fields: Path | None, suffix: str) -> list[Row]:
+def _in_process(work: Work, groups: Sequence[Sequence[Design]]) -> list[Row]:
     """In another process, which keeps the study: its network and its case are read once."""
+    study = work.args[0]
     if study.token not in _KNOWN:
         _KNOWN.clear()
         _KNOWN[study.token] = study
-    return [row for group in groups for row in evaluate(_KNOWN[study.token], group, fields, suffix)]
+    return evaluate_all(_KNOWN[study.token], groups, **work.keywords)
 
 
-def evaluate(study: Study, designs: Sequence[Design], fields: Path | None = None, suffix: str = "") -> list[Row]:
-    """The rows of designs that differ in time only; what is wrong with a design is its reason."""
+def evaluate_all(
+    study: Study,
+    groups: Sequence[Sequence[Design]],
+    fields: Path | None = None,
+    suffix: str = "",
+    device: str = "",
+) -> list[Row]:
+    """The rows of designs, those of a group differing in time only; what is wrong with a design is its reason."""
+    moments = [sorted({each.values[TIME] for each in group}) if TIME in group[0].values else None for group in groups]
+    asked = [(group[0].values, each) for group, each in zip(groups, moments, strict=True)]
     begin = time.perf_counter()
-    moments = sorted({design.values[TIME] for design in designs}) if TIME in designs[0].values else None
-    try:
-        outcome = study.predict(designs[0].values, moments)
-        rows = []
-        for design in designs:
-            own = outcome if moments is None else outcome.at(moments.index(design.values[TIME]))
-            rows.append(_measured(study, design, own))
-            if fields is not None:
-                own.save(fields / f"{design.number:05d}{suffix}")
-    except Exception as error:  # whatever is wrong with one design, the others are computed
-        if isinstance(error, OSError) and error.errno in _FATAL:
-            raise
-        reason = " ".join(str(error.args[0] if isinstance(error, KeyError) and error.args else error).split())
-        return [Row(each.number, each.values, reason[:_LONGEST] or type(error).__name__) for each in designs]
-    seconds = (time.perf_counter() - begin) / len(designs)
-    return [Row(**{**vars(row), "seconds": round(seconds, 4)}) for row in rows]
+    if device:
+        outcomes = study.predict_together(asked, device)
+    else:  # one after the other, so that no more than one is kept
+        outcomes = (attempted(study.predict, *each) for each in asked)
+    rows: list[Row] = []
+    for group, when, outcome in zip(groups, moments, outcomes, strict=True):
+        made = attempted(_rows_of, study, group, when, outcome, fields, suffix)
+        rows += _broken(group, made) if isinstance(made, Exception) else made
+    seconds = (time.perf_counter() - begin) / max(len(rows), 1)
+    return [replace(row, seconds=round(seconds, 4)) for row in rows]
+
+
+def _rows_of(
+    study: Study,
+    group: Sequence[Design],
+    moments: Sequence[float] | None,
+    outcome: Outcome | Exception,
+    fields: Path | None,
+    suffix: str,
+) -> list[Row]:
+    if isinstance(outcome, Exception):
+        raise outcome
+    rows = []
+    for design in group:
+        own = outcome if moments is None else outcome.at(moments.index(design.values[TIME]))
+        rows.append(_measured(study, design, own))
+        if fields is not None:
+            own.save(fields / f"{design.number:05d}{suffix}")
+    return rows
+
+
+def _broken(group: Sequence[Design], error: Exception) -> list[Row]:
+    """Whatever is wrong with one design, the others are computed; a disk that is full is wrong with all."""
+    if isinstance(error, OSError) and error.errno in _FATAL:
+        raise error
+    reason = " ".join(str(error.args[0] if isinstance(error, KeyError) and error.args else error).split())
+    return [Row(each.number, each.values, reason[:_LONGEST] or type(error).__name__) for each in group]
 
 
 def _measured(study: Study, design: Design, outcome: Outcome) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from scipy.linalg import lstsq
 
+from pennpde.case import Case
 from pennpde.mesh import Mesh
 
 _MOST_FIXED = 400
@@ -71,6 +72,19 @@ def morphed(mesh: Mesh, handles: Mapping[str, Handle], values: Mapping[str, floa
     changed = mesh.with_points(torch.from_numpy(points + displacement(mesh, handles, moved)(points)))
     check_cells(mesh, changed)
     return changed
+
+
+def morphed_case(case: Case, handles: Mapping[str, Handle], values: Mapping[str, float]) -> Case:
+    """The case on its mesh with control points moved: points, cells and patches keep what is known there."""
+    mesh = morphed(case.mesh, handles, values)
+    if mesh is case.mesh:
+        return case
+
+    def turned(_: str, each: Any) -> Any:
+        within = np.flatnonzero(mesh.facets.within(each.mask.cpu().numpy())) if hasattr(each, "normals") else None
+        return each if within is None else replace(each, normals=mesh.normals_of_facets(within))
+
+    return case.with_conditions(turned, mesh=mesh, cached_operators=None)
 
 
 class Displacement:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 _DEBIAN_PROJECT = "/usr/share/openfoam"
 _LAST_WORDS = 600
+_ERRORS = ("FOAM FATAL", "Error   :")
+"""With which OpenFOAM and Gmsh begin to say what is wrong; their exit status may be 0 all the same."""
 
 
 class ProgramError(ValueError):
@@ -44,12 +46,12 @@ def run_program(words: Sequence[str], folder: Path, name: str, seconds: float = 
         except OSError as error:
             raise ProgramError(f"{name} cannot be run: {error.strerror}.") from error
     said = log.read_text(encoding="utf-8", errors="replace")
-    if status or "FOAM FATAL" in said:
+    if status or any(words in said for words in _ERRORS):
         raise ProgramError(f"{name} failed with exit status {status}. Its last words: {_last_words(said)}")
 
 
 def _last_words(said: str) -> str:
-    """The error of OpenFOAM, or the end of what was said, on one line."""
-    start = said.rfind("FOAM FATAL")
+    """The error, or the end of what was said, on one line."""
+    start = max(map(said.rfind, _ERRORS))
     text = said[start:] if start >= 0 else said[-_LAST_WORDS:]
     return " ".join(text.split())[:_LAST_WORDS]

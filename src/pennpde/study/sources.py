@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pennpde.case import Case
 from pennpde.case.problem_files import problem_from, read_problem
 from pennpde.mesh import Mesh, reader_process
 from pennpde.openfoam import cases as foam
-from pennpde.openfoam.body import Body, plane_of
 from pennpde.openfoam.fields import start_time, time_folders
+from pennpde.openfoam.poly_mesh import Body, plane_of
 from pennpde.penn import Physics
-from pennpde.study.morphing import Handle, check_cells, displacement, morphed
+from pennpde.study.morphing import Handle, displacement, morphed, morphed_case
 from pennpde.study.programs import run_program
 
 PLACEHOLDER = re.compile(rb"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
@@ -90,9 +89,7 @@ class Meshed(Source):
     def case(self, shape: Shape) -> Case:
         made = self.make(**{name: value for name, value in shape.items() if name in self.own})
         if isinstance(made, Case):
-            if self.handles:
-                raise ValueError("A function that returns a case moves its mesh itself; let it return the mesh alone.")
-            return made
+            return morphed_case(made, self.handles, shape)
         if not isinstance(made, Mesh) or self.problem is None:
             raise ValueError(
                 f"The shape is a {type(made).__name__}; a function returns a case, or a mesh where the study is given "
@@ -174,39 +171,27 @@ class FoamFolder(Source):
         return frozenset(name for names in self.templates.values() for name in names) | self.handles.keys()
 
     def case(self, shape: Shape) -> Case:
-        if self.templates or self.mesher is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                self._write_template(shape, Path(folder))
-                body = self._moved(Body.read(Path(folder)), shape) if self.handles else None
-                return replace(foam.read_problem(folder, self.equation, body=body), name=self.folder.resolve().name)
-        body = self._moved(self._body, shape) if self.handles else None
-        return foam.read_problem(self.folder, self.equation, body=body)
+        return morphed_case(self._made(shape) if self.templates or self.mesher else self._own, self.handles, shape)
 
     @cached_property
-    def _body(self) -> Body:
-        return Body.read(self.folder)
+    def _own(self) -> Case:
+        return foam.read_problem(self.folder, self.equation)
 
-    def _moved(self, body: Body, shape: Shape) -> Body:
-        moves = {name: value for name, value in shape.items() if name in self.handles and value}
-        if not moves:
-            return body
-        plane = plane_of(body, self.folder) if body.is_plane else body.mesh
-        space, move = plane.space, displacement(plane, self.handles, moves)
-
-        def moved(points: np.ndarray) -> np.ndarray:
-            return np.hstack([points[:, :space] + move(points[:, :space]), points[:, space:]])
-
-        check_cells(plane, plane.with_points(torch.from_numpy(moved(plane.points.numpy()))))
-        pieces = [replace(piece, mesh=replace(piece.mesh, points=moved(piece.mesh.points))) for piece in body.pieces]
-        mesh = body.mesh.with_points(torch.from_numpy(moved(body.mesh.points.numpy())))
-        return replace(body, mesh=mesh, pieces=tuple(pieces))
+    def _made(self, shape: Shape) -> Case:
+        with tempfile.TemporaryDirectory() as folder:
+            self._write_template(shape, Path(folder))
+            return replace(foam.read_problem(folder, self.equation), name=self.folder.resolve().name)
 
     def write(self, shape: Shape, folder: Path) -> None:
         self._write_template(shape, folder)
         if any(shape.get(name) for name in self.handles):
-            body = self._moved(Body.read(folder), shape)
+            body = Body.read(folder)
+            plane = plane_of(body, folder) if body.is_plane else body.mesh
             (whole,) = body.pieces  # a decomposed case keeps none of its processors' folders here
-            write_points(folder, whole.mesh.points)
+            moves = {name: value for name, value in shape.items() if name in self.handles}
+            moved, across = np.split(whole.mesh.points, [plane.space], axis=1)
+            moved = moved + displacement(plane, self.handles, moves)(moved)
+            write_points(folder, np.hstack([moved, across]))
 
     def _write_template(self, shape: Shape, folder: Path) -> None:
         """The files of the case with numbers in the place of placeholders, and its mesh."""

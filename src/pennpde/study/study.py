@@ -19,7 +19,9 @@ from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
 from pennpde.penn import STEADY, Predictor
-from pennpde.prediction import Outcome, Resolution, predict
+from pennpde.penn.predictor import attempted
+from pennpde.prediction import Outcome, Resolution, predict, predict_together
+from pennpde.quantities import Quantity, parse
 from pennpde.study.changes import changed, check_names
 from pennpde.study.designs import Design, designs_of, read_designs
 from pennpde.study.morphing import Handle
@@ -54,7 +56,8 @@ class Study:
         steady: Whether the steady state is predicted (after the times, if any).
         model: The network, or its name.
         level: Of accuracy, the same for all designs, so that they can be compared; empty: the network's own.
-        accuracy: Instead of a level the largest expected error in per cent, for which each design takes its own level.
+        accuracy: Instead of a level the largest expected error in per cent, of fields and quantities, for which each
+            design takes its own level.
         morph: By variable, control points that it moves, see `Handle`.
         mesher: What makes the mesh of an OpenFOAM template: "blockMesh" or a script in it.
         resolution: As for `predict`.
@@ -173,8 +176,6 @@ class Study:
             raise ValueError('A study measures something: --quantity "pressure drop inlet outlet".')
         if all(not isinstance(each, str) for each in self.quantities):
             return list(self.quantities)
-        from pennpde.quantities import parse
-
         return [parse(each) if isinstance(each, str) else each for each in self.quantities]
 
     @property
@@ -271,10 +272,31 @@ class Study:
             case,
             times=self.asked_times if times is None else times,
             accuracy=self.accuracy,
+            quantities=() if self.accuracy is None else [each for each in self.measures if isinstance(each, Quantity)],
             length=self.length,
             speed=self.speed,
             resolution=self.resolution,
         )
+
+    def predict_together(
+        self, designs: Sequence[tuple[Mapping[str, float], Sequence[float] | None]], device: str
+    ) -> list[Outcome | Exception]:
+        """The predictions of several designs, each with its times, side by side on a device."""
+        cases = [attempted(self.case_of, values) for values, _ in designs]
+        sound = [place for place, each in enumerate(cases) if isinstance(each, Case)]
+        made = predict_together(
+            self.network,
+            [case for case in cases if isinstance(case, Case)],
+            times=[self.asked_times if designs[place][1] is None else designs[place][1] for place in sound],
+            device=device,
+            length=self.length,
+            speed=self.speed,
+            resolution=self.resolution,
+        )
+        found: list[Any] = list(cases)
+        for place, each in zip(sound, made, strict=True):
+            found[place] = each
+        return found
 
     def run(
         self,
@@ -283,6 +305,7 @@ class Study:
         workers: int | None = 0,
         scheduler: str | None = None,
         keep_fields: str = "",
+        device: str = "",
         on_progress: Callable[..., None] | None = None,
     ) -> Table:
         """Compute all designs; with a folder go on where it was stopped, and write its table and report there.
@@ -292,11 +315,13 @@ class Study:
             workers: Number of processes on this machine; 0: this one; None: one for each processor.
             scheduler: Address of a running Dask scheduler instead.
             keep_fields: The suffix of files with the fields of each design, such as ".vtu"; empty: none.
+            device: Such as "cuda", on which designs are marched side by side; empty: one by one on the CPU.
             on_progress: Is called after each design with `pennpde.data.workers.Status`.
         """
         from pennpde.study.execution import run
 
-        return run(self, None if folder is None else Path(folder), workers, scheduler, keep_fields, on_progress)
+        where = None if folder is None else Path(folder)
+        return run(self, where, workers, scheduler, keep_fields, device, on_progress)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {each.name for each in fields(self)}

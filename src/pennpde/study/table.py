@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,8 @@ from pennpde.penn import STEADY
 ROWS, VERIFIED, STUDY = "rows.jsonl", "verified.jsonl", "study.json"
 _SYNC = 2.0
 """Seconds after which rows are flushed to the disk: each time costs some milliseconds."""
+_SHOWN = 20
+"""Rows of a table in a notebook."""
 Numbers = Mapping[str, Sequence[float | None]]
 """By quantity, a number for each time, or one for all."""
 
@@ -111,6 +114,24 @@ class Table:
         if name not in columns:
             raise KeyError(f"There is no column {name!r}; the table has {', '.join(columns)}.")
         return columns[name]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_pandas(self) -> Any:
+        """The columns as a DataFrame of pandas, where that is installed."""
+        from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
+        return DataFrame(self.columns).set_index("design")
+
+    def _repr_html_(self) -> str:
+        """The first rows, for a notebook; the report has all of them."""
+        columns = {name: each for name, each in self.columns.items() if any(value not in (None, "") for value in each)}
+        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+        lines = zip(*([_shown(value) for value in each[:_SHOWN]] for each in columns.values()), strict=True)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in line)}</tr>" for line in lines)
+        more = f"<p>{len(self) - _SHOWN} more designs</p>" if len(self) > _SHOWN else ""
+        return f"<table><tr>{head}</tr>{body}</table>{more}"
 
     @property
     def names(self) -> list[str]:
@@ -210,6 +231,10 @@ def _number(numbers: Sequence[float | None] | None, place: int) -> float | None:
     if not numbers or (place >= len(numbers) and len(numbers) > 1):
         return None
     return numbers[place if len(numbers) > 1 else 0]
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _percent(share: float | None) -> float | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
+import struct
+import zlib
 from functools import cache
 from weakref import WeakKeyDictionary
 
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from pennpde.mesh import Mesh
-from pennpde.mesh.derived import Geometry
+from pennpde.mesh.mesh import Geometry
 from pennpde.pictures import DIVERGING, SEQUENTIAL, limits_of
 from pennpde.prediction import Outcome
 
@@ -67,10 +68,18 @@ def _palette(name: str) -> bytes:
 
 
 def _png(shades: Float[np.ndarray, "rows columns"], colours: str) -> str:
-    from PIL import Image  # Matplotlib's own
+    """With a palette, whose first colour is transparent."""
 
-    image = Image.fromarray(shades, "P")
-    image.putpalette(_palette(colours))
-    stream = io.BytesIO()
-    image.save(stream, "PNG", transparency=0)
-    return base64.b64encode(stream.getvalue()).decode()
+    def part(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    rows, columns = shades.shape
+    lines = np.hstack([np.zeros((rows, 1), np.uint8), shades]).tobytes()  # each begins with the number of its filter
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0),
+        b"PLTE": _palette(colours),
+        b"tRNS": b"\0",
+        b"IDAT": zlib.compress(lines, 6),
+        b"IEND": b"",
+    }
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(part(*each) for each in parts.items())).decode()

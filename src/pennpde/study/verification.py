@@ -16,14 +16,13 @@ from scipy.spatial import KDTree
 
 from pennpde.case import Case
 from pennpde.files import locked_folder, plain
-from pennpde.openfoam.body import Body
 from pennpde.openfoam.conditions import first_field
 from pennpde.openfoam.dictionaries import Dimensions, NonUniform, format_dictionary, read_dictionary
 from pennpde.openfoam.fields import on_faces, read_field, start_time, time_folders
 from pennpde.openfoam.point_values import PointValues
-from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.openfoam.poly_mesh import Body, PolyMesh
 from pennpde.penn import STEADY, Physics
-from pennpde.penn.physics import OUTFLOW, PRESSED, VISCOUS
+from pennpde.penn.equation import OUTFLOW, PRESSED, VISCOUS
 from pennpde.quantities import SolvedFlow
 from pennpde.study.changes import Place
 from pennpde.study.programs import run_program

@@ -65,6 +65,24 @@ def test_gradients_are_those_of_the_whole_solve(make, measures, kind):
         np.testing.assert_allclose(found[:, place], differences, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["triangle", "quad"])
+@pytest.mark.parametrize("make", [duct, cavity])
+def test_gradients_of_a_flow_on_its_way_are_those_of_its_whole_march(make, kind):
+    """Of viscosity, prescribed velocities and points of the mesh, through all steps."""
+    measures = [Force("top" if make is duct else "bottom", (1, 0)), PROBES]
+    measures += [PressureDrop("left", "right"), PressureDrop("left", "right", total=True)] if make is duct else []
+    case_at, design = designs_of(make(square(kind, 6), 0.02)), np.array([0.02, 1.0, 0.1])
+    family = Family.of(case_at(design), "fast", time=0.7)
+    assert sum(family.steps) == pytest.approx(0.7 / family.units.time)
+    answer = family.flow(case_at(design)).solved()
+    found = gradients(answer, measures, case_at, design, RANGES)
+    for place in range(3):
+        step = 1e-4 * RANGES[place] * np.eye(3)[place]
+        ends = [family.flow(case_at(design + sign * step), like=answer.flow).solved() for sign in (1, -1)]
+        differences = [(value_of(ends[0], each) - value_of(ends[1], each)) / (2 * step[place]) for each in measures]
+        np.testing.assert_allclose(found[:, place], differences, rtol=1e-4, atol=1e-6)
+
+
 def test_what_flows_out_grows_with_what_flows_in():
     case_at = designs_of(duct(square("triangle", 8)))
     design = np.array([0.05, 1.0, 0.0])

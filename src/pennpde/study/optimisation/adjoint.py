@@ -20,8 +20,9 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.flow.steady import factors
+from pennpde.flow.steady import Residual, factors
 from pennpde.study.optimisation.flows import Answer, Fields
+from pennpde.study.optimisation.transient import transient_gradients
 
 Measure = Callable[[Fields], Tensor]
 """A number of a flow, in the user's units."""
@@ -36,7 +37,7 @@ _LONG = 1e4
 
 def value_of(answer: Answer, measure: Measure) -> float:
     with torch.no_grad():
-        return float(measure(answer.flow.at(answer.unknowns)))
+        return float(measure(answer.fields))
 
 
 def gradients(
@@ -49,12 +50,14 @@ def gradients(
     """The derivatives of quantities with respect to a design's parameters.
 
     Args:
-        answer: The steady state of the design.
+        answer: The flow of the design.
         measures: The quantities.
         case_at: The case of any design, on the same cells, maybe moved.
         design: The parameters.
         ranges: How far each of them may go: the scale of the differences.
     """
+    if answer.flow.family.steps:
+        return transient_gradients(answer, measures, case_at, design, STEP * ranges)
     adjoints = _adjoints(answer, measures)
     result = np.zeros((len(measures), len(design)))
     for place, size in enumerate(STEP * ranges):
@@ -74,6 +77,7 @@ def _at(
         if flow.problem.cells.number_of_points != answer.flow.problem.cells.number_of_points:
             raise ArithmeticError("The cells of this shape are others than those next to it: search without gradients.")
         fields = flow.at(answer.unknowns)
+        assert isinstance(fields.residual, Residual), "a steady flow has a residual"
         left = fields.residual.values.numpy()
         return np.array(
             [float(measure(fields)) - adjoint @ left for measure, adjoint in zip(measures, adjoints, strict=True)]
@@ -85,6 +89,7 @@ def _adjoints(answer: Answer, measures: Sequence[Measure]) -> list[np.ndarray]:
     unknowns = answer.unknowns.clone().requires_grad_()
     with torch.enable_grad():
         fields = answer.flow.at(unknowns)
+        assert isinstance(fields.residual, Residual), "a steady flow has a residual"
         values = fields.residual.values
         sides = [torch.autograd.grad(each(fields), unknowns, retain_graph=True)[0].numpy() for each in measures]
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Steady flows of one family: in the same units, on cells split equally often, so that they can be compared."""
+"""Flows of one family, steady or at a time: in the same units, on cells split equally often, so that they compare."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
+from pennpde.flow.balance import lacking
 from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.flow.grid import Grid
-from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.flow.problem import Problem
-from pennpde.flow.steady import SteadyState, steady_state
-from pennpde.flow.steady_equations import Residual, SteadyEquations
+from pennpde.flow.steady import Residual, SteadyEquations, SteadyState, steady_state
 from pennpde.flow.step import State
+from pennpde.models.flow_physics import PlaneFlowPhysics
+from pennpde.study.optimisation.transient import marched, steps_until
 
 TOLERANCE = 1e-9
 """Of the residual: what is left of it is far below what a gradient is wanted to."""
@@ -39,23 +40,35 @@ class Family:
     Attributes:
         units: in which all of them are computed. Those of each flow's own inlet would change what the scheme damps.
         splits: how often their cells are split.
+        time: when the quantities are taken, from the start on; None: of the steady state.
+        steps: the lengths of the steps until then, in reference times.
     """
 
     units: Units
     splits: int
+    time: float | None = None
+    steps: tuple[float, ...] = ()
 
     @staticmethod
-    def of(case: Case, level: str = "standard") -> Family:
+    def of(case: Case, level: str = "standard", time: float | None = None) -> Family:
         """The family of a case.
 
         Args:
-            case: any of its flows.
+            case: any of its flows; the first decides about the steps.
             level: of accuracy of the flow network, whose cells are solved on.
+            time: when the quantities are taken; None: of the steady state.
         """
         physics = PlaneFlowPhysics()
         complete = physics.complete(case)
-        units = physics.units(complete)
-        return Family(units, CoarseMarch(level).splits(units.dimensionless(complete)))
+        units, march = physics.units(complete), CoarseMarch(level)
+        scaled = units.dimensionless(complete)
+        family = Family(units, march.splits(scaled), time)
+        if time is None:
+            return family
+        if time <= 0:
+            raise ValueError(f"The time is {time:g}; quantities are taken some time after the start.")
+        courant = march.scheme(scaled).courant
+        return replace(family, steps=steps_until(family.flow(case).problem, time / units.time, courant))
 
     @property
     def coarser(self) -> Family | None:
@@ -70,7 +83,7 @@ class Family:
                 the triangles, which a moved mesh alone might cut in another way.
         """
         if case.changes_with_time:
-            raise ValueError("A condition of the case changes with time; gradients are those of steady flows.")
+            raise ValueError("A condition of the case changes with time; gradients are those of constant conditions.")
         sizes = case.mesh.cell_volumes
         if not bool((sizes > 1e-6 * sizes.mean()).all()):
             raise UnsoundShapeError(f"{int((sizes <= 1e-6 * sizes.mean()).sum())} cells of the mesh are inverted.")
@@ -82,7 +95,8 @@ class Family:
         triangles = grid.cells.triangles
         for _ in range(self.splits):
             grid = grid.split()
-        solver = None if like is None else like.problem.pressure_solver
+        # A steady state needs the factors only to begin with; those of a flow near it will do.
+        solver = None if like is None or self.steps else like.problem.pressure_solver
         viscosity = float(scaled.parameters["viscosity"])
         problem = Problem.of(grid, viscosity, case.number_of_points, solver=solver)
         return Flow(self, case, triangles, grid, problem)
@@ -113,12 +127,18 @@ class Flow:
         velocity, pressure = self.equations.unpacked(unknowns)
         return Fields(self, velocity, pressure, self.equations.residual(unknowns))
 
+    def at_state(self, state: State) -> Fields:
+        """With what is known of a flow on its way."""
+        return Fields(self, state.velocity, state.pressure, OnTheWay(state.fluxes, lacking(self.problem, state)))
+
     def solved(self, nearby: Answer | None = None) -> Answer:
-        """The steady state.
+        """The steady state, or the flow at the family's time.
 
         Args:
             nearby: that of a similar flow.
         """
+        if self.family.steps:
+            return Answer(self, marched(self.problem, self.family.steps))
         found: SteadyState | None = None
         if nearby is not None:
             found = steady_state(self.problem, nearby.state, tolerance=TOLERANCE)
@@ -133,21 +153,33 @@ class Flow:
 
 
 @dataclass(frozen=True, eq=False)
+class OnTheWay:
+    """Of a flow that is not steady, what quantities take from the residual of one that is."""
+
+    fluxes: Float[Tensor, " edges"]
+    momentum: Float[Tensor, "2 points"]
+
+
+@dataclass(frozen=True, eq=False)
 class Fields:
     """A state of a flow and its residual, as tensors with derivatives, in the units of the family."""
 
     flow: Flow
     velocity: Float[Tensor, "2 points"]
     pressure: Float[Tensor, " points"]
-    residual: Residual
+    residual: Residual | OnTheWay
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The steady state of a flow."""
+    """The steady state of a flow, or its state at a time."""
 
     flow: Flow
     state: State
+
+    @property
+    def fields(self) -> Fields:
+        return self.flow.at_state(self.state) if self.flow.family.steps else self.flow.at(self.unknowns)
 
     @cached_property
     def unknowns(self) -> Float[Tensor, " unknowns"]:

@@ -15,7 +15,7 @@ from pennpde.case import Case
 from pennpde.checkpoints import load_pretrained
 from pennpde.files import read_regular
 from pennpde.flow.coarse_march import CoarseMarch
-from pennpde.flow.plane_physics import PlaneFlowPhysics
+from pennpde.models.flow_physics import PlaneFlowPhysics
 from pennpde.penn import STEADY, Predictor
 from pennpde.prediction import predict
 from pennpde.quantities import Quantity, SolvedFlow, parse
@@ -64,7 +64,8 @@ class Predicted:
         assert isinstance(model, Predictor)
         levels = CoarseMarch.levels
         model.set_level(levels[min(fields.flow.family.splits, len(levels) - 1)])
-        outcome = predict(model, fields.flow.case, steady=True)
+        time = fields.flow.family.time
+        outcome = predict(model, fields.flow.case, times=time, steady=time is None)
         return torch.tensor(self.quantity.of(outcome).values[-1], dtype=torch.float64)
 
 

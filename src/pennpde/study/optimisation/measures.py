@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennpde.flow.balance import taken_up
 from pennpde.mesh.interpolation import interpolation
 from pennpde.study.optimisation.flows import Fields
 
@@ -176,25 +177,15 @@ def _mean_total_pressure(fields: Fields, patch: str) -> Tensor:
 
 def _reactions(fields: Fields) -> Float[Tensor, "facets 2"]:
     """What the boundary takes up by friction through each facet, see `flow.balance`."""
-    grid, problem, cells = fields.flow.grid, fields.flow.problem, fields.flow.problem.cells
-    assert problem.facets is not None
-    outward, ends = _outward(fields), problem.facets
-    takes = torch.from_numpy(grid.facet_held | grid.facet_slips).to(outward)
-    left = fields.residual.momentum
-    left = left - problem.restrict(left)  # what is solved has no reaction
-    # Between the facets of a corner: as the gradient at the point says, and what is left by length.
-    direct = 0.5 * problem.viscosity * torch.einsum("cafe,fa->cfe", cells.slope(fields.velocity)[:, :, ends], outward)
-    direct = direct * takes[:, None]
-    lengths = (outward.norm(dim=1) * takes)[:, None].expand(-1, 2)
-    around = torch.zeros_like(left[0]).index_add(0, ends.reshape(-1), lengths.reshape(-1))
-    left = left.index_add(1, ends.reshape(-1), direct.reshape(2, -1), alpha=-1)
-    shares = left[:, ends] * lengths / around[ends].clamp_min(1e-300)
+    grid, problem, outward = fields.flow.grid, fields.flow.problem, _outward(fields)
+    takes = torch.from_numpy(grid.facet_held | grid.facet_slips)
+    found = taken_up(problem, fields.velocity, fields.residual.momentum, outward, takes)
     # Stress is more than the normal derivative where the boundary turns, by (∇u)ᵀ n.
     change = torch.from_numpy(grid.facet_velocity[:, 2] - grid.facet_velocity[:, 0]) * takes[:, None]
     normal = outward / outward.norm(dim=1)[:, None]
     tangent = torch.stack([-normal[:, 1], normal[:, 0]], dim=1)
     across, along = ((each * change).sum(dim=1)[:, None] for each in (normal, tangent))
-    return (direct + shares).sum(dim=2).T + problem.viscosity * (tangent * across - normal * along)
+    return found + problem.viscosity * (tangent * across - normal * along)
 
 
 def _through(fields: Fields) -> Float[Tensor, " facets"]:

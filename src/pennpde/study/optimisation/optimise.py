@@ -1,14 +1,14 @@
-"""The best design of a steady flow: what varies, what is wanted, and what came out."""
+"""The best design of a flow: what varies, what is wanted, and what came out."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pennpde.mesh import Mesh
 from pennpde.prediction import Outcome, predict
 from pennpde.study import Study
 from pennpde.study.changes import changed
-from pennpde.study.morphing import Handle, morphed
+from pennpde.study.morphing import Handle, morphed_case
 from pennpde.study.optimisation.adjoint import Measure, value_of
 from pennpde.study.optimisation.evolution import evolve
 from pennpde.study.optimisation.flows import Family
@@ -94,7 +94,8 @@ class Optimum:
 
     def predict(self, **how: Any) -> Outcome:
         """The flow of the best design with its certificate, as `penn.predict` gives it."""
-        return predict("flow", self.case, steady=True, **how)
+        time = self.found.best.answer.flow.family.time
+        return predict("flow", self.case, times=time, steady=time is None, **how)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -139,11 +140,12 @@ def optimise(
     mesher: str | None = None,
     start: Mapping[str, float] | None = None,
     level: str = "standard",
+    time: float | None = None,
     gradients: bool | None = None,
     most: int | None = None,
     watch: Callable[[Step], None] = lambda _: None,
 ) -> Optimum:
-    """The best design of a steady flow.
+    """The best design of a flow, steady or at a time.
 
     Args:
         source: A study, or what one starts from: a case, the folder of an OpenFOAM case or template, a mesh or its
@@ -159,11 +161,12 @@ def optimise(
         start: The first design, as far as it is given; else parameters are those of the case, control points where they
             are, and other numbers in the middle of their ranges.
         level: Of accuracy, whose cells are solved on: "fast", "standard" or "fine".
+        time: When the quantities are taken, from the start on; None: of the steady state.
         gradients: Whether gradients are used; None: wherever the cells stay the same and no variable has choices.
         most: Flows that are solved; None: 60, without gradients 200.
         watch: Is told every better design.
     """
-    began = time.perf_counter()
+    began = perf_counter()
     if (minimise is None) == (maximise is None):
         raise ValueError("Give one quantity to minimise or to maximise.")
     variables, case_at, base = _variants(source, vary, morph or {}, problem=problem, mesher=mesher)
@@ -182,7 +185,7 @@ def optimise(
     limited = [each for text in texts for each in parse_limits(text, first)]
     limits = {words: limit for words, _, limit in limited}
     measures = [each for _, each, _ in limited]
-    designs = Designs(variables, case_at, Family.of(first, level), [best, *measures])
+    designs = Designs(variables, case_at, Family.of(first, level, time), [best, *measures])
     without = _without_gradients(designs, values) if gradients is not False else ""
     if gradients and without:
         raise ValueError(f"There are no gradients: {without}. Leave out gradients=True.")
@@ -195,7 +198,16 @@ def optimise(
         for each in (replace(each, designs=shown) for each in (found.first, found.best))
     )
     finer = _on_finer_cells(shown, found)
-    return Optimum(objective, sign, limits, found, before, after, finer, time.perf_counter() - began)
+    return Optimum(
+        objective=objective,
+        sign=sign,
+        limits=limits,
+        found=found,
+        before=before,
+        after=after,
+        finer=finer,
+        seconds=perf_counter() - began,
+    )
 
 
 def pareto(
@@ -251,8 +263,7 @@ def _range(name: str, given: Any) -> Variable:
 
 def variants(case: Case, names: Collection[str], morph: Mapping[str, Any]) -> CaseAt:
     """The function from numbers to cases on one mesh, maybe moved by control points."""
-    # Differences of numbers in single precision are rounding errors.
-    exact, facets = case.to(torch.float64), case.mesh.facets
+    exact = case.to(torch.float64)  # differences of numbers in single precision are rounding errors
     handles = {name: Handle.of(name, given) for name, given in morph.items()}
     if idle := sorted(handles.keys() - set(names)):
         raise ValueError(
@@ -260,14 +271,8 @@ def variants(case: Case, names: Collection[str], morph: Mapping[str, Any]) -> Ca
         )
 
     def made(values: Mapping[str, float]) -> Case:
-        mesh = morphed(exact.mesh, handles, values)
-
-        def turned(_: str, each: Any) -> Any:
-            within = np.flatnonzero(facets.within(each.mask.cpu().numpy()))
-            return replace(each, normals=mesh.normals_of_facets(within)) if hasattr(each, "normals") else each
-
-        moved = exact if mesh is exact.mesh else exact.with_conditions(turned, mesh=mesh, cached_operators=None)
-        return changed(moved, {name: value for name, value in values.items() if name not in handles})
+        others = {name: value for name, value in values.items() if name not in handles}
+        return changed(morphed_case(exact, handles, values), others)
 
     return made
 

@@ -121,7 +121,7 @@ function axes(svg, x, y, across, upwards) {
     drawn(svg, "text", { x: x(tick), y: 336, "text-anchor": "middle" }, shown(tick));
   }
   drawn(svg, "text", { x: 330, y: 354, "text-anchor": "middle" }, across);
-  drawn(svg, "text", { transform: "translate(12 166) rotate(-90)", "text-anchor": "middle" }, upwards);
+  drawn(svg, "text", { transform: "translate(9 166) rotate(-90)", "text-anchor": "middle" }, upwards);
 }
 
 function parallel() {
