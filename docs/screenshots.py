@@ -31,6 +31,12 @@ LARGEST = 200_000
 """Bytes of a picture."""
 
 
+def chromium(driver: Any) -> Any:
+    """A running browser."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    return driver.chromium.launch(executable_path=found, args=SWITCHES)
+
+
 def part(page: Any, name: str) -> Any:
     """A part of the page by the name that tests have for it."""
     return page.locator(f'[data-test="{name}"]')
@@ -114,6 +120,52 @@ def designs(page: Any) -> bytes:
     return content.getvalue()
 
 
+def draw(page: Any) -> None:
+    """A cylinder in a channel whose outlet was dragged open, and the side that is chosen."""
+    part(page, "source-drawing").click()
+    page.wait_for_selector('[data-test="layer"]', timeout=PATIENCE)
+    page.evaluate("pennPage.playing = false")
+    settle(page)
+    page.evaluate(
+        """() => { const shapes = JSON.parse(JSON.stringify(pennPage.pane.shapes)), [, right, upper] = shapes[0];
+        right.y = -0.4; upper.y = 1.4; pennPage.change(shapes); }"""
+    )
+    settle(page)
+    part(page, "add-square").click()
+    page.evaluate(
+        """() => { const shapes = JSON.parse(JSON.stringify(pennPage.pane.shapes));
+        for (const each of shapes[2]) { each.x += 1.2; each.y += 0.2; } pennPage.change(shapes); }"""
+    )
+    settle(page)
+    page.evaluate("pennPage.chosen = { shape: 0, side: 0 }; pennPage.frame = 19")
+    settle(page)
+
+
+def quantities(page: Any) -> None:
+    """The lift of the cylinder over time."""
+    page.evaluate("pennPage.playing = false; pennPage.frame = 17")
+    settle(page)
+    part(page, "quantity-lift body").click()
+    settle(page)
+
+
+def study(page: Any) -> None:
+    """The pressure drop of a nozzle over its throat."""
+    page.evaluate("pennPage.playing = false")
+    part(page, "template-nozzle").click()
+    page.wait_for_function(
+        "pennPage.view.title.startsWith('Nozzle') && pennPage.pane.kind === 'nozzle'", timeout=PATIENCE
+    )
+    settle(page)
+    part(page, "tool-study").click()
+    page.wait_for_selector('[data-test="study-run"]', timeout=PATIENCE)
+    part(page, "study-run").click()
+    page.wait_for_function(
+        "document.querySelector('[data-test=study-status]')?.innerText.includes('7 predictions')", timeout=PATIENCE
+    )
+    settle(page)
+
+
 def play(page: Any) -> None:
     """The vortex street at its last time, refined."""
     page.evaluate("pennPage.playing = false; pennPage.frame = 17")
@@ -156,17 +208,19 @@ PICTURES = (
     Picture("viewer", "flow", (1280, 800), act=play),
     Picture("viewer_designs", "flow", (1280, 900), act=designs),
     Picture("viewer_draft", "flow", (1280, 800), act=draft),
+    Picture("viewer_draw", "flow", (1280, 800), act=draw),
+    Picture("viewer_quantities", "flow", (1280, 800), act=quantities),
+    Picture("viewer_study", "flow", (1280, 1000), "dark", act=study),
     Picture("viewer_dark", "flow", (400, 800), "dark", act=play),
     Picture("viewer_dataset", "flow", (1280, 800), act=show_dataset),
     Picture("viewer_mesh", "flow", (1280, 800), act=upload),
-    Picture("viewer_compare", "flow", (1280, 800), act=compare),
+    Picture("viewer_compare", "flow", (1280, 1000), act=compare),
 )
 
 
 def take(pictures: Sequence[Picture], options: Sequence[str]) -> None:
     """Take the pictures of one network."""
     command = [sys.executable, "-m", "pennpde", "view", "--port", "0", "--no-browser", "--model", pictures[0].model]
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with (
         subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server,
         sync_playwright() as driver,
@@ -174,11 +228,12 @@ def take(pictures: Sequence[Picture], options: Sequence[str]) -> None:
         assert server.stdout is not None
         try:
             address = server.stdout.readline().split()[0]
-            browser = driver.chromium.launch(executable_path=chromium, args=SWITCHES)
+            browser = chromium(driver)
             for picture in pictures:
                 width, height = picture.size
                 context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=picture.scheme)
                 page = context.new_page()
+                page.set_default_timeout(PATIENCE)
                 page.goto(address)
                 page.wait_for_function("window.pennPage && pennPage.view && pennPage.view.predicted", timeout=PATIENCE)
                 content = picture.act(page) or page.screenshot()

@@ -3,7 +3,8 @@
 Starts `penn view` with one process for predictions and moves sliders as the page does, one request after the other, so
 every shape is a new one. Prints a table, writes `lab/benchmarks/results/page_drag.json` and that of docs/viewer.md.
 The clock counts what else runs on the machine, too; the processor's seconds are those of the prediction alone, made
-once more in this process. The load average is in the record.
+once more in this process. The load average is in the record. On a
+busy machine `chrt -r 5 python ...` lets the page go first.
 """
 
 from __future__ import annotations
@@ -122,11 +123,14 @@ def main() -> None:
     durations = {each.title: (each.kind, each.duration) for each in SHAPES}
     rows = [row | {"processor": computed(*durations[row["design"]])} for row in rows]
     load = round(os.getloadavg()[0], 1)
-    write_json(OUTPUT, {"moves": MOVES, "processors": os.cpu_count(), "load_average": load, "rows": rows})
+    before_others = os.sched_getscheduler(0) != os.SCHED_OTHER
+    record = {"moves": MOVES, "processors": os.cpu_count(), "load_average": load, "before_others": before_others}
+    write_json(OUTPUT, record | {"rows": rows})
     head = ("design", "points", "outline, median", "answer, median", "slowest answer", "processor")
     table = markdown_table(head, [[str(value) for value in row.values()] for row in rows])
     told = (
         f"Seconds of the clock on {os.cpu_count()} cores with a load of {load}, and of the processor; {MOVES} places."
+        f"{' The page went before what else ran (`chrt -r 5`).' if before_others else ''}"
     )
     made = f"{table}\n\n{told}"
     print(made)

@@ -19,7 +19,7 @@ from pennpde.case import Case
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
 from pennpde.metrics import rank_of
-from pennpde.penn.physics import Look
+from pennpde.penn.equation import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -651,7 +651,7 @@ def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> Non
         colours, limits = looks[names[number]]
         rows.append(
             [
-                Panel(f"{heading}: truth", mesh, flat_truth, colours, limits),
+                Panel(f"{heading}: reference", mesh, flat_truth, colours, limits),
                 Panel(f"{heading}: prediction", mesh, flat_prediction, colours, limits),
                 Panel(f"{heading}: error", mesh, flat_error, ERROR),
             ]
@@ -660,7 +660,7 @@ def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> Non
 
 
 def layers_of(case: Case, fields: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
-    """By heading, one for each field and time: truth, prediction and error as scalars."""
+    """By heading, one for each field and time: reference, prediction and error as scalars."""
     layers: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
     for name, values in fields.items():
         if name not in case.targets:

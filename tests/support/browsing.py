@@ -19,6 +19,7 @@ START = {
     "tool": "",
     "line": None,
     "probes": [],
+    "measured": "",
 }
 """A coarse mesh takes less time."""
 

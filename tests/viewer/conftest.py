@@ -22,7 +22,7 @@ from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.penn import PENN
-from pennpde.trust.ranges import spanned
+from pennpde.trust.certificate import spanned
 from problems import FLOW
 
 SWITCHES = [

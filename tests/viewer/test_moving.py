@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from browsing import PATIENCE, Viewer
-from pennpde.mesh.polygons import fill
+from pennpde.mesh.triangulation import fill
 from pennpde.viewer.shapes import BY_KIND
 
 pytestmark = pytest.mark.slow  # a browser takes seconds to start

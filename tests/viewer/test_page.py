@@ -264,6 +264,24 @@ def test_a_link_restores_the_view_in_another_browser(viewer, browser, mesh_file)
     context.close()
 
 
+def test_the_page_leads_back_to_the_last_case(browser, address):
+    context = browser.new_context()
+    viewer = Viewer(context, link(address))
+    viewer.settle()
+    assert viewer.part("last").count() == 0
+    viewer.nudge("slider-first", 3)
+    viewer.wait("document.querySelector('[data-test=status]').innerText.startsWith('Step 0.40')")
+    viewer.settle()
+    viewer.page.wait_for_timeout(400)
+    viewer.page.goto("about:blank")
+    viewer.page.goto(address)
+    viewer.part("last").click()
+    viewer.wait("document.querySelector('[data-test=status]').innerText.startsWith('Step 0.40')")
+    assert viewer.part("last").count() == 0
+    assert viewer.problems == []
+    context.close()
+
+
 def test_a_damaged_link_is_named_and_the_page_starts(browser, address):
     context = browser.new_context()
     viewer = Viewer(context, f"{address}#nonsense")

@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import json
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import pytest
@@ -95,6 +95,29 @@ def test_what_is_no_json_is_refused(ask):
     assert ask("GET", "/record/" + "0" * 24)[0] == 404
     assert ask("GET", "/upload/" + "0" * 32)[0] == 410
     assert ask("GET", "/web/../server.py")[0] == 404
+
+
+def test_a_short_link_leads_back_to_the_view(ask):
+    state = "%7B%22frame%22%3A3%7D"
+    status, _, body = ask("POST", "/share", state)
+    assert status == 200
+    path = json.loads(body)["path"]
+    assert len(path) == 12
+    status, headers, _ = ask("GET", f"/{path}")
+    assert (status, unquote(headers["Location"])) == (302, unquote(f"/#{state}"))
+    assert ask("GET", "/s/0123456789")[0] == 404
+    assert ask("POST", "/share", "")[0] == 422
+    assert ask("POST", "/share", "x" * 40_000)[0] == 422
+
+
+def test_a_prediction_is_downloaded_as_a_picture_for_print(ask):
+    status, words = view(ask, source="template", name="a", values={"resolution": 6})
+    assert status == 200
+    status, headers, body = ask("GET", f"/download/{words['view']}/step.pdf?field=p&frame=0")
+    assert status == 200
+    assert body.startswith(b"%PDF")
+    assert 'filename="step.pdf"' in headers["Content-Disposition"]
+    assert ask("GET", f"/download/{words['view']}/step.exe")[0] == 404
 
 
 def test_an_upload_has_a_key_of_its_own_and_is_found_again_by_it(ask, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pennpde.mesh.polygons import fill
+from pennpde.mesh.triangulation import fill
 from pennpde.models.designs import flow_through
 from pennpde.viewer.shapes import SHAPES, outline_of
 
@@ -44,7 +44,7 @@ def test_every_place_of_the_sliders_gives_a_flow(shape, place):
 
 def test_an_outline_follows_its_slider_and_stays_within_its_ends():
     def diameter(value):
-        body = np.array(outline_of("cylinder", {"diameter": value})[1])
+        body = np.array(outline_of("cylinder", {"diameter": value})[1]["corners"])
         return float(np.ptp(body[:, 0]))
 
     assert diameter(0.2) == pytest.approx(0.2, rel=0.02)

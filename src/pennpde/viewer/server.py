@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import html
 import ipaddress
 import json
@@ -39,6 +40,10 @@ MOST_UPLOADS = 100
 MOST_STORED = 2 * 2**30
 """Bytes of all uploads on the disk, unpacked; beyond it the oldest is removed."""
 _MOST_OF_A_REQUEST = 64 * 2**10
+MOST_LINKS, _LONGEST_LINK = 10_000, 32 * 2**10
+"""Short links that are remembered, and letters of what one stands for."""
+_FILES = (".vtu", ".vtkhdf", ".html", ".pdf", ".mp4", ".gif")
+"""That a prediction can be written as."""
 _GRACE = 0.2
 """Seconds in which a prediction may come without a draft before it: two pictures in a row would only flicker."""
 _PULSE = 0.5
@@ -68,6 +73,7 @@ class Page:
     def __init__(self, model: str, data: Path | None = None, *, plugin: str | None = None, workers: int | None = None):
         self._folder = tempfile.TemporaryDirectory(prefix="penn-view-")
         self._uploads: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._links: OrderedDict[str, str] = OrderedDict()
         self._bytes: dict[str, int] = {}
         """On the disk, by upload."""
         arguments = ["--model", model, "--uploads", self._folder.name]
@@ -127,6 +133,8 @@ class Page:
                 web.post("/outline", self._outline),
                 web.get(r"/record/{number:[0-9a-f]+}", self._record),
                 web.get(r"/download/{number:[0-9a-f]+}/{name}", self._download),
+                web.post("/share", self._share),
+                web.get(r"/s/{key:[0-9a-f]{10}}", self._shared),
                 web.post("/upload", self._upload),
                 web.get(r"/upload/{key:[0-9a-f]+}", self._uploaded),
                 web.static("/web", _WEB),
@@ -238,11 +246,32 @@ class Page:
 
     async def _download(self, http: web.Request) -> web.Response:
         shown, name = self._find(http), Path(http.match_info["name"])
-        if name.suffix not in (".vtu", ".vtkhdf", ".html") or not shown.words["predicted"]:
+        if name.suffix not in _FILES or not shown.words["predicted"]:
             raise web.HTTPNotFound(text=f"There is no {name}.")
-        body = await self._pool.file(shown.request.content, name.suffix)
+        query = http.query
+        field, frame = query.get("field", "")[:40], int(query["frame"]) if query.get("frame", "").isdigit() else -1
+        body = await self._pool.file(shown.request.content, name.suffix, field, frame)
         headers = {"Content-Disposition": f'attachment; filename="{_file_name(name.stem)}{name.suffix}"'}
         return web.Response(body=body, content_type="application/octet-stream", headers=headers)
+
+    # Links
+
+    async def _share(self, http: web.Request) -> web.Response:
+        """A short address for what stands after the # in that of the page."""
+        state = await http.text()
+        if not 0 < len(state) <= _LONGEST_LINK:
+            raise ValueError("This view is too large for a short link.")
+        key = hashlib.sha256(state.encode()).hexdigest()[:10]
+        self._links[key] = state
+        if len(self._links) > MOST_LINKS:
+            self._links.popitem(last=False)
+        return web.json_response({"path": f"s/{key}"})
+
+    async def _shared(self, http: web.Request) -> web.Response:
+        state = self._links.get(http.match_info["key"])
+        if state is None:
+            raise web.HTTPNotFound(text="This link is no longer known: short links last as long as the server runs.")
+        raise web.HTTPFound(f"/#{quote(state, safe='%')}")
 
     # Uploads
 

@@ -6,14 +6,15 @@ It loads no torch, so that the page can show an outline while somebody drags a s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from pennpde.mesh.polygons import Polygon
+from pennpde.mesh.triangulation import Polygon
 
-INLET, OUTLET, WALL, MOVING = "inlet", "outlet", "wall", "moving"
+INLET, OUTLET, WALL, MOVING, SLIP, BODY = "inlet", "outlet", "wall", "moving", "slip", "body"
 Values = Mapping[str, float]
 _CURVE = np.radians(6.0)
 """Between two corners of a curve."""
@@ -272,12 +273,41 @@ SHAPES = (
 BY_KIND = {each.kind: each for each in SHAPES}
 
 
-def outline_of(kind: str, values: Values) -> list[list[list[float]]]:
-    """The corners of each polygon of a design."""
+def named(polygons: Sequence[Polygon]) -> list[Polygon]:
+    """With names that quantities can tell apart: walls of bodies are bodies; several outlets or bodies have numbers.
+
+    `flow_through` knows them by how they begin.
+    """
+    outlets = 0
+    found = []
+    several = sum(_runs(polygon.patches) for polygon in polygons) > 1
+    for number, polygon in enumerate(polygons):
+        body = f"{BODY}_{number}" if len(polygons) > 2 else BODY
+        patches = [body if number and each == WALL else each for each in polygon.patches]
+        if several and OUTLET in patches:
+            # Begun where an outlet begins, so that none is cut in two by the first corner.
+            first = next((k for k, each in enumerate(patches) if each == OUTLET and patches[k - 1] != OUTLET), 0)
+            for place in [*range(first, len(patches)), *range(first)]:
+                if patches[place] == OUTLET:
+                    outlets += not patches[place - 1].startswith(OUTLET)
+                    patches[place] = f"{OUTLET}_{outlets}"
+        found.append(replace(polygon, patches=tuple(patches)))
+    return found
+
+
+def _runs(patches: Sequence[str]) -> int:
+    """How many outlets a polygon has: sides that follow each other are one."""
+    return sum(now == OUTLET != before for before, now in pairwise([*patches[-1:], *patches]))
+
+
+def outline_of(kind: str, values: Values) -> list[dict[str, Any]]:
+    """Each polygon of a design: its corners, and the roles of its sides."""
     if kind not in BY_KIND:
         raise ValueError(f"There is no design {kind!r}; there are {', '.join(BY_KIND)}.")
     shape = BY_KIND[kind]
     read = {
         each.name: min(each.high, max(each.low, float(values.get(each.name, each.start)))) for each in shape.measures
     }
-    return [np.round(polygon.corners, 4).tolist() for polygon in shape.polygons(read)]
+    return [
+        {"corners": np.round(polygon.corners, 4).tolist(), "roles": polygon.patches} for polygon in shape.polygons(read)
+    ]

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from pennpde.case import Case
 from pennpde.mesh import Mesh
-from pennpde.mesh.polygons import Polygon, fill
+from pennpde.mesh.triangulation import Polygon, fill, smallest_angles
 from pennpde.models import designs
 from pennpde.models.designs import CELLS_PER_LENGTH, NUMBER_OF_PARAMETERS, case_name, coarse_mesh, flow_through
-from pennpde.viewer.shapes import BY_KIND, SHAPES, Shape
+from pennpde.viewer.shapes import BY_KIND, SHAPES, Shape, named
 from pennpde.viewer.views import number_of
 
 
@@ -75,6 +77,8 @@ class Subject(ABC):
     templates: Sequence[Template]
     numbers: Sequence[Slider]
     """What a user says about a mesh of their own."""
+    drawing: Sequence[Slider] = ()
+    """What a user says about a drawing; none where the network knows only some shapes."""
     hint: ClassVar[str]
     needs: ClassVar[tuple[tuple[str, ...], ...]]
     """Roles that segments of the boundary of a user's mesh must have: all of one of these."""
@@ -85,6 +89,9 @@ class Subject(ABC):
     @abstractmethod
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
         """The case on a mesh that has the roles of its boundary as patches."""
+
+    def of_drawing(self, polygons: Sequence[Polygon], values: Mapping[str, Any]) -> Case:  # noqa: ARG002
+        raise ValueError("This network knows only its own designs; start the page with --model flow to draw.")
 
     def template(self, kind: str) -> Template:
         for each in self.templates:
@@ -99,24 +106,30 @@ class FlowSubject(Subject):
     unknowns = frozenset({"u", "p"})
     datasets = ("flow", "plane-flow", "collected")
     hint = "Lengths are in widths of the inlet."
-    needs = (("inlet", "outlet", "wall"), ("moving", "wall"))
+    needs = (("inlet", "outlet"), ("moving", "wall"))
 
     def __init__(self, every_shape: bool = True) -> None:
         shapes = SHAPES if every_shape else [BY_KIND[kind] for kind in NUMBER_OF_PARAMETERS]
         self.templates = tuple(self._template(each, each.cells if every_shape else CELLS_PER_LENGTH) for each in shapes)
         self.numbers = (_typed("speed", "Inlet speed", 1.0), _typed("viscosity", "Viscosity", 1e-3, 1e-4))
+        if every_shape:
+            speed = Slider("speed", "Speed of inlets and moving walls", 0.1, 3.0, 0.05, 1.0)
+            points = Slider(
+                name="points", title="Points of the mesh", low=300.0, high=8000.0, step=100.0, start=1500.0, digits=0
+            )
+            self.drawing = (speed, _typed("viscosity", "Viscosity", 2e-3, 1e-4), points)
 
     @staticmethod
     def _template(shape: Shape, cells: float) -> Template:
         sliders = [
             Slider(
-                each.name,
-                each.title,
-                each.low,
-                each.high,
-                each.step,
-                each.start,
-                0 if each.step >= 1 else 2,
+                name=each.name,
+                title=each.title,
+                low=each.low,
+                high=each.high,
+                step=each.step,
+                start=each.start,
+                digits=0 if each.step >= 1 else 2,
                 shape=True,
             )
             for each in shape.measures
@@ -124,7 +137,9 @@ class FlowSubject(Subject):
         sliders += [
             Slider("speed", "Speed of the lid" if shape.kind == "cavity" else "Inlet speed", 0.1, 3.0, 0.05, 1.0),
             _typed("viscosity", "Viscosity", float(f"{1 / shape.reynolds:.3g}"), 1e-4),
-            Slider("resolution", "Cells across the inlet", 4.0, 60.0, 0.5, cells, 1),
+            Slider(
+                name="resolution", title="Cells across the inlet", low=4.0, high=60.0, step=0.5, start=cells, digits=1
+            ),
         ]
         drawn = shape.polygons({each.name: each.start for each in shape.measures})
         return Template(shape.kind, shape.title, tuple(sliders), *_drawn(drawn), shape.duration)
@@ -136,7 +151,20 @@ class FlowSubject(Subject):
             shape = tuple(read[each.name] for each in template.sliders if each.shape)
             mesh = coarse_mesh(case_name(kind, shape), cells_per_length=cells)
         else:
-            mesh = fill(BY_KIND[kind].polygons(read), 1 / cells)
+            mesh = fill(named(BY_KIND[kind].polygons(read)), 1 / cells)
+        return flow_through(mesh, read["speed"], read["viscosity"])
+
+    def of_drawing(self, polygons: Sequence[Polygon], values: Mapping[str, Any]) -> Case:
+        if not self.drawing:
+            return super().of_drawing(polygons, values)
+        read = _read(self.drawing, values)
+        roles = {role for polygon in polygons for role in polygon.patches}
+        if not any(set(needed) <= roles for needed in self.needs):
+            raise ValueError("A drawing needs an inlet and an outlet, or a moving wall: choose one of its sides.")
+        area = abs(polygons[0].area) - sum(abs(each.area) for each in polygons[1:])
+        if not area > 0:
+            raise ValueError("The bodies leave no room for the fluid.")
+        mesh = fill(named(polygons), math.sqrt(area / read["points"]))
         return flow_through(mesh, read["speed"], read["viscosity"])
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
@@ -160,7 +188,15 @@ class TransportSubject(Subject):
                 Slider("velocity", "Velocity", 0.0, 1.0, 0.05, 0.5),
                 Slider("diffusivity", "Diffusivity", 0.0, 1.0, 0.05, 0.1),
                 Slider("temperature", "Inlet temperature", 0.05, 1.0, 0.05, 1.0),
-                Slider("resolution", "Cells along a side", 4.0, 60.0, 1.0, float(designs.PLATE_POINTS - 1), 0),
+                Slider(
+                    name="resolution",
+                    title="Cells along a side",
+                    low=4.0,
+                    high=60.0,
+                    step=1.0,
+                    start=float(designs.PLATE_POINTS - 1),
+                    digits=0,
+                ),
             ),
             ("0,0 1,0 1,1 0,1",),
             "0 0 1 1",
@@ -186,6 +222,12 @@ class TransportSubject(Subject):
             raise ValueError(f"The diffusivity is {read['diffusivity']:g}; it must not be negative.")
         velocity = (read["velocity"], read["across"])
         return designs.heated_at_inlet(mesh, velocity, read["diffusivity"], read["temperature"])
+
+
+def quality_of(mesh: Mesh) -> str:
+    """How good the triangles of a mesh are, in a few words."""
+    angles = smallest_angles(mesh.points.numpy()[mesh.connectivity.reshape(-1, 3)])
+    return f"smallest angle {angles.min():.0f}°, in half of the triangles above {np.median(angles):.0f}°"
 
 
 def subject_of(unknowns: Iterable[str], name: str, takes_times: bool = False) -> Subject:

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Role = Literal["wall", "inlet", "outlet", "moving"]
-ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet", "moving")
+Role = Literal["wall", "inlet", "outlet", "moving", "slip"]
+ROLES: tuple[Role, ...] = ("wall", "inlet", "outlet", "moving", "slip")
 LEVELS = ("", "fast", "standard", "fine", "refine")
 """Of accuracy: the network's usual one, one of its own, or the cheapest whose expected error is small."""
 MOST_SEGMENTS = 200
@@ -29,6 +29,8 @@ MOST_FRAMES = 40
 LONGEST = 100.0
 """Reference times, length over speed, after the start."""
 _MOST_NUMBERS = 20
+_MOST_POLYGONS, _MOST_CORNERS = 20, 2000
+"""Of a drawing."""
 _Values = tuple[tuple[str, float], ...]
 _TELLING, _AFTERWARDS = 0.03, 1.2
 """Share that must be done before the time left can be told, and what a march costs with what comes after it."""
@@ -60,24 +62,34 @@ class Moments:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A polygon of a drawing: its corners, and what the side from each to the next is."""
+
+    corners: tuple[tuple[float, float], ...]
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True)
 class Request:
     """One picture.
 
     Attributes:
-        source: A design, a case of the dataset, or what was uploaded.
+        source: A design, a case of the dataset, what was uploaded, or a drawing.
         name: Of the design or of the case; the key of an upload.
         values: Numbers by name: of sliders, or typed. The viscosity of a stored case replaces its own.
         roles: Of the segments of an uploaded mesh. None: only the mesh is shown.
         moments: When; None: the network's own times.
         level: Of accuracy.
+        polygons: Of a drawing: the outline, then bodies in it.
     """
 
-    source: Literal["template", "dataset", "upload"]
+    source: Literal["template", "dataset", "upload", "drawing"]
     name: str
     values: _Values = ()
     roles: tuple[Role, ...] | None = None
     moments: Moments | None = None
     level: str = ""
+    polygons: tuple[Drawn, ...] = ()
 
     @property
     def content(self) -> dict[str, Any]:
@@ -98,12 +110,12 @@ class Request:
         """From JSON."""
         if not isinstance(content, Mapping):
             raise ValueError(f"A request is an object, not {type(content).__name__}.")
-        unknown = content.keys() - {"source", "name", "values", "roles", "moments", "level"}
+        unknown = content.keys() - {"source", "name", "values", "roles", "moments", "level", "polygons"}
         if unknown:
             raise ValueError(f"A request has no {', '.join(sorted(map(str, unknown)))}.")
         source, name = content.get("source"), content.get("name")
-        if source not in ("template", "dataset", "upload"):
-            raise ValueError(f"The source is {source!r}; it must be template, dataset or upload.")
+        if source not in ("template", "dataset", "upload", "drawing"):
+            raise ValueError(f"The source is {source!r}; it must be template, dataset, upload or drawing.")
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             raise ValueError("A request needs a name of up to 200 letters.")
         if source == "upload" and not re.fullmatch(r"[0-9a-f]{32}", name):
@@ -112,7 +124,16 @@ class Request:
         if level not in LEVELS:
             raise ValueError(f"The level is {level!r}; it must be one of {', '.join(LEVELS[1:])}.")
         values, roles, moments = (content.get(part) for part in ("values", "roles", "moments"))
-        return Request(source, name, _values(values), _roles(roles), _moments(moments), level)
+        polygons = _polygons(content.get("polygons"))
+        return Request(
+            source=source,
+            name=name,
+            values=_values(values),
+            roles=_roles(roles),
+            moments=_moments(moments),
+            level=level,
+            polygons=polygons,
+        )
 
 
 def number_of(value: Any, title: str) -> float:
@@ -137,9 +158,24 @@ def _values(given: Any) -> _Values:
 def _roles(given: Any) -> tuple[Role, ...] | None:
     if given is None:
         return None
-    if not isinstance(given, list) or len(given) > MOST_SEGMENTS or not all(role in ROLES for role in given):
+    if not isinstance(given, list | tuple) or len(given) > _MOST_CORNERS or not all(role in ROLES for role in given):
         raise ValueError(f"The roles are a list of {', '.join(ROLES)}.")
     return tuple(given)
+
+
+def _polygons(given: Any) -> tuple[Drawn, ...]:
+    if not given:
+        return ()
+    try:
+        found = tuple(
+            Drawn(tuple((float(x), float(y)) for x, y in each["corners"]), _roles(each["roles"]) or ())
+            for each in given
+        )
+    except (TypeError, KeyError, ValueError):
+        raise ValueError("A polygon has corners, which are pairs of numbers, and roles of its sides.") from None
+    if len(found) > _MOST_POLYGONS or sum(len(each.corners) for each in found) > _MOST_CORNERS:
+        raise ValueError(f"A drawing has up to {_MOST_POLYGONS} polygons and {_MOST_CORNERS:,} corners.")
+    return found
 
 
 def _moments(given: Any) -> Moments | None:
@@ -312,7 +348,7 @@ def distance(
     first: Request, second: Request, spans: Mapping[str, float], shapes: frozenset[str] = frozenset()
 ) -> float:
     """How much two requests differ, with the spans of sliders; infinite where one says nothing about the other."""
-    if (first.source, first.name, first.roles) != (second.source, second.name, second.roles):
+    if any(getattr(first, part) != getattr(second, part) for part in ("source", "name", "roles", "polygons")):
         return math.inf
     ours, theirs = dict(first.values), dict(second.values)
     if ours.keys() != theirs.keys():

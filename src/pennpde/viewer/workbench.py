@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -23,12 +24,14 @@ from pennpde.data import storage
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import edges_of
+from pennpde.mesh.triangulation import Polygon
 from pennpde.penn import Predictor
 from pennpde.prediction import Outcome, predict
 from pennpde.prediction.outcome import time_name
+from pennpde.quantities import parse, usual
 from pennpde.trust.certificate import Certificate
 from pennpde.viewer.records import record_of, with_comparison, with_doubts, with_segments, write_page
-from pennpde.viewer.subjects import Slider, subject_of
+from pennpde.viewer.subjects import Slider, quality_of, subject_of
 from pennpde.viewer.uploads import Segment, read_case, read_mesh, segments, suffixes, with_roles
 from pennpde.viewer.views import Moments, Request
 
@@ -45,6 +48,8 @@ _NOTHING: dict[str, Any] = {
     "expected": {},
     "predicted": False,
     "has_truth": False,
+    "quantities": [],
+    "quality": "",
     "viscosity": None,
     "reynolds": None,
 }
@@ -123,11 +128,10 @@ class Workbench:
                 {**asdict(each), "sliders": [_shown(slider) for slider in each.sliders]} for each in subject.templates
             ],
             "numbers": [_shown(slider) for slider in subject.numbers],
+            "drawing": [_shown(slider) for slider in subject.drawing],
             "needs": subject.needs,
             "hint": subject.hint,
             "dataset": str(self.data or ""),
-            "dataset_kind": subject.datasets[0],
-            "usual_data": str(self.usual_data),
             "cases": self.cases(),
             "suffixes": [*suffixes(), ".zip"],
             "takes_times": self.model.takes_times,
@@ -217,11 +221,27 @@ class Workbench:
         self._remember(self._outcomes, request, view)
         return view
 
-    def file(self, request: Request, path: Path) -> None:
-        """Write the prediction of a request to a file: .vtu, .vtkhdf with all times, or .html for a page of its own."""
+    def file(self, request: Request, path: Path, field: str = "", frame: int = -1) -> None:
+        """Write the prediction of a request to a file.
+
+        Args:
+            request: What is predicted.
+            path: .vtu, .vtkhdf with all times, .html for a page of its own, .pdf, or .mp4 and .gif, which play.
+            field: That a picture shows, as the page calls it, such as "u_x"; by default all.
+            frame: Which of the times a picture shows.
+        """
         view = self.view(request)
         if view.outcome is None:
             raise ValueError("There is no prediction to write: predict first.")
+        if path.suffix in (".pdf", ".mp4", ".gif"):
+            name = field.strip("|± ").partition("_")[0]
+            names = [name] if name in view.outcome.fields else []
+            if path.suffix == ".pdf":
+                outcome = view.outcome if frame >= len(view.outcome.times) else view.outcome.at(frame)
+                outcome.plot(*names, path=path, error=field.startswith("±"), title=view.title)
+            else:
+                view.outcome.animate(path, *names, title=view.title)
+            return
         if path.suffix == ".vtkhdf":
             view.outcome.save(path)
             return
@@ -253,6 +273,8 @@ class Workbench:
             "warnings": [each for each in outcome.certificate.warnings if each not in outcome.expected.warnings],
             "notes": [*case.mesh.notes, *outcome.certificate.notes],
             "expected": _expected(outcome),
+            "quantities": _quantities(outcome),
+            "quality": quality_of(case.mesh) if request.source == "drawing" else "",
             "errors": _errors(fields, truth, case.mesh.point_volumes),
             "seconds": _durations(seconds),
             "predicted": True,
@@ -274,6 +296,11 @@ class Workbench:
             shape = [f"{each.read(values):.{each.digits}f}" for each in template.sliders if each.shape]
             title = " ".join([template.title, ", ".join(shape)]).strip()
             return title, self.subject.of_template(template, values)
+        if request.source == "drawing":
+            polygons = [Polygon(np.array(each.corners), each.roles) for each in request.polygons]
+            if not polygons:
+                raise ValueError("The drawing is empty.")
+            return "Drawing", self.subject.of_drawing(polygons, values)
         if upload is None:
             return request.name, _with_viscosity(self._file(request.name).case, values)
         if upload.case is not None:
@@ -494,6 +521,26 @@ def _expected(outcome: Outcome) -> dict[str, Any]:
         "lines": lines,
         "improvable": 100 * first > _REFINED,
     }
+
+
+def _quantities(outcome: Outcome) -> list[dict[str, Any]]:
+    """Forces and losses, at each of the times."""
+    if outcome.flow is None:
+        return []
+    texts = usual(outcome.flow)
+    return [
+        {**each.as_dict(), "label": _label(text), "unit": each.unit if outcome.si else ""}
+        for text, each in zip(texts, outcome.quantities(texts), strict=True)
+    ]
+
+
+def _label(text: str) -> str:
+    """The name of a quantity as the page has room for it."""
+    kind = parse(text).kind.name
+    if kind == "pressure drop":
+        return "Pressure drop"
+    first = parse(text).arguments[0].replace("_", " ")
+    return f"Share of {first}" if kind == "flow split" else f"{kind.capitalize()} of {first}"
 
 
 def _doubts(outcome: Outcome) -> dict[str, Tensor]:

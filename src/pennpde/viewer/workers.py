@@ -214,9 +214,9 @@ class Pool:
         words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin, hear)
         return words, record
 
-    async def file(self, request: Mapping[str, Any], suffix: str) -> bytes:
-        """A prediction as a file."""
-        message = {"do": "file", "request": request, "suffix": suffix}
+    async def file(self, request: Mapping[str, Any], suffix: str, field: str = "", frame: int = -1) -> bytes:
+        """A prediction as a file; pictures show one field, those that stand still at one of the times."""
+        message = {"do": "file", "request": request, "suffix": suffix, "field": field, "frame": frame}
         _, (content,) = await self._slow.ask(message, "This file", _VIEW)
         return content
 
@@ -307,7 +307,7 @@ def _answer(bench: Any, message: dict[str, Any]) -> Answer:
             return {"view": view.number, "title": view.title, **view.words}, [view.record]
         with tempfile.TemporaryDirectory(prefix="penn-view-") as folder:
             path = Path(folder) / f"flow{message['suffix']}"
-            bench.file(request, path)
+            bench.file(request, path, message["field"], message["frame"])
             return {}, [path.read_bytes()]
     except MemoryError:
         return {"error": "This needs more memory than the page has for it. Use `penn predict`."}, []

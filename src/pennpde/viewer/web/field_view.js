@@ -92,11 +92,13 @@
       // frame: which of the record's times; limits: of the colours, by default the record's; roles: of the boundary's
       // segments; marked: the one under the pointer elsewhere. tool: "line" or "probe", what a pointer draws instead of
       // moving the picture; line: its two ends; probes: places. pick, drawn, moved: called with a segment, with a line or
-      // a place, and with zoom and centre. sketch: polygons, drawn over a picture that is no longer the right one.
+      // a place, and with zoom and centre. sketch: polygons, drawn over a picture that is no longer the right one. hold:
+      // what is in view at a zoom of one, by default all of it. framed: called with what is in view when that changes.
       this.options = Object.assign(
         {
           field: null, frame: 0, cells: false, streamlines: false, dark: false, limits: null, roles: [], marked: -1,
-          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null, sketch: null,
+          pick: null, tool: "", line: null, probes: [], drawn: null, moved: null, sketch: null, hold: null,
+          framed: null,
         }, options);
       container.style.position = "relative";
       this.canvas = this.layer("canvas");
@@ -262,7 +264,7 @@
     frame() {
       const [width, height] = [this.container.clientWidth || 1, this.container.clientHeight || 1];
       const room = Math.max(1, height - LEGEND - 12);
-      const box = this.outside;
+      const box = this.options.hold || this.outside || [0, 0, 1, 1];
       const whole = Math.max((box[2] - box[0]) / width, (box[3] - box[1]) / room) * 1.06;
       const pixel = whole / this.zoom;
       const centre = this.centre || [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
@@ -287,13 +289,17 @@
 
     draw() {
       if (!this.gl) return;
-      const gl = this.gl, { sketch } = this.options;
+      const gl = this.gl, { sketch, framed } = this.options;
       this.canvas.style.opacity = sketch ? 0.3 : 1;
       if (!this.record && sketch) {
         const xs = sketch[0].map(([x]) => x), ys = sketch[0].map(([, y]) => y);
         this.outside = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
         this.resize(window.devicePixelRatio || 1);
         this.drawSketch(this.overlay.getContext("2d"));
+      }
+      if (framed) {
+        const { width, height, pixel, centre } = this.frame(), now = { width, height: height - LEGEND, pixel, centre };
+        if (JSON.stringify(now) !== this.told) { this.told = JSON.stringify(now); framed(now); }
       }
       if (!this.record) return;
       const { width, height, pixel, centre } = this.frame();

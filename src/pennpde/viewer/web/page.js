@@ -11,24 +11,35 @@
   const LETTERS = ["A", "B"];
   const INK = ["#2a6fdb", "#d9541e", "#1f9d6b", "#9c4fd0", "#b58900", "#008b9a", "#c2306f", "#6b7280"];
   const KEPT = ["active", "compare", "field", "shown", "streamlines", "cells", "range", "frame", "tool", "line", "probes",
-    "duration", "steady"];
+    "duration", "steady", "measured"];
+  const FILES = [
+    { suffix: ".pdf", title: "Picture for print (.pdf)", icon: "mdi-file-pdf-box" },
+    { suffix: ".mp4", title: "Film (.mp4)", icon: "mdi-movie-open-outline", plays: true },
+    { suffix: ".vtu", title: "Fields (.vtu)", icon: "mdi-cube-outline" },
+    { suffix: ".vtkhdf", title: "All times (.vtkhdf)", icon: "mdi-cube-scan", plays: true },
+    { suffix: ".html", title: "Page (.html)", icon: "mdi-file-code-outline" },
+  ];
   const NOTHING = { view: "", title: "", file: "penn", facts: [], certificate: [], warnings: [], notes: [], expected: {},
-    errors: [], seconds: [], predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null,
+    errors: [], seconds: [], quantities: [], quality: "", predicted: false, has_truth: false, fields: [], times: [], viscosity: null, reynolds: null,
     asked: { values: {}, moments: null, level: "" } };
 
   const values = (sliders) => Object.fromEntries(sliders.map((each) => [each.name, each.start]));
 
   const Page = {
     template: "#page",
+    mixins: [pennDrawing.Drawing],
     data: () => ({
       start: null, panes: [], active: 0, compare: false, field: "", shown: "", streamlines: true, cells: false,
       range: { mode: "robust", low: null, high: null }, frame: 0, playing: false, tool: "", line: null, probes: [],
       duration: 4, steady: false, scheme: "system", dark: false, uploading: false, marked: -1, copied: false, tick: 0,
-      letters: LETTERS, failure: "", notice: "", generation: 0, forced: false, dragging: false,
+      measured: "", letters: LETTERS, failure: "", notice: "", generation: 0, forced: false, dragging: false, held: null, last: "",
     }),
     created() {
       // Not for Vue to watch: pictures by the number of their pane, and requests on their way.
       this.pictures = {}; this.flights = {}; this.looks = {};
+      // What the user did last on this page, in another session: a button goes back to it.
+      this.last = window.location.hash.length > 1 ? "" : window.localStorage.getItem("penn last") || "";
+      for (const kind of ["pointerdown", "keydown"]) window.addEventListener(kind, () => { this.touched = true; }, { once: true });
       this.begin();
       window.addEventListener("hashchange", () => this.restore());
     },
@@ -37,6 +48,8 @@
       view() { return this.pane.view; },
       visible() { return (this.compare ? [0, 1] : [0]).filter((each) => this.panes[each]); },
       template() { return this.templateOf(this.pane); },
+      files() { return FILES.filter((each) => !each.plays || this.times.length > 1); },
+      shownQuery() { return `?field=${encodeURIComponent(this.field)}&frame=${this.frameOf(this.active)}`; },
       isWhole() { return this.view.predicted && !this.isDraft(this.pane); },
       hasDraft() { return this.visible.some((each) => this.isDraft(this.panes[each])); },
       requests() { return this.start ? this.panes.map((pane) => JSON.stringify(this.request(pane))) : []; },
@@ -73,6 +86,24 @@
       reynolds() {
         const viscosity = this.viscosityOf(this.pane);
         return this.speedLength && viscosity > 0 ? this.speedLength / viscosity : null;
+      },
+      measuredLabel() {
+        const found = this.visible.flatMap((each) => this.panes[each].view.quantities).find((each) => each.name === this.measured);
+        return found ? found.label : "";
+      },
+      measuredSeries() {
+        return this.visible.flatMap((index) => {
+          const { quantities, times } = this.panes[index].view, found = quantities.find((each) => each.name === this.measured);
+          return found ? [{ name: this.compare ? LETTERS[index] : found.label, colour: INK[index], dashed: index > 0,
+            points: times.map((time, frame) => [time, found.values[frame]]).filter(([time]) => time !== null) }] : [];
+        });
+      },
+      // What a study can vary.
+      studied() {
+        if (!this.hasSliders(this.pane) || !this.start.levels.length) return [];
+        const sliders = this.template.sliders.filter((each) => !each.typed);
+        const reynolds = { name: "reynolds", title: "Reynolds number", low: 50, high: 1000, digits: 0, ratio: true };
+        return [...sliders, ...(this.reynolds ? [reynolds] : [])];
       },
       along() {
         this.tick;  // pictures are not reactive
@@ -121,9 +152,9 @@
       hasTruth(now) { if (!now) this.shown = ""; },
       times(now, before) {
         if (this.dragging) return;  // the one time that is shown is that which was in view
-        if (this.held !== undefined && now.length > 1) {
+        if (this.held !== null && now.length > 1) {
           this.frame = Math.min(this.held, now.length - 1);
-          this.held = undefined;
+          this.held = null;
         } else if (now.length !== before.length) this.frame = Math.max(0, now.length - 1);
         if (now.length < 2) this.playing = false;
         else if (this.plays) { this.playing = true; this.plays = false; }
@@ -161,11 +192,11 @@
 
       fresh(start) {
         return { source: "template", kind: start.templates[0].kind,
-          values: Object.fromEntries(start.templates.map((each) => [each.kind, values(each.sliders)])),
+          values: Object.fromEntries([...start.templates, { kind: "drawing", sliders: start.drawing }].map((each) => [each.kind, values(each.sliders)])),
           dataset: start.cases.length ? start.cases[0].name : null, viscosity: null,
           upload: null, roles: [], wanted: false, numbers: values(start.numbers),
           view: { ...NOTHING }, scope: "", fields: {}, busy: false, message: "", answered: "", progress: null,
-          finer: null, sketch: null };
+          finer: null, sketch: null, shapes: null, polygons: null, fault: "", hold: null, past: [], future: [] };
       },
       chooseKind(kind) {
         this.pane.kind = kind;
@@ -176,7 +207,7 @@
         const asked = this.settings(pane), [fastest] = this.start.levels;
         if (!asked || !fastest || !("values" in asked)) return asked;
         if (this.dragging && asked.moments && !asked.moments.steady) {
-          const { frames, duration } = asked.moments, shown = this.held === undefined ? this.frame : this.held;
+          const { frames, duration } = asked.moments, shown = this.held === null ? this.frame : this.held;
           return { ...asked, level: fastest, moments: { frames: 1, duration: duration * Math.min(1, (shown + 1) / frames), steady: false } };
         }
         const finer = pane.finer && pane.finer.key === JSON.stringify(asked) ? pane.finer.level : fastest;
@@ -200,13 +231,15 @@
         if (!body) { pane.sketch = null; return; }
         const answer = await fetch("outline", { method: "POST", headers: { "Content-Type": "application/json" }, body })
           .catch(() => null);
-        if (answer && answer.ok && this.outlineOf(pane) === body) pane.sketch = await answer.json();
+        if (answer && answer.ok && this.outlineOf(pane) === body) pane.sketch = (await answer.json()).map(({ corners }) => corners);
       },
       settings(pane) {
         const moments = this.start.moments && { ...this.start.moments, duration: this.duration, steady: this.steady };
         const own = pane.viscosity === null ? {} : { viscosity: pane.viscosity };
         if (pane.source === "template")
           return { source: "template", name: pane.kind, values: pane.values[pane.kind], moments };
+        if (pane.source === "drawing")
+          return pane.polygons && { source: "drawing", name: "drawing", values: pane.values.drawing, moments, polygons: pane.polygons };
         if (pane.source === "dataset")
           return pane.dataset ? { source: "dataset", name: pane.dataset, values: own, moments } : null;
         if (!pane.upload) return null;
@@ -275,13 +308,17 @@
       },
       // What is shown is not what the controls say, or not yet.
       isDraft(pane) { return !!pane.view.view && pane.answered !== JSON.stringify(this.settings(pane)); },
-      sketchOf(pane) { return !pane.view.view || this.isDraft(pane) ? pane.sketch : null; },
+      sketchOf(pane) {
+        if (pane.view.view && !this.isDraft(pane)) return null;
+        if (pane.source === "drawing") return pane.polygons && pane.polygons.map(({ corners }) => corners);
+        return pane.sketch;
+      },
       draftWords(pane) {
         const { values, moments } = pane.view.asked, now = this.valuesOf(pane), words = [];
         const differ = (name, then, own) => { if (then !== own) words.push(`${name} ${then} instead of ${own}`); };
         if (pane.scope !== this.scopeOf(pane)) words.push(pane.view.title);
         else {
-          const sliders = pane.source === "template" ? this.templateOf(pane).sliders : this.start.numbers;
+          const sliders = this.hasSliders(pane) ? this.templateOf(pane).sliders : this.start.numbers;
           const names = Object.fromEntries(sliders.map((each) => [each.name, each.title.toLowerCase()]));
           for (const [name, own] of Object.entries(now))
             if (name in values) differ(names[name] || name, values[name], own);
@@ -308,13 +345,23 @@
         return left === null ? null : Math.min(95, 100 * progress.seconds / (progress.seconds + left));
       },
       valuesOf(pane) {
-        if (pane.source === "template") return pane.values[pane.kind];
+        if (this.hasSliders(pane)) return pane.values[this.kindOf(pane)];
         if (pane.source === "mesh" && pane.upload && pane.upload.kind === "mesh") return pane.numbers;
         return pane.viscosity === null ? {} : { viscosity: pane.viscosity };
       },
-      templateOf(pane) { return this.start.templates.find((each) => each.kind === pane.kind); },
+      // A design or a drawing.
+      hasSliders: ({ source }) => source === "template" || source === "drawing",
+      kindOf: ({ source, kind }) => (source === "drawing" ? source : kind),
+      templateOf(pane) {
+        if (pane.source === "drawing") return { sliders: this.start.drawing };
+        return this.start.templates.find((each) => each.kind === pane.kind);
+      },
+      async chooseSource(source) {
+        if (source === "drawing") await this.startDrawing();
+        else this.pane.source = source;
+      },
       scopeOf(pane) {
-        return { template: pane.kind, dataset: pane.dataset, mesh: pane.upload && pane.upload.key }[pane.source];
+        return { template: pane.kind, dataset: pane.dataset, mesh: pane.upload && pane.upload.key, drawing: "drawing" }[pane.source];
       },
       choose(index) { this.active = index; },
       toggleCompare() {
@@ -341,6 +388,13 @@
         const lacking = this.start.needs.map((roles) => roles.filter((role) => !this.pane.roles.includes(role)));
         return lacking.some((each) => !each.length) ? [] : lacking[0];
       },
+      quantityNow(index, quantity) { return quantity.values[Math.min(this.frameOf(index), quantity.values.length - 1)]; },
+      // What a study asks for: this case with another value of a slider, at the last time or steady.
+      studyRequest(name, value) {
+        const asked = this.settings(this.pane);
+        const change = name === "reynolds" ? { viscosity: Number((this.speedLength / value).toPrecision(4)) } : { [name]: value };
+        return { ...asked, level: this.start.levels[1] || "", moments: { ...asked.moments, frames: 1 }, values: { ...asked.values, ...change } };
+      },
       viscosityOf(pane) {
         const own = this.valuesOf(pane).viscosity;
         return own === undefined ? pane.view.viscosity : own;
@@ -348,7 +402,7 @@
       setReynolds(logarithm) {
         const { pane } = this;
         const viscosity = Number((this.speedLength / 10 ** logarithm).toPrecision(3));
-        if (pane.source === "template") pane.values[pane.kind].viscosity = viscosity;
+        if (this.hasSliders(pane)) this.valuesOf(pane).viscosity = viscosity;
         else if (pane.source === "mesh" && pane.upload.kind === "mesh") pane.numbers.viscosity = viscosity;
         else pane.viscosity = viscosity;
       },
@@ -403,7 +457,10 @@
       keepLimits() {
         if (this.limits) this.range = { mode: "typed", low: significant(this.limits[0]), high: significant(this.limits[1]) };
       },
-      reset() { for (const index of this.visible) if (this.pictures[index]) this.pictures[index].reset(); },
+      reset() {
+        if (this.isDrawing) this.fit(this.pane, true);
+        for (const index of this.visible) if (this.pictures[index]) this.pictures[index].reset();
+      },
       savePictures() {
         for (const index of this.visible) {
           if (this.pictures[index]) {
@@ -451,6 +508,7 @@
       linked() {
         const panes = this.panes.slice(0, this.compare ? 2 : 1).map((pane) => {
           const kept = { source: pane.source, kind: pane.kind, values: pane.values[pane.kind] };
+          if (pane.shapes && pane.source === "drawing") Object.assign(kept, { drawing: pennDrawing.packed(pane.shapes), drawn: pane.values.drawing });
           if (pane.dataset) kept.dataset = pane.dataset;
           if (pane.viscosity !== null) kept.viscosity = pane.viscosity;
           if (pane.upload)
@@ -465,8 +523,10 @@
           const content = { ...JSON.parse(this.link), looks: this.visible.map((index) => this.looks[index] || null) };
           this.address = "#" + encodeURIComponent(JSON.stringify(content));
           window.history.replaceState(null, "", this.address);
+          if (this.touched) window.localStorage.setItem("penn last", this.address);
         }, 150);
       },
+      goBack() { window.location.hash = this.last; this.last = ""; },
       async restore(start = this.start) {
         const text = window.location.hash.slice(1);
         if (!text || !start || "#" + text === this.address) return;
@@ -488,6 +548,12 @@
       async restored(kept, start) {
         const pane = this.fresh(start);
         if (["template", "dataset", "mesh"].includes(kept.source)) pane.source = kept.source;
+        const shapes = pennDrawing.unpacked(kept.drawing);
+        if (kept.source === "drawing" && shapes && start.drawing.length) {
+          numbersInto(pane.values.drawing, kept.drawn);
+          this.setShapes(pane, shapes);
+          pane.source = "drawing";
+        }
         if (kept.kind in pane.values) {
           pane.kind = kept.kind;
           numbersInto(pane.values[kept.kind], kept.values);
@@ -506,10 +572,13 @@
         }
         return pane;
       },
+      // A short one, which the server remembers; without it the whole.
       async copyLink() {
         this.remember();
         await new Promise((done) => setTimeout(done, 200));
-        const address = window.location.href;
+        let address = window.location.href;
+        const answer = await fetch("share", { method: "POST", body: window.location.hash.slice(1) }).catch(() => null);
+        if (answer && answer.ok) address = new URL((await answer.json()).path, address).href;
         try {
           await window.navigator.clipboard.writeText(address);
           this.copied = true;
@@ -534,7 +603,7 @@
   const isSwitch = oneOf(true, false);
   const FITS = {
     active: oneOf(0, 1), compare: isSwitch, streamlines: isSwitch, cells: isSwitch, steady: isSwitch,
-    field: (given) => typeof given === "string", shown: oneOf("", "truth ", "error "), tool: oneOf("", "line", "probe"),
+    field: (given) => typeof given === "string", measured: (given) => typeof given === "string", shown: oneOf("", "truth ", "error "), tool: oneOf("", "line", "probe", "study"),
     range: (given) => !!given && ["robust", "full", "typed"].includes(given.mode) && isLimit(given.low) && isLimit(given.high),
     frame: (given) => Number.isInteger(given) && given >= 0, duration: (given) => given > 0 && Number.isFinite(given),
     line: (given) => given === null || (Array.isArray(given) && given.length === 2 && given.every(isPlace)),

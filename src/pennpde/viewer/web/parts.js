@@ -18,8 +18,9 @@
       probes: { type: Array, default: () => [] },
       start: { type: Object, default: null },  // zoom and centre of the first picture
       sketch: { type: Array, default: null },  // outline of what is being computed
+      hold: { type: Array, default: null },    // box to be in view
     },
-    emits: ["pick", "failed", "loaded", "drawn", "moved"],
+    emits: ["pick", "failed", "loaded", "drawn", "moved", "framed"],
     template: `<div class="penn-field" role="img" :aria-label="'Picture of ' + field"></div>`,
     mounted() {
       this.view = new PennFieldView(this.$el, this.options());
@@ -33,18 +34,20 @@
       field() { this.apply(); }, frame() { this.apply(); }, cells() { this.apply(); }, streamlines() { this.apply(); },
       dark() { this.apply(); }, marked() { this.apply(); }, pickable() { this.apply(); }, tool() { this.apply(); },
       limits: { handler() { this.apply(); }, deep: true }, sketch() { this.apply(); },
+      hold() { this.apply(); },
       line: { handler() { this.apply(); }, deep: true },
       probes: { handler() { this.apply(); }, deep: true },
       roles: { handler() { this.apply(); }, deep: true },
     },
     methods: {
       options() {
-        const { field, frame, cells, streamlines, dark, limits, marked, tool, line, sketch } = this;
+        const { field, frame, cells, streamlines, dark, limits, marked, tool, line, sketch, hold } = this;
         const pick = this.pickable ? (index) => this.$emit("pick", index) : null;
         return {
-          field, frame, cells, streamlines, dark, limits, marked, tool, line, sketch, pick, roles: [...this.roles],
+          field, frame, cells, streamlines, dark, limits, marked, tool, line, sketch, hold, pick, roles: [...this.roles],
           probes: this.probes.map((place) => [...place]),
           drawn: (kind, what) => this.$emit("drawn", kind, what), moved: (how) => this.$emit("moved", how),
+          framed: (frame) => this.$emit("framed", frame),
         };
       },
       apply() { this.view.set(this.options()); },
@@ -75,7 +78,7 @@
     },
   };
 
-  // Lines over a common axis. series: [{name, colour, dashed?, points: [[x, y or null]]}].
+  // Lines over a common axis. series: [{name, colour, dashed?, points: [[x, y or null]], errors?: [y or null]}].
   const Plot = {
     props: {
       series: { type: Array, default: () => [] },
@@ -99,6 +102,8 @@
                   class="penn-marker"></line>
             <path v-for="each in series" :key="each.name" :d="path(each.points)" fill="none" :stroke="each.colour"
                   stroke-width="1.8" :stroke-dasharray="each.dashed ? '5 4' : null"></path>
+            <path v-for="each in series.filter((own) => own.errors)" :key="'bars of ' + each.name" :d="bars(each)"
+                  fill="none" :stroke="each.colour" stroke-width="1.2"></path>
           </g>
           <text v-else :x="width / 2" :y="height / 2" text-anchor="middle">No values here</text>
           <text :x="(width + frame.left) / 2" :y="height - 3" text-anchor="middle">{{ across }}</text>
@@ -118,7 +123,7 @@
     computed: {
       frame: () => ({ left: 58, bottom: 32 }),
       bounds() {
-        const all = this.series.flatMap((each) => each.points).filter(([, value]) => Number.isFinite(value));
+        const all = this.series.flatMap((each) => [...each.points, ...ends(each)]).filter(([, value]) => Number.isFinite(value));
         if (!all.length) return null;
         const range = (numbers) => {
           const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
@@ -140,6 +145,14 @@
         const [low, high] = this.bounds.up;
         return this.height - this.frame.bottom - ((value - low) / (high - low)) * (this.height - this.frame.bottom - 8);
       },
+      // Errors as upright bars, and the places themselves.
+      bars({ points, errors }) {
+        return points.map(([place, value], k) => {
+          if (!Number.isFinite(value)) return "";
+          const [x, y] = [this.x(place), this.y(value)], [low, high] = [this.y(value - errors[k]), this.y(value + errors[k])];
+          return `M${x - 2.5},${y}h5m-2.5,-2.5v5` + (errors[k] ? `M${x},${low}V${high}m-3,0h6M${x - 3},${low}h6` : "");
+        }).join("");
+      },
       path(points) {
         let [text, pen] = ["", "M"];
         for (const [place, value] of points) {
@@ -152,6 +165,7 @@
     },
   };
 
+  const ends = ({ points, errors = [] }) => errors.flatMap((error, k) => [[points[k][0], points[k][1] - error], [points[k][0], points[k][1] + error]]);
   const ticks = (limits, wanted) => PennFieldView.ticks(limits, Math.max(2, Math.floor(wanted)));
 
   // A number to type: what is no number is marked, and changes nothing. With `optional`, nothing means null.
@@ -272,6 +286,8 @@
     install(app) {
       app.component("penn-field", Field);
       app.component("penn-plot", Plot);
+      app.component("penn-layer", pennDrawing.Layer);
+      app.component("penn-study", pennStudy);
       app.component("penn-number", NumberField);
       app.component("penn-upload", Upload);
       app.component("penn-scheme", Scheme);
