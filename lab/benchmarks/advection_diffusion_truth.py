@@ -1,11 +1,10 @@
 """How good the truth of the advection-diffusion set is: against the authors' samples, and against the exact solution.
 
-Prints tables and writes `lab/benchmarks/results/advection_diffusion_truth.json`. The authors' samples are looked for in
-$PENN_REFERENCE, or next to the repository; the runs are those of `data/advection_diffusion/runs`, or made again with
+Prints tables and writes `lab/benchmarks/results/advection_diffusion_truth.json`. The authors' samples are in
+`lab/reference`; the runs are those of `data/advection_diffusion/runs`, or made again with
 OpenFOAM where another profile is asked for.
 """
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pennpde.files import write_json
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "data" / "advection_diffusion" / "runs"
-REFERENCE = Path(os.environ.get("PENN_REFERENCE", ROOT.parent / "shared" / "reference"))
+REFERENCE = ROOT / "lab" / "reference"
 RESULTS = Path(__file__).parent / "results" / "advection_diffusion_truth.json"
 SAMPLES = [(0.5, 0.5, 0.5), (0.5, 0.6, 0.6), (0.6, 0.5, 0.6), (0.6, 0.6, 0.5)]
 

@@ -9,7 +9,6 @@ physical units against their OpenFOAM solution at t = 4, u over three components
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +16,17 @@ import torch
 
 from pennlab.datasets.flow.cases import splits
 from pennlab.paper.samples import read_sample
+from pennlab.released import weights as released
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.files import write_json
 from pennpde.mesh import Mesh
 from pennpde.models.designs import flow_case
-from pennpde.released import weights as released
 
 RESULT = Path(__file__).parent / "results" / "authors_sample.json"
 
 
 def main() -> None:
-    default = Path(__file__).resolve().parents[3] / "shared" / "reference"
-    reference = Path(os.environ.get("PENN_REFERENCE", default))
+    reference = Path(__file__).resolve().parents[1] / "reference"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sample", nargs="?", type=Path, default=reference / "samples" / "flow_a1_1.00.npz")
     parser.add_argument("weights", nargs="?", type=Path, default=reference / "weights" / "flow_penn_n16_rep4.npz")

@@ -18,7 +18,7 @@ from typing import Any
 
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.data.runs.collect import collect_runs
-from pennpde.data.runs.splitting import Shares
+from pennpde.data.runs.survey import Shares
 from pennpde.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]

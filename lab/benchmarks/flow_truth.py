@@ -2,9 +2,8 @@
 
     python lab/benchmarks/flow_truth.py [--runs FOLDER] [--pictures docs/images]
 
-Prints and writes `lab/benchmarks/results/flow_truth.json`. The authors' sample is looked for in $PENN_REFERENCE, or
-next to
-the repository. Run files of the standard profile are taken from the folder (`penn generate flow --runs FOLDER` keeps
+Prints and writes `lab/benchmarks/results/flow_truth.json`. The authors' sample is in
+`lab/reference`. Run files of the standard profile are taken from the folder (`penn generate flow --runs FOLDER` keeps
 them there); a case that it does not have is solved with OpenFOAM, in one to two minutes. With `--pictures`, one picture
 for each type of duct: the coarse mesh, its potential flow, and the truth at t = 4.
 """
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -29,7 +27,7 @@ from pennpde.files import write_json
 from pennpde.pictures import DIVERGING, Panel
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = Path(os.environ.get("PENN_REFERENCE", ROOT.parent / "shared" / "reference"))
+REFERENCE = ROOT / "lab" / "reference"
 RESULT = Path(__file__).parent / "results" / "flow_truth.json"
 SAMPLED = "a_1.00"
 CASES = (SAMPLED, "b_0.30_0.70", "c_0.80_0.30")

@@ -27,11 +27,12 @@ from typing import Any
 
 import numpy as np
 
+from pennlab.evaluation import Model, evaluate
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_json
-from pennpde.train import Model, Start, evaluate, for_dataset, run
+from pennpde.train import Start, for_dataset, run
 from pennpde.train.cases import learned, seen_cases
 from pennpde.train.folder import read_log
 from pennpde.train.report import NearestCase, start

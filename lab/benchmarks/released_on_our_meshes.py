@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,19 +24,18 @@ from authors_sample import plane_mesh
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from pennlab.paper.samples import read_sample
+from pennlab.released import weights as released
 from pennpde.case import Case, Dirichlet
 from pennpde.data import storage
 from pennpde.mesh import Mesh
 from pennpde.models.designs import duct, flow_case
-from pennpde.released import weights as released
 
 RESULT = Path(__file__).parent / "results" / "released_on_our_meshes.json"
 FIRST_LINES = (0.0444, 0.03, 0.0222, 0.015)
 
 
 def main() -> None:
-    default = Path(__file__).resolve().parents[3] / "shared" / "reference"
-    reference = Path(os.environ.get("PENN_REFERENCE", default))
+    reference = Path(__file__).resolve().parents[1] / "reference"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sample", nargs="?", type=Path, default=reference / "samples" / "flow_a1_1.00.npz")
     parser.add_argument("weights", nargs="*", type=Path, default=sorted((reference / "weights").glob("flow_*.npz")))

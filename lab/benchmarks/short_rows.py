@@ -4,11 +4,10 @@ python lab/benchmarks/short_rows.py                  # what is short, and by how
 python lab/benchmarks/short_rows.py --commands       # a shell script that trains, evaluates and keeps weights
 python lab/benchmarks/short_rows.py --commands | sh -e
 
-A row of flow is whole with 20,000 steps. Rows that follow the authors' protocol (`paper`, `released`) get as much GPU
-time as there is: they are listed until they have a record, of whatever number of steps. Rows of advection-diffusion
-have their steps; those whose weights were not kept are listed, because second test sets and figures need the weights.
-Each command can be stopped and given again: a training continues where it was, and what is finished is no longer
-listed.
+A row is whole with the steps of its experiment: 20,000 in flow, 160,000 where it follows the authors' protocol, 200 or
+2,000 epochs in advection-diffusion. Rows that claims compare have three seeds. A row whose weights were not kept is
+listed as well, because second test sets and figures need them. Each command can be stopped and given again: a training
+continues where it was, and what is finished is no longer listed.
 """
 
 from __future__ import annotations
@@ -21,28 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pennlab.paper.budgets import PROTOCOL_ROWS
 from pennlab.paper.tables import WHOLE_STEPS
 from pennpde.checkpoints import WEIGHTS
 from pennpde.train import Experiment, read
 
 ROOT = Path(__file__).parents[2]
-SEEDS: Mapping[str, Sequence[int]] = dict.fromkeys(("penn", "C", "E", "F", "G"), (0, 1, 2))
+SEEDS: Mapping[str, Mapping[str, Sequence[int]]] = {
+    "flow": dict.fromkeys(("penn", "B", "C", "D", "E", "F", "G", "w0"), (0, 1, 2)),
+    "advection_diffusion": dict.fromkeys(("penn", "C", "E", "F", "G"), (0, 1, 2)),
+}
 """Rows that the paper's claims rest on; one seed of the others."""
 SHIPPED = "shipped"
 """Has a budget of its own, and is there."""
-BASELINES = (
-    "mp_pde_20_64",
-    "mp_pde_20_128",
-    "mp_pde_10_64",
-    "mp_pde_10_128",
-    "mp_pde_4_128",
-    "mp_pde_2_32",
-    "mesh_graph_net",
-)
-"""MP-PDE n = 128 and 64 with windows of 20 and 10, the largest and the smallest of the others, and MeshGraphNet."""
-
-
+CASES: Mapping[str, int] = {"flow": 203, "advection_diffusion": 960}
+"""Of the training sets."""
 FILES = ("lab/experiments/flow.toml", "lab/experiments/flow_baselines.toml", "lab/experiments/advection_diffusion.toml")
 SECOND_TEST_SETS: Mapping[str, tuple[str, str]] = {
     "flow": ("unrelated", "data/flow --unrelated"),
@@ -54,8 +45,8 @@ WHAT: Mapping[str, str] = {
     "released": "the network of the authors' code, their protocol",
 }
 """In the tables of learning curves."""
-IN_THE_PACKAGE = (("advection_diffusion", "penn"),)
-"""Rows whose weights come with the package as a shipped network."""
+IN_THE_PACKAGE = (("advection_diffusion", "penn", 0),)
+"""Trainings whose weights come with the package as a shipped network."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,8 @@ class Missing:
         row: Its row.
         seed: Of the training.
         had: Steps of the committed record, or of the one of the paused training.
-        wanted: Steps of the whole training; None: those that follow from the row's epochs.
+        wanted: Steps of the whole training.
+        by_epochs: Whether they follow from the row's epochs.
         records: Name of the folder of records, and of the dataset.
         frames: Whether it learns from all frames of the flows.
         paused: Archive with the state to continue from, from the repository's root.
@@ -77,7 +69,8 @@ class Missing:
     row: str
     seed: int
     had: int
-    wanted: int | None
+    wanted: int
+    by_epochs: bool
     records: str
     frames: bool
     paused: str | None
@@ -94,13 +87,13 @@ class Missing:
         kept = f"lab/records/{self.records}/{self.row}/{self.seed}"
         data = f"{dataset}_frames" if self.frames else dataset
         train = ["penn", "train", self.file, "--row", self.row, "--data", data, "--seed", str(self.seed)]
-        train += ["--steps", str(self.wanted)] if self.wanted is not None else []
+        train += [] if self.by_epochs else ["--steps", str(self.wanted)]
         train += ["--out", self.folder, "--resume"]
         unpacked = [f"test -d {self.folder} || tar -xJf {self.paused} -C runs"] if self.paused else []
         second, of_second = SECOND_TEST_SETS[self.records]
         evaluate = f"penn evaluate {kept}"
         add = ["python", "lab/benchmarks/learning_curves.py", "add", f"protocol_{self.records}", self.row, self.folder]
-        curve = [shlex.join([*add, "--what", WHAT[self.row]])] if self.row in PROTOCOL_ROWS else []
+        curve = [shlex.join([*add, "--what", WHAT[self.row]])] if self.row in WHAT else []
         superseded = [f"rm -rf {self.paused} lab/records/{self.records}/{self.row}_paused"] if self.paused else []
         return [
             "mkdir -p runs",
@@ -118,34 +111,31 @@ class Missing:
 
 def missing(root: Path = ROOT) -> list[Missing]:
     """All trainings that are not whole, our own rows of flow first."""
-    found = []
-    for file in FILES:
-        for row, experiment in read(root / file).items():
-            if row != SHIPPED and (experiment.network not in ("mp-pde", "mesh-graph-net") or row in BASELINES):
-                found += _of_row(root, file, row, experiment)
-    return found
+    return [
+        each
+        for file in FILES
+        for row, experiment in read(root / file).items()
+        if row != SHIPPED
+        for each in _of_row(root, file, row, experiment)
+    ]
 
 
 def _of_row(root: Path, file: str, row: str, experiment: Experiment) -> Iterator[Missing]:
-    folder = experiment.dataset.replace("-", "_")
+    folder, training = experiment.dataset.replace("-", "_"), experiment.training
     records = root / "lab" / "records" / folder
-    of_flow = folder == "flow"
-    wanted = experiment.training.steps or (WHOLE_STEPS if of_flow else None)
-    for seed in SEEDS.get(row, (0,)) if of_flow else (0,):
+    by_epochs = training.epochs is not None
+    wanted = round(training.epochs * CASES[folder] / training.batch_size) if training.epochs else training.steps
+    wanted = wanted or WHOLE_STEPS
+    for seed in SEEDS[folder].get(row, (0,)):
         had = _steps(records / row / f"{seed}.json")
+        kept = (folder, row, seed) in IN_THE_PACKAGE or (records / row / str(seed) / WEIGHTS).is_file()
+        if had >= wanted and (kept or folder == "flow"):
+            continue
         paused = f"lab/experiments/paused/{folder}_{row}_{seed}.tar.xz"
         archive = paused if (root / paused).is_file() else None
-        if row in PROTOCOL_ROWS:
-            whole = had > 0 and archive is None
-        elif of_flow:
-            whole = wanted is not None and had >= wanted
-        else:
-            whole = (folder, row) in IN_THE_PACKAGE or (records / row / str(seed) / WEIGHTS).is_file()
-        if whole:
-            continue
         if archive:
             had = max(had, _steps(records / f"{row}_paused" / f"{seed}.json"))
-        yield Missing(file, row, seed, had, wanted, folder, experiment.needs_frames, archive)
+        yield Missing(file, row, seed, had, wanted, by_epochs, folder, experiment.needs_frames, archive)
 
 
 def _steps(path: Path) -> int:
@@ -160,9 +150,7 @@ def listed(rows: Sequence[Missing]) -> str:
     lines = [f"{len(rows)} trainings are missing; --commands prints what finishes them.", ""]
     lines += [f"{'dataset':20} {'row':16} seed {'steps':>8} of {'wanted':>8}"]
     for each in rows:
-        wanted = "the same, with weights" if each.wanted is None else f"{each.wanted:8,}"
-        if each.row in PROTOCOL_ROWS:
-            wanted = "as many as there is time for"
+        wanted = "the same, with weights" if each.had >= each.wanted else f"{each.wanted:8,}"
         paused = f"   continues from {each.paused}" if each.paused else ""
         lines.append(f"{each.records:20} {each.row:16} {each.seed:4} {each.had:8,} of {wanted}{paused}")
     return "\n".join(lines)
@@ -175,7 +163,7 @@ def script(rows: Sequence[Missing]) -> str:
         lines.append("test -d data/flow_frames || penn generate flow --frames --out data/flow_frames")
     for each in rows:
         lines += [f"# {each.records}, {each.row}, seed {each.seed}: {each.had:,} steps so far", *each.commands]
-    if any(each.row in PROTOCOL_ROWS for each in rows):
+    if any(each.row in WHAT for each in rows):
         lines.append("python lab/benchmarks/learning_curves.py draw")
     report = "penn report lab/records --times lab/benchmarks/results/tradeoff.json --out docs/results.md"
     return "\n".join([*lines, report] if rows else lines)

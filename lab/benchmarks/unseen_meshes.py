@@ -5,14 +5,13 @@
 Prints a table, and writes `lab/benchmarks/results/unseen_meshes.json` and the page of the documentation. Run files
 of the
 standard profile are taken from the folder (`penn generate flow --runs FOLDER` keeps them there). Where it has none of a
-test case, one test case of each type is solved with OpenFOAM, in one to two minutes each. The authors' sample is looked
-for in $PENN_REFERENCE, or next to the repository.
+test case, one test case of each type is solved with OpenFOAM, in one to two minutes each. The authors' sample is in
+`lab/reference`.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import statistics
 import tempfile
@@ -42,7 +41,7 @@ from pennpde.penn import PENN
 from pennpde.prediction import Resolution, predict
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = Path(os.environ.get("PENN_REFERENCE", ROOT.parent / "shared" / "reference"))
+REFERENCE = ROOT / "lab" / "reference"
 RESULT = Path(__file__).parent / "results" / "unseen_meshes.json"
 PAGE = ROOT / "docs" / "unseen_meshes.md"
 RESULTS_PAGE = ROOT / "docs" / "results.md"

@@ -1,8 +1,9 @@
 """How many files of the library a reader walks through: those that `penn predict CASE` and `penn train DATA` enter.
 
 Prints, for each command, the files of pennpde in which a function runs, in the order in which they are entered first,
-with the number of functions that run there, and writes `lab/benchmarks/results/walks.json`. Code that runs while a
-module is imported does not count, nor does what other processes do; compiled kernels are not seen.
+with the number of functions that run there, and the size of the library; writes
+`lab/benchmarks/results/walks.json`. Code that runs while a module is imported does not count, nor does what other
+processes do; compiled kernels are not seen.
 """
 
 import contextlib
@@ -98,12 +99,19 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
 
 
+def size() -> dict[str, int]:
+    """Modules and lines of the library."""
+    files = sorted((ROOT / "src" / "pennpde").rglob("*.py"))
+    return {"modules": len(files), "lines": sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)}
+
+
 def main() -> None:
     """Walk through each command in a process of its own, print the files and write the record."""
     if len(sys.argv) > 1:
         print(json.dumps(walk(sys.argv[1:])))
         return
-    record = {}
+    record: dict[str, Any] = {"library": size()}
+    print("library: {modules} modules, {lines} lines".format(**record["library"]))
     with tempfile.TemporaryDirectory() as folder:
         for name, arguments in commands(Path(folder)).items():
             process = [sys.executable, __file__, *arguments]

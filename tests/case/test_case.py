@@ -138,3 +138,13 @@ def test_a_case_on_the_gpu_is_there_whole():
     assert case.operators["u"].grad(case.initial["u"]).device.type == "cuda"
     here = case.to(device="cpu")
     assert_close(here.operators["u"].grad(here.initial["u"]), case.operators["u"].grad(case.initial["u"]).cpu())
+
+
+def test_operators_of_another_neumann_weight_are_kept():
+    case = Case(square(), initial={"T": 0.0}, neumann={"T": 0.0})
+    other = case.with_neumann_weight(0.0)
+    assert other is case.with_neumann_weight(0.0)
+    assert other.operators["T"] is case.with_neumann_weight(0.0).operators["T"]
+    assert case.with_neumann_weight(case.neumann_weight) is case
+    assert not other.operators["T"].neumann_lift.any()
+    assert case.operators["T"].neumann_lift.any()

@@ -8,8 +8,7 @@ from torch.testing import assert_close
 
 from companions import SPACING
 from pennpde.case import Case, Dirichlet
-from pennpde.case.companion import ends_of_conditions, on_companion
-from pennpde.mesh.remesh import companion_mesh
+from pennpde.case.companion import companion_mesh, ends_of_conditions, on_companion
 from pennpde.models.designs import flow_case
 from pennpde.models.ducts import complete_flow
 from problems import rectangle

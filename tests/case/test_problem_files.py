@@ -47,6 +47,8 @@ def test_the_documented_file_is_read_as_it_is_documented(tmp_path):
     assert case.name == "duct"
     assert float(case.parameters["viscosity"]) == 1e-3
     assert case.slip["u"].mask.any()
+    assert case.conditions["components"]["u"].mask[y == 2].all()
+    assert case.conditions["stress_free"]["u"].mask[x == 5].all()
     assert case.initial["u"].shape == (55, 2)
 
 

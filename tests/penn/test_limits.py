@@ -9,7 +9,7 @@ import pennpde as penn
 from pennpde.flow import march as marching
 from pennpde.flow.coarse_march import CoarseMarch
 from pennpde.flow.scheme import FlowScheme
-from pennpde.penn.limits import OutOfTimeError, limited, limits
+from pennpde.progress import OutOfTimeError, limited, limits
 from steady_flows import cavity, duct, square
 
 
@@ -65,6 +65,24 @@ def test_a_prediction_that_is_stopped_has_the_times_that_were_reached_and_says_s
     assert outcome.times == (0.01,)
     assert "not reached: t = 500" in outcome.stopped
     assert outcome.certificate.warnings[0] == outcome.stopped
+
+
+@pytest.mark.parametrize("network", ["flow", "scheme"])
+def test_what_was_reached_before_the_end_is_not_marched_again(monkeypatch, network):
+    case = duct(square("quad", 6))
+    model = penn.load_pretrained("flow") if network == "flow" else FlowScheme(splits=1)
+    clock, marches, marched = Clock(12), [], FlowScheme._marched
+    monkeypatch.setattr(marching, "limits", lambda: clock if limits().until < math.inf else limits())
+
+    def counted(self, case, wanted, problem, splits, length):
+        marches.append(splits)
+        return marched(self, case, wanted, problem, splits, length)
+
+    monkeypatch.setattr(FlowScheme, "_marched", counted)
+    with limited(seconds=1e6):
+        outcome = penn.predict(model, case, times=[0.01, 500.0])
+    assert outcome.times == (0.01,)
+    assert marches.count(1) == 1
 
 
 def test_without_a_time_that_was_reached_there_is_nothing():

@@ -10,6 +10,10 @@ from pennpde.train import losses
 
 registry.register("gradient-of-table-1", "pennlab.paper.gradient:GradientNetwork")
 registry.register("flow-as-written", "pennlab.paper.flow_as_written:flow_as_written")
+registry.register("released-flow", "pennlab.released.flow:ReleasedFlow")
+registry.register("released-advection-diffusion", "pennlab.released.advection_diffusion:ReleasedAdvectionDiffusion")
+registry.register("advection-diffusion-as-written", "pennlab.paper.transport_as_written:transport_as_written")
+registry.register("ducts-with-the-papers-outlet", "pennlab.paper.paper_outlet:flow_with_the_papers_outlet")
 registry.register("mp-pde", "pennlab.paper.baselines.mp_pde:MPPDE")
 registry.register("mesh-graph-net", "pennlab.paper.baselines.mesh_graph_net:MeshGraphNet")
 registry.register("plane-mesh-graph-net", "pennlab.paper.baselines.plane_mesh_graph_net:PlaneMeshGraphNet")

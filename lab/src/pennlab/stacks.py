@@ -102,6 +102,8 @@ class CaseStack:
                 pairs = [each.robin_lifts() for each in of_unknown]
                 put(("operators", unknown, "robin_lift"), [pair[0] for pair in pairs])
                 put(("operators", unknown, "divergence_lift"), [pair[1] for pair in pairs])
+            if any(each.stress_normals is not None for each in of_unknown):
+                put(("operators", unknown, "stress_normals"), [each.stress_free_normals() for each in of_unknown])
         sizes = [case.number_of_points for case in cases]
         if any(case.present is not None for case in cases):
             pairs = zip(sizes, (case.present for case in cases), strict=True)

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+import pennlab.plugin  # noqa: F401  (its networks are registered, also where the package is not installed)
 from pennpde.train import Start, for_dataset, read_row, run
 
 

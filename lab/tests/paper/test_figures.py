@@ -55,7 +55,7 @@ def test_short_rows_say_so_above_their_column(tmp_path):
     record["training"]["steps"] = 2000
     (tmp_path / "0.json").write_text(json.dumps(record | {"model": str(FLOW / "C" / "0")}))
     (drawn,), _ = figures.networks_of(read_files([tmp_path]))
-    assert drawn.title.endswith("(short: 2,000 steps)")
+    assert drawn.title.endswith("(short: 2,000 of 20,000 steps)")
 
 
 def test_a_row_of_truth_and_predictions_has_a_row_of_errors_below(monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pennpde.released.weights import ReleasedAdvectionDiffusion, ReleasedFlow, ReleasedGradient
+from pennlab.released.weights import ReleasedAdvectionDiffusion, ReleasedFlow, ReleasedGradient
 
 
 def parameters(network) -> int:

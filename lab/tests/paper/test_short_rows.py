@@ -43,31 +43,35 @@ def test_a_whole_row_is_no_longer_listed_and_one_that_lacks_a_step_is(short_rows
         assert ("n4_r4" in {each.row for each in short_rows.missing(folder)}) == listed
 
 
-def test_rows_of_the_authors_protocol_are_listed_until_they_have_a_record_of_any_length(short_rows, tmp_path):
+def test_rows_of_the_authors_protocol_are_listed_until_they_have_the_steps_of_their_own(short_rows, tmp_path):
     folder = copy_of_experiments(tmp_path)
     wanted = {each.row: each.wanted for each in short_rows.missing(folder) if each.records == "flow"}
-    assert wanted["penn"] == wanted["mp_pde_20_64"] == 20_000
+    assert wanted["penn"] == wanted["mp_pde_20_64"] == wanted["mp_pde_2_64"] == 20_000
     assert wanted["paper"] == wanted["released"] == 160_000
     records = folder / "lab" / "records" / "flow" / "paper"
     records.mkdir(parents=True)
-    (records / "0.json").write_text(json.dumps({"training": {"steps": 900}}))
-    listed = [each.row for each in short_rows.missing(folder) if each.records == "flow"]
-    assert "paper" not in listed
-    assert "released" in listed
+    for steps, listed in ((93_700, True), (160_000, False)):
+        (records / "0.json").write_text(json.dumps({"training": {"steps": steps}}))
+        rows = [each.row for each in short_rows.missing(folder) if each.records == "flow"]
+        assert ("paper" in rows) == listed
+        assert "released" in rows
 
 
 def test_rows_of_advection_diffusion_are_listed_until_their_weights_are_kept(short_rows, tmp_path):
     folder = copy_of_experiments(tmp_path)
 
     def listed():
-        return [each.row for each in short_rows.missing(folder) if each.records == "advection_diffusion"]
+        rows = [each for each in short_rows.missing(folder) if each.records == "advection_diffusion"]
+        return {(each.row, each.seed): each.wanted for each in rows}
 
-    assert {"A", "G", "released"} <= set(listed())
-    assert "penn" not in listed(), "its weights come with the package"
-    kept = folder / "lab" / "records" / "advection_diffusion" / "A" / "0"
-    kept.mkdir(parents=True)
-    (kept / "model.safetensors").touch()
-    assert "A" not in listed()
+    assert listed()["A", 0] == listed()["G", 2] == 12_000
+    assert listed()["released", 0] == 19_200
+    records = folder / "lab" / "records" / "advection_diffusion" / "A"
+    (records / "0").mkdir(parents=True)
+    (records / "0.json").write_text(json.dumps({"training": {"steps": 12_000}}))
+    assert ("A", 0) in listed()
+    (records / "0" / "model.safetensors").touch()
+    assert ("A", 0) not in listed()
 
 
 def test_commands_name_rows_that_exist_and_keep_weights_where_records_look_for_them(short_rows):
@@ -92,4 +96,4 @@ def test_the_list_says_how_many_steps_are_there(short_rows, tmp_path):
     (line,) = [line for line in lines if line.startswith("flow  ") and " n4_r4 " in line]
     assert line.split()[2:] == ["0", "0", "of", "20,000"]
     (line,) = [line for line in lines if line.startswith("flow  ") and " paper " in line]
-    assert line.endswith("0 of as many as there is time for")
+    assert line.split()[2:] == ["0", "0", "of", "160,000"]

@@ -21,6 +21,7 @@ from torch import Tensor
 from pennpde.case.conditions import (
     KINDS,
     Across,
+    Components,
     Condition,
     Conditions,
     Dirichlet,
@@ -32,7 +33,7 @@ from pennpde.case.conditions import (
     Value,
     Varying,
 )
-from pennpde.case.conditions.given import Door, field_from, finite_tensor
+from pennpde.case.conditions.given import Door, field_from, finite_tensor, is_partial
 from pennpde.mesh import Mesh
 from pennpde.mesh.mesh import turned
 from pennpde.operators import NEUMANN_WEIGHT, Operators
@@ -67,7 +68,7 @@ class Case:
             `space` rows of as many numbers a tensor field, an array over the points is itself.
         dirichlet: By unknown, then by patch, the prescribed values: numbers, vectors, matrices or arrays over the
             points, or how they change with time, as a function of time or a `Table`. Where two patches share a point,
-            **the later one in the given order wins**.
+            **the later one in the given order wins**. None in place of a component leaves it free, (0.0, None).
         neumann: By unknown, then by patch, the prescribed normal derivatives, likewise; where two patches share a
             point, the later value and the mean normal hold. A number in place of the patches stands for all of the
             boundary that has no other condition of this unknown.
@@ -110,6 +111,7 @@ class Case:
         initial: Mapping[str, Value],
         dirichlet: Mapping[str, Dirichlet | Mapping[str, Varying]] | None = None,
         neumann: Mapping[str, Neumann | Mapping[str, Varying] | Varying] | None = None,
+        *,
         slip: Mapping[str, Slip | str | Sequence[str]] | None = None,
         parameters: Mapping[str, Value] | None = None,
         features: Mapping[str, Value] | None = None,
@@ -118,7 +120,6 @@ class Case:
         sizes: tuple[int, ...] = (),
         present: Bool[Tensor, " points"] | None = None,
         cached_operators: Mapping[str, Operators] | None = None,
-        *,
         robin: Mapping[str, Robin | Mapping[str, Sequence[Varying] | Mapping[str, Varying]]] | None = None,
         periodic: Mapping[str, Periodic | Mapping[str, str | Across]] | None = None,
         conditions: Mapping[type[Condition], Mapping[str, Any]] | Conditions | None = None,
@@ -133,6 +134,8 @@ class Case:
                 kinds[kind.kind] = kind
             given[kind if isinstance(kind, str) else kind.kind] = by_unknown
         given |= {kind: by_unknown for kind, by_unknown in named.items() if by_unknown is not None}
+        if not sizes:
+            given = _with_components(given)
         settled: dict[str, Any] = {
             "mesh": mesh,
             "initial": initial,
@@ -283,12 +286,20 @@ class Case:
         known: dict[str, tuple[Tensor | None, ...]] = {}
         for name in self.initial:
             slope = self.slope(name)
-            known[name] = slope.normals, slope.transfer, slope.is_robin, self.representative(name)
+            known[name] = (
+                slope.normals,
+                slope.transfer,
+                slope.is_robin,
+                self.representative(name),
+                slope.is_stress_free,
+            )
             same = [other for other in made if _alike(known[other], known[name])]
             if same:
                 made[name] = made[same[0]]
                 continue
-            normals, transfer, is_robin, representative = (each if each is None else each.cpu() for each in known[name])
+            normals, transfer, is_robin, representative, is_stress_free = (
+                each if each is None else each.cpu() for each in known[name]
+            )
             assert normals is not None
             made[name] = Operators.from_normals(
                 points,
@@ -297,16 +308,23 @@ class Case:
                 transfer=transfer,
                 is_robin=is_robin,
                 representative=representative,
+                is_stress_free=is_stress_free,
                 neumann_weight=self.neumann_weight,
                 dtype=like.dtype,
             ).to(device=like.device)
         return made
 
     def with_neumann_weight(self, weight: float) -> Case:
-        """The case with another weight of the Neumann conditions; itself if it has this weight already."""
+        """The case with another weight of the Neumann conditions; itself if it has this weight already.
+
+        It is kept with its operators: a network of another weight asks for it in every call.
+        """
         if weight == self.neumann_weight:
             return self
-        return replace(self, neumann_weight=weight, cached_operators=None)
+        kept: dict[float, Case] = self.__dict__.setdefault("_of_other_weights", {})
+        if weight not in kept:
+            kept[weight] = replace(self, neumann_weight=weight, cached_operators=None)
+        return kept[weight]
 
     @property
     def space(self) -> int:
@@ -496,6 +514,20 @@ def unbatch(fields: Mapping[str, Tensor], case: Case) -> list[dict[str, Tensor]]
 
 
 # From what is given, loose, to tensors over all points
+
+
+def _with_components(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Prescribed values that leave components free are conditions of a kind of their own."""
+    whole, single = {}, {}
+    for name, by_patch in given.get(Dirichlet.kind, {}).items():
+        whole[name] = by_patch
+        if isinstance(by_patch, Mapping) and (some := {k: each for k, each in by_patch.items() if is_partial(each)}):
+            whole[name] = {patch: each for patch, each in by_patch.items() if patch not in some}
+            single[name] = some
+    if not single:
+        return dict(given)
+    known = given.get(Components.kind, {})
+    return {**given, Dirichlet.kind: whole, Components.kind: {**known, **single}}
 
 
 def _resolved(given: Mapping[str, Any], kinds: Mapping[str, type[Condition]]) -> dict[str, Any]:

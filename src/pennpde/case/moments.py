@@ -1,4 +1,4 @@
-"""Cases whose truth is known at several moments, and in the steady state.
+"""Cases whose reference solution is known at several times, and in the steady state.
 
 The target of an unknown has a trailing axis of moments; when they are is known besides (`CaseFile.times`). The steady
 state of an unknown `u` is a target of its own, `steady_u`. A case at one moment has its time as the parameter `time`.
@@ -22,7 +22,7 @@ FOREVER = float("inf")
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """A case with its truth at one moment.
+    """A case with its reference solution at one time.
 
     Attributes:
         case: Its targets are those of its unknowns then.
@@ -45,7 +45,7 @@ class Moment:
 
 
 def unknown_of(target: str, unknowns: Iterable[str]) -> str | None:
-    """The unknown that a target is the truth of, or its steady state; None for another quantity."""
+    """The unknown that a target is the reference solution of, or its steady state; None for another quantity."""
     names = set(unknowns)
     if target in names:
         return target

@@ -8,8 +8,9 @@ hot = { array = "marker", equals = 3 }       # an array of the mesh file
 wall = "rest"                                # what no other patch has
 
 [dirichlet.u]                                # by unknown and patch; later patches win at shared points
-inlet = [1.0, 0.0]                           # or a profile (`pennpde.case.conditions.profile`): ["y * (2 - y)", 0.0],
+inlet = [1.0, 0.0]                           # or a profile (`pennpde.case.conditions.given`): ["y * (2 - y)", 0.0],
 wall = 0.0                                   # { profile = "parabola", mean = 1.0 }; an array of the mesh file by name
+top = [0.0, "free"]                          # one component alone
 
 [neumann]
 u = 0.0                                      # a number: wherever u has no other condition
@@ -18,6 +19,9 @@ inlet = 0.0
 
 [slip]
 u = ["symmetry"]
+
+[stress_free]
+u = ["outlet"]                               # [grad u + (grad u)^T] n = 0
 
 [initial]
 u = [0.0, 0.0]                               # numbers, vectors, matrices, expressions, or an array of the mesh file
@@ -51,7 +55,7 @@ import numpy as np
 
 from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
-from pennpde.case.conditions.profile import is_profile, is_vector, parse_expression
+from pennpde.case.conditions.given import is_partial, is_profile, is_vector, parse_expression
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
 from pennpde.registry import did_you_mean
@@ -184,7 +188,7 @@ def _value(given: Any, mesh: Mesh, label: str) -> Any:
                 f"{label} is {shown(given)}; the mesh file has {arrays}.{did_you_mean(given, arrays)} As an expression "
                 f"it is one {error}"
             ) from None
-    return given if is_profile(given) else _numbers(given, label)
+    return given if is_profile(given) or is_partial(given) else _numbers(given, label)
 
 
 def _numbers(given: Any, label: str) -> float | list[float] | list[list[float]]:
@@ -200,8 +204,8 @@ def _numbers(given: Any, label: str) -> float | list[float] | list[list[float]]:
 def _condition(kind: str, name: str, sections: Mapping[str, Any], mesh: Mesh, where: str) -> Any:
     """The entries of a section for one unknown, in the form that `Case` accepts."""
     given = sections[kind][name]
-    if kind == "slip":
-        return _names(given, f"[slip] {name} of {where}")
+    if kind in ("slip", "stress_free"):
+        return _names(given, f"[{kind}] {name} of {where}")
     if isinstance(given, Mapping):
         read = {"robin": _robin, "periodic": _across}.get(kind, _varying)
         return {patch: read(value, mesh, f"[{kind}.{name}] {patch} of {where}") for patch, value in given.items()}

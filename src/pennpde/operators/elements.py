@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import cross
 
 _GAUSS = 1.0 / np.sqrt(3.0)
 _CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)
@@ -94,12 +94,15 @@ def _integrated(
         factors = 1.0 + _CORNERS * place
         values = factors.prod(axis=1) / 4.0
         by_place = _CORNERS * factors[:, ::-1] / 4.0
-        jacobian = np.einsum("ia,cib->cab", by_place, corners)
-        area = np.linalg.det(jacobian)
-        slopes = np.einsum("ia,cba->cib", by_place, np.linalg.inv(jacobian))
-        masses += values * area[:, None]
-        stiffness += np.einsum("cia,cja->cij", slopes, slopes) * area[:, None, None]
-        gradient += np.einsum("i,cja->cija", values, slopes) * area[:, None, None, None]
+        (x_one, x_other), (y_one, y_other) = np.tensordot(corners, by_place, axes=(1, 0)).transpose(1, 2, 0)[..., None]
+        area, (one, other) = x_one * y_other - x_other * y_one, by_place.T
+        # Axis by axis: einsum over short axes takes several times as long.
+        slopes = (y_other * one - y_one * other) / area, (x_one * other - x_other * one) / area
+        masses += values * area
+        for axis, slope in enumerate(slopes):
+            weighted = (slope * area)[:, None]
+            stiffness += slope[:, :, None] * weighted
+            gradient[..., axis] += values[:, None] * weighted
     return masses, stiffness, gradient
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,9 @@ from pennpde.operators.sparse import index_tensor
 
 _SAME = 1e-3
 """Of two directions to the same point, as a share of their length: images are whole periods apart."""
+
+_LARGEST_KEPT = 50_000
+"""Points of graphs that are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,16 @@ class PointGraph:
     @classmethod
     def of(cls, edges: np.ndarray, number: int, space: int) -> PointGraph:
         """The graph of the edges, both directions (i, j) of each, sorted by i, then j."""
+        for known, graph in list(_LAST):
+            if known is edges and graph.space == space and len(graph.starts) == number + 1:
+                return graph
+        graph = cls._made(edges, number, space)
+        if number <= _LARGEST_KEPT:
+            _LAST.append((edges, graph))
+        return graph
+
+    @classmethod
+    def _made(cls, edges: np.ndarray, number: int, space: int) -> PointGraph:
         counts = np.bincount(edges[0], minlength=number) + 1
         starts = np.concatenate([[0], np.cumsum(counts)])
         index_tensor(space * starts)  # refuses what 32 bits do not hold, before anything here overflows
@@ -97,6 +111,10 @@ class PointGraph:
     def wide_indices(self) -> tuple[Tensor, Tensor]:
         columns = self.wide([self.space * self.columns + axis for axis in range(self.space)])
         return index_tensor(self.space * self.starts), columns
+
+
+_LAST: deque[tuple[np.ndarray, PointGraph]] = deque(maxlen=2)
+"""Edges and their graphs: a prediction assembles operators three times on one mesh."""
 
 
 @dataclass(frozen=True, eq=False)

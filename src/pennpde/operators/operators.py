@@ -78,6 +78,9 @@ class Operators:
     """(a/b) w M^-1 n: what one unit of a point's own value takes from its gradient; None without Robin boundary."""
     divergence_lift: Float[Tensor, "points space"] | None = None
     """What one unit of a vector's prescribed normal derivative adds to its divergence; None: `neumann_lift`."""
+    stress_normals: Float[Tensor, "points space"] | None = None
+    """Unit normals where a vector's stress is zero, zero elsewhere; None without such a boundary. These are the
+    operators of a vector then, its axis directly after the points: others have the normal derivative zero there."""
     closed: ClosedNeighbours | None = None
     """The neighbours across periodic pairs, which a damped Laplacian needs; None without such pairs."""
     composed_laplacian: SparseMatrix | None = None
@@ -141,6 +144,7 @@ class Operators:
         transfer: Float[Tensor, " points"] | None = None,
         is_robin: Bool[Tensor, " points"] | None = None,
         representative: Int[Tensor, " points"] | None = None,
+        is_stress_free: Bool[Tensor, " points"] | None = None,
         singular: Literal["error", "pseudoinverse"] = "error",
         dtype: torch.dtype | None = None,
     ) -> Operators:
@@ -157,6 +161,7 @@ class Operators:
             is_robin: Where that is.
             representative: For each point, the one of its copies on periodic patches that stands for all of them;
                 points that have no copies stand for themselves. Gradients do not reach the positions then.
+            is_stress_free: Where [grad u + (grad u)^T] n = 0 is prescribed.
             singular: As for `on`.
             dtype: As for `on`.
         """
@@ -164,7 +169,7 @@ class Operators:
             pairs = edges.edges() if isinstance(edges, PointGraph) else edges
             closed = ClosedNeighbours.of(points.detach().numpy(), pairs, representative.numpy())
             operators = cls._from_closed(closed, normals, neumann_weight, singular, points, is_robin)
-            return operators._with_robin(transfer, is_robin).to(dtype)
+            return operators._with_robin(transfer, is_robin)._with_stress(normals, is_stress_free).to(dtype)
         number, space = points.shape
         graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
         rows, columns = graph.rows, graph.columns
@@ -206,7 +211,7 @@ class Operators:
 
         of_divergence = None if is_robin is None else weights_of(_without_normals(inverse, plain, is_robin))
         operators = cls._from_weights(graph, weights_of(inverse), inverse, lift, of_divergence)
-        return operators._with_robin(transfer, is_robin)
+        return operators._with_robin(transfer, is_robin)._with_stress(normals, is_stress_free)
 
     @classmethod
     def _from_closed(
@@ -247,12 +252,19 @@ class Operators:
         of_divergence = torch.where(is_robin[:, None], torch.zeros_like(lift), lift)
         return replace(self, robin_lift=lift * transfer.to(lift)[:, None], divergence_lift=of_divergence)
 
+    def _with_stress(
+        self, normals: Float[Tensor, "points space"], is_stress_free: Bool[Tensor, " points"] | None
+    ) -> Operators:
+        if is_stress_free is None or not bool(is_stress_free.any()):
+            return self
+        return replace(self, stress_normals=torch.where(is_stress_free[:, None], normals, 0.0).to(self.dtype))
+
     @property
     def plain(self) -> Operators:
-        """The operators for fields that do not obey the unknown's Robin condition, such as its own gradient."""
-        if self.robin_lift is None:
+        """The operators for fields that do not obey the unknown's Robin or stress condition, as its own gradient."""
+        if self.robin_lift is None and self.stress_normals is None:
             return self
-        return replace(self, robin_lift=None, composed_laplacian=None, composed_lift=None)
+        return replace(self, robin_lift=None, stress_normals=None, composed_laplacian=None, composed_lift=None)
 
     @classmethod
     def from_matrices(
@@ -339,9 +351,25 @@ class Operators:
         gradient = self._grad(field)
         if self.robin_lift is not None:
             gradient = gradient - _beside(self.robin_lift, gradient) * field[:, None]
+        normal_derivative = self._without_stress(gradient, normal_derivative)
         if normal_derivative is None:
             return gradient
         return gradient + _beside(self.neumann_lift, gradient) * normal_derivative[:, None]
+
+    def _without_stress(
+        self, gradient: Float[Tensor, "points space *axes"], normal_derivative: Tensor | None
+    ) -> Tensor | None:
+        """With the normal derivative that makes the stress of a vector zero: minus the slope of its normal component.
+
+        That component's own normal derivative is zero, which the gradient knows already.
+        """
+        normals = self.stress_normals
+        if normals is None or gradient.ndim < 3 or gradient.shape[2] != self.space:
+            return normal_derivative
+        along = (gradient * normals.reshape(-1, 1, self.space, *[1] * (gradient.ndim - 3))).sum(dim=2)
+        across = _beside(normals, along)
+        tied = across * (across * along).sum(dim=1, keepdim=True) - along
+        return tied if normal_derivative is None else normal_derivative + tied
 
     def _grad(self, field: Float[Tensor, "points *axes"]) -> Float[Tensor, "points space *axes"]:
         self._check(field)
@@ -381,6 +409,8 @@ class Operators:
             return self.div(self.grad(field, normal_derivative))
         self._check(field)
         laplacian = self.composed_laplacian @ field.reshape(self.number_of_points, -1)
+        if self.stress_normals is not None:
+            normal_derivative = self._without_stress(self._grad(field), normal_derivative)
         if normal_derivative is not None:
             if self.composed_lift is None:
                 raise ValueError("These operators were composed for cases whose normal derivatives are all zero.")
@@ -472,7 +502,7 @@ class Operators:
         def there(value: SparseMatrix | Tensor) -> Any:
             return value.map(move) if isinstance(value, SparseMatrix) else move(value)
 
-        made = replace(self, **self._each(_FIRST_ORDER + _SECOND_ORDER, there))
+        made = replace(self, **self._each((*_FIRST_ORDER, *_SECOND_ORDER, "stress_normals"), there))
         for damping, each in self._composed_with.items():
             made._composed_with[damping] = replace(made, **each._each(_SECOND_ORDER, there), composed_damping=damping)
         return made
@@ -510,16 +540,19 @@ class Operators:
             values=torch.cat([each.divergence.values for each in operators]),
             transposed_values=torch.cat([each.divergence.transposed_values for each in operators]),
         )
+        robin_lift, divergence_lift = cls._joined_lifts(operators)
         whole = cls(
-            gradient,
-            divergence,
-            torch.cat([each.moment_inverse for each in operators]),
-            torch.cat([each.neumann_lift for each in operators]),
-            *cls._joined_lifts(operators),
-            None,  # what a damped Laplacian needs, the parts have
-            together([each.composed_laplacian for each in operators]),
-            together([each.composed_lift for each in operators]),
-            operators[0].composed_damping,
+            gradient=gradient,
+            divergence=divergence,
+            moment_inverse=torch.cat([each.moment_inverse for each in operators]),
+            neumann_lift=torch.cat([each.neumann_lift for each in operators]),
+            robin_lift=robin_lift,
+            divergence_lift=divergence_lift,
+            stress_normals=cls._joined_stress(operators),
+            closed=None,  # what a damped Laplacian needs, the parts have
+            composed_laplacian=together([each.composed_laplacian for each in operators]),
+            composed_lift=together([each.composed_lift for each in operators]),
+            composed_damping=operators[0].composed_damping,
         )
         object.__setattr__(whole, "_parts", tuple(operators))
         return whole
@@ -531,6 +564,16 @@ class Operators:
             return None, None
         pairs = [each.robin_lifts() for each in operators]
         return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
+
+    @staticmethod
+    def _joined_stress(operators: Sequence[Operators]) -> Tensor | None:
+        if all(each.stress_normals is None for each in operators):
+            return None
+        return torch.cat([each.stress_free_normals() for each in operators])
+
+    def stress_free_normals(self) -> Float[Tensor, "points space"]:
+        """`stress_normals`, also without such a boundary."""
+        return torch.zeros_like(self.neumann_lift) if self.stress_normals is None else self.stress_normals
 
     def robin_lifts(self) -> tuple[Float[Tensor, "points space"], Float[Tensor, "points space"]]:
         """`robin_lift` and `divergence_lift`, also without Robin boundary."""
@@ -595,14 +638,26 @@ def _without_normals(
     return inverse.index_put((chosen,), torch.linalg.inv(plain[chosen]))
 
 
+def _extreme_eigenvalues(
+    moments: Float[Tensor, "points space space"],
+) -> tuple[Float[Tensor, " points"], Float[Tensor, " points"]]:
+    if moments.shape[1] != 2:
+        eigenvalues = torch.linalg.eigvalsh(moments)
+        return eigenvalues[:, 0], eigenvalues[:, -1]
+    # By the formula, a fifth of the time; its round-off is a millionth of what counts as singular.
+    first, second, across = moments[:, 0, 0], moments[:, 1, 1], moments[:, 0, 1]
+    mean, apart = 0.5 * (first + second), torch.hypot(0.5 * (first - second), across)
+    return mean - apart, mean + apart
+
+
 def _inverse_moments(
     moments: Float[Tensor, "points space space"],
     singular: Literal["error", "pseudoinverse"],
     points: Tensor,
     neighbours: np.ndarray,
 ) -> Float[Tensor, "points space space"]:
-    eigenvalues = torch.linalg.eigvalsh(moments.detach())
-    broken = eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
+    smallest, largest = _extreme_eigenvalues(moments.detach())
+    broken = smallest <= _SINGULAR * largest.clamp_min(1.0)
     if not broken.any():
         return torch.linalg.inv(moments)
     if singular == "pseudoinverse":

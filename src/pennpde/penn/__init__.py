@@ -6,18 +6,15 @@ dirichlet   the Dirichlet layer
 nisogcn     differential operators in the encoded space that know Neumann conditions; invariants
 solver      the neural nonlinear solver: Barzilai-Borwein, explicit steps
 decoder     the pseudoinverse, what corrects it, and what ablations put in its place
-equation    what a user writes: unknowns and their rate of change
+equation    what a user writes: unknowns and their rate of change; what else is known: units, checks, names
 start       a cheap solution that a network starts from
 
-physics     what is known about an equation besides: units, derived inputs, checks, names
 predictor   what any network must offer for predictions with a certificate; a case as it sees it
 mlp         linear layers with activations
-limits      how long whoever iterates may go on
 """
 
-from pennpde.penn.equation import EncodedCase, Equation
+from pennpde.penn.equation import SCALAR, TENSOR, VECTOR, EncodedCase, Equation, Physics
 from pennpde.penn.model import PENN
-from pennpde.penn.physics import SCALAR, TENSOR, VECTOR, Physics
 from pennpde.penn.predictor import STEADY, Prediction, Predictor
 
 __all__ = [

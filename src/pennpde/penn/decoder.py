@@ -15,7 +15,22 @@ def pseudoinverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "chann
     """Moore–Penrose inverse of a layer's weight; for a single input channel it is a division."""
     if weight.shape[1] == 1:
         return weight.T / (weight * weight).sum()
-    return torch.linalg.pinv(weight)
+    return _left_inverse(weight) if weight.is_cuda else torch.linalg.pinv(weight)
+
+
+def _left_inverse(weight: Float[Tensor, "out channels"]) -> Float[Tensor, "channels out"]:
+    """(W^T W)^-1 W^T, the pseudoinverse of a weight whose columns are independent, by elimination in double precision.
+
+    A singular value decomposition waits for the GPU, and no graph of a training step can hold it.
+    """
+    number = weight.shape[1]
+    wide = weight.double()
+    rows = torch.cat([wide.T @ wide, wide.T], dim=1)
+    for pivot in range(number):
+        scaled = rows[pivot] / rows[pivot, pivot]
+        is_pivot = (torch.arange(number, device=weight.device) == pivot)[:, None]
+        rows = torch.where(is_pivot, scaled, rows - rows[:, pivot, None] * scaled)
+    return rows[:, number:].to(weight.dtype)
 
 
 class Correction(nn.Module):

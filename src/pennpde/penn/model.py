@@ -19,15 +19,14 @@ from pennpde.operators import NEUMANN_WEIGHT
 from pennpde.operators.damping import Damping
 from pennpde.penn.decoder import BoundaryFeatures, Correction, PlainDecoder
 from pennpde.penn.encoder import Encoder
-from pennpde.penn.equation import EncodedCase, Equation
-from pennpde.penn.physics import Clue
-from pennpde.penn.predictor import STEADY, Prediction, Predictor
+from pennpde.penn.equation import Clue, EncodedCase, Equation
+from pennpde.penn.predictor import STEADY, Prediction, Predictor, attempted
 from pennpde.penn.solver import MOST_ITERATIONS, BarzilaiBorwein, Memory, Solver, State
-from pennpde.penn.start import Start
+from pennpde.penn.start import Start, Started
 
 _WIDEST = 65_536
 """Feature channels; matrices have the square of it."""
-_AT_ONCE = 50_000
+_AT_ONCE, _AT_ONCE_ON_A_GPU = 50_000, 500_000
 """Points of all times together that are solved as one batch: more only take memory."""
 
 
@@ -169,7 +168,7 @@ class PENN(Predictor):
     def clues(self, case: Case) -> Sequence[Clue]:
         return () if self.start is None else self.start.clues(case)
 
-    def second_opinion(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
+    def coarser_solution(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:
         return None if self.start is None else self.start.coarser(case, times)
 
     def prepare(self, case: Case) -> None:
@@ -193,29 +192,68 @@ class PENN(Predictor):
         self.only_own_times(times)
         return self._predict(case, record=True)
 
+    def solve_together(
+        self, cases: Sequence[Case], times: Sequence[Sequence[float] | None], device: torch.device | str = "cpu"
+    ) -> list[Prediction | Exception]:
+        if self.start is None:
+            return super().solve_together(cases, times, device)
+        wanted = [self.output_times if each is None else tuple(each) for each in times]
+        with torch.no_grad():
+            started = self.start.solve_together(cases, wanted, device)
+        return self._finished(self.start, cases, wanted, started, device)
+
     def _predict_from(self, start: Start, case: Case, times: tuple[float, ...]) -> Prediction:
         """What the network makes of a cheap solution, at each time."""
         with torch.no_grad():
             started = start.solve(case, times)
-        if started.corrected:
-            at_once = max(1, _AT_ONCE // case.number_of_points)
-            frames = []
-            for first in range(0, len(times), at_once):
-                together = batch(started.cases[first : first + at_once])
-                frames += unbatch(self._predict(together, record=False).fields, together)
-            if not torch.is_grad_enabled():
-                pairs = zip(started.cases, frames, strict=True)
-                frames = [start.finished(case, each, fields) for each, fields in pairs]
-        else:
-            frames = [dict(each.initial) for each in started.cases]
-        stacked = {
-            name: (values if len(times) == 1 else torch.stack([frame[name] for frame in frames], dim=-1))
-            for name, values in frames[0].items()
-        }
-        balance = {name: stacked.pop(name, each) for name, each in started.balance.items()}
-        fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
-        settled = case.over(times) if case.changes_with_time else case
-        return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance, started.finer)
+        (found,) = self._finished(start, [case], [times], [started], self.placement[1])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _finished(
+        self,
+        start: Start,
+        cases: Sequence[Case],
+        times: Sequence[tuple[float, ...]],
+        started: Sequence[Started | Exception],
+        device: torch.device | str,
+    ) -> list[Prediction | Exception]:
+        """What the network makes of cheap solutions of several cases, of which it sees as many as fit at once."""
+        seen = [
+            each for found in started if not isinstance(found, Exception) and found.corrected for each in found.cases
+        ]
+        corrected = iter(self._corrected(seen, device))
+
+        def finished(case: Case, wanted: tuple[float, ...], found: Started | Exception) -> Prediction:
+            if isinstance(found, Exception):
+                raise found
+            frames = [next(corrected) if found.corrected else dict(each.initial) for each in found.cases]
+            if found.corrected and not torch.is_grad_enabled():
+                frames = [start.finished(case, *each) for each in zip(found.cases, frames, strict=True)]
+            return _series(case, wanted, found, frames)
+
+        return [attempted(finished, *each) for each in zip(cases, times, started, strict=True)]
+
+    def _corrected(self, cases: Sequence[Case], device: torch.device | str) -> list[dict[str, Tensor]]:
+        """The network's fields, of as many cases at once as it takes points."""
+        found, home = [], self.placement[1]
+        moves = torch.device(device) != home
+        if moves:
+            self.to(device)
+        try:
+            while len(found) < len(cases):
+                left = cases[len(found) :]
+                most = _AT_ONCE if torch.device(device).type == "cpu" else _AT_ONCE_ON_A_GPU
+                together = batch(left[: max(1, most // left[0].number_of_points)])
+                fields = self._predict(together, record=False).fields
+                if moves:
+                    fields = {name: values.to(home) for name, values in fields.items()}
+                found += unbatch(fields, together)
+        finally:
+            if moves:
+                self.to(home)
+        return found
 
     def _predict(self, case: Case, *, record: bool) -> Prediction:
         parameter = next(self.parameters())
@@ -310,6 +348,18 @@ class PENN(Predictor):
             return decoded
         prescribed = case.dirichlet[name].mask.reshape(-1, *[1] * (decoded.ndim - 1))
         return decoded + torch.where(prescribed, 0.0, self.decoders[name](values))
+
+
+def _series(case: Case, times: tuple[float, ...], started: Started, frames: list[dict[str, Tensor]]) -> Prediction:
+    """The prediction whose fields at each time are known."""
+    stacked = {
+        name: (values if len(times) == 1 else torch.stack([frame[name] for frame in frames], dim=-1))
+        for name, values in frames[0].items()
+    }
+    balance = {name: stacked.pop(name, each) for name, each in started.balance.items()}
+    fields = {name: values.to(case.initial[name]) for name, values in stacked.items()}
+    settled = case.over(times) if case.changes_with_time else case
+    return Prediction(settled.fulfilled(fields), started.solutions, {}, started.coarser, balance, started.finer)
 
 
 def _encoder_of(given: Encoder | Literal["linear", "mlp"], name: str, width: int) -> Encoder:

@@ -43,7 +43,11 @@ def dot(
 ) -> Float[Tensor, "points *axes channels"]:
     """Contract the first axis of space: `dot(u, grad(u))` is (u . grad) u, `dot(u, v)` the scalar product."""
     inserted = vector.reshape(*vector.shape[:2], *[1] * (tensor.ndim - 3), vector.shape[-1])
-    return (inserted * tensor).sum(dim=1)
+    # A sum over an axis of two takes three times as long as its two terms.
+    total = inserted[:, 0] * tensor[:, 0]
+    for axis in range(1, tensor.shape[1]):
+        total = torch.addcmul(total, inserted[:, axis], tensor[:, axis])
+    return total
 
 
 def distance_levels(distance: Float[Tensor, " points"]) -> Float[Tensor, "points 3"]:

@@ -11,14 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.penn.physics import OUTFLOW, Clue, Physics
+from pennpde.penn.equation import OUTFLOW, Clue, Physics
 from pennpde.penn.solver import Solution
 
 STEADY = float("inf")
@@ -51,7 +51,7 @@ class Prediction:
     round_off: dict[str, Tensor]
     """Largest Dirichlet error of each unknown that the pseudoinverse decoder left, before the last correction."""
     coarser: Mapping[str, Tensor] | None = None
-    """The same fields, and the same balance, by a cheaper way; see `Predictor.second_opinion`."""
+    """The same fields, and the same balance, by a cheaper way; see `Predictor.coarser_solution`."""
     balance: Mapping[str, Tensor] = field(default_factory=dict)
     """What the network's own balance gives, see `BALANCE`; several times are a trailing axis. Empty without one."""
     finer: Finer | None = None
@@ -126,6 +126,21 @@ class Predictor(nn.Module, ABC):
                 are a trailing axis of the fields.
         """
 
+    def solve_together(
+        self,
+        cases: Sequence[Case],
+        times: Sequence[Sequence[float] | None],
+        device: torch.device | str = "cpu",  # noqa: ARG002
+    ) -> list[Prediction | Exception]:
+        """What `solve` gives for each of several cases, maybe side by side; what is wrong with one takes its place.
+
+        Args:
+            cases: On the CPU.
+            times: Of each.
+            device: That does as much of the work as it can.
+        """
+        return [attempted(self.solve, *each) for each in zip(cases, times, strict=True)]
+
     def adapted(self, case: Case) -> Case:
         """The case with operators as this network wants them; the case itself where it has them already."""
         return case
@@ -145,7 +160,7 @@ class Predictor(nn.Module, ABC):
         """What only the network knows about how wrong it may be on a case, such as the cells that it works on."""
         return ()
 
-    def second_opinion(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
+    def coarser_solution(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
         """The same fields computed in another way, cheaper and less accurate: where both agree, both may be trusted.
 
         With their balance, if it has one. None where there is no such way. For the arguments see `solve`.
@@ -161,6 +176,17 @@ class Predictor(nn.Module, ABC):
                 f"This network predicts only t = {own} in its own units, not {asked}: it was trained for that. Leave "
                 "the times out, or take a network for any time."
             )
+
+
+Result = TypeVar("Result")
+
+
+def attempted(work: Callable[..., Result], *given: Any) -> Result | Exception:
+    """What is returned, or what is wrong."""
+    try:
+        return work(*given)
+    except Exception as error:
+        return error
 
 
 @dataclass(frozen=True, eq=False)

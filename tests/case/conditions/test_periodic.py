@@ -10,10 +10,9 @@ from torch.testing import assert_close
 import pennpde as penn
 from pennlab.datasets.split_quads import triangulated
 from pennpde.case import Across, Case, Dirichlet, batch
-from pennpde.case.companion import ends_of_conditions, on_companion
+from pennpde.case.companion import CompanionError, ends_of_conditions, on_companion
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh
-from pennpde.mesh.remesh import CompanionError
 from pennpde.models.ducts import flow_network
 from pennpde.models.potential_flow import potential_flow
 from pennpde.penn.encoder import Encoder

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from pennpde.case import Case, Table
-from pennpde.case.conditions.profile import parse_expression
+from pennpde.case.conditions.given import parse_expression
 from pennpde.case.problem_files import read_problem
 from pennpde.mesh import Mesh
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.inlet import BoundaryProfile
 from problems import rectangle
 
 MESH = rectangle((6, 4), (3.0, 1.0))

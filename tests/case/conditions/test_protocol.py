@@ -16,11 +16,11 @@ def every_kind() -> Case:
     return Case(
         mesh,
         initial={"u": (0.0, 0.0), "T": 0.0, "p": 0.0},
-        dirichlet={"u": {"inlet": (1.0, 0.5)}},
+        dirichlet={"u": {"inlet": (1.0, 0.5), "high": (None, 0.25)}},
         neumann={"u": {"outlet": 2.0}},
         slip={"u": "low"},
         robin={"u": {"high": (1.0, 2.0, (3.0, 4.0))}, "T": {"low": (1.0, 1.0, 2.0)}},
-        conditions={"total_pressure": {"p": {"inlet": 1.5}}},
+        conditions={"total_pressure": {"p": {"inlet": 1.5}}, "stress_free": {"u": "outlet"}},
         periodic={"T": {"inlet": Across("outlet", jump=1.5)}},
         name="all",
     )

@@ -8,9 +8,8 @@ from torch.testing import assert_close
 import pennpde as penn
 from meshes import box
 from pennpde.case import Case, Robin, Table, batch
-from pennpde.case.companion import on_companion
+from pennpde.case.companion import companion_mesh, on_companion
 from pennpde.case.units import Scale, Units
-from pennpde.mesh.remesh import companion_mesh
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.penn.encoder import Encoder
 from pennpde.testing import assert_dirichlet, assert_equivariant

@@ -8,12 +8,12 @@ import torch
 from torch.testing import assert_close
 
 import pennpde as penn
+from pennlab.evaluation import evaluate
 from pennpde.case import Case, Table, batch
 from pennpde.case.units import Scale, Units
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.prediction import predict
 from pennpde.testing import assert_dirichlet, assert_equivariant
-from pennpde.train import evaluate
 from problems import heated_plate, rectangle
 
 TIMES = (0.25, 0.5, 0.75, 1.0)

@@ -5,15 +5,15 @@ Takes `Config.training_in_short` as records keep it.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Training = Mapping[str, Any]
 
-PROTOCOL_ROWS = ("paper", "released")
-"""Rows that follow the authors' protocol, with as much GPU time as there was: no number of steps is short for them, and
-the first column says how many there were."""
+ENDS_BY_ITSELF = 0
+"""In place of a number of steps, for trainings that go on until nothing improves: none of them is short."""
 
 
 def allowed(training: Training) -> str:
@@ -46,21 +46,28 @@ def taken(trainings: Sequence[Training]) -> str:
     return ", ".join(parts)
 
 
-def is_short(trainings: Sequence[Training], whole: int | None, row: str = "") -> bool:
-    """Whether a row had fewer steps than the rows of its table are to have; those without training never are."""
-    steps = _steps(trainings)
-    return whole is not None and row not in PROTOCOL_ROWS and bool(steps) and min(steps) < whole
+def wanted(training: Training, whole: int | None) -> int:
+    """Steps that a training was to have: its own budget, or what all rows of its table are to have."""
+    if whole == ENDS_BY_ITSELF:
+        return 0
+    budget = training.get("budget", {})
+    own = budget.get("steps", 0)
+    if "epochs" in budget and training.get("cases"):
+        own = math.ceil(budget["epochs"] * training["cases"] / training.get("batch", 1))
+    return max(whole or 0, own)
 
 
-def marked(title: str, trainings: Sequence[Training], whole: int | None, row: str = "") -> str:
-    """The title, with the steps of a row that is short or follows another protocol, and so compares with no other."""
-    steps = _steps(trainings)
-    if steps and row in PROTOCOL_ROWS:
-        batch = next((training["batch"] for training in trainings if training.get("batch")), 1)
-        return f"{title} ({statistics.mean(steps):,.0f} steps of {batch} case{'s' if batch > 1 else ''})"
-    if is_short(trainings, whole, row):
-        return f"{title} (short: {statistics.mean(steps):,.0f} steps)"
-    return title
+def is_short(trainings: Sequence[Training], whole: int | None) -> bool:
+    """Whether a row had fewer steps than it was to have; those without training never are."""
+    return any(training["steps"] < wanted(training, whole) for training in trainings if training.get("steps"))
+
+
+def marked(title: str, trainings: Sequence[Training], whole: int | None) -> str:
+    """The title, with the steps of a row that is short, and so compares with no other."""
+    if not is_short(trainings, whole):
+        return title
+    most = max(wanted(training, whole) for training in trainings)
+    return f"{title} (short: {statistics.mean(_steps(trainings)):,.0f} of {most:,} steps)"
 
 
 def _steps(trainings: Sequence[Training]) -> list[int]:

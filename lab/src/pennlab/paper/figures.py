@@ -59,7 +59,7 @@ def networks_of(records: Iterable[tuple[Path, Record]]) -> tuple[list[Drawn], li
             missing[key[0]] = None
             continue
         row = str(record.get("row") or "")
-        title = budgets.marked(key[0], [record.get("training", {})], _whole_steps(record), row)
+        title = budgets.marked(key[0], [record.get("training", {})], _whole_steps(record))
         found[key] = Drawn(title, row or Path(record["model"]).name, network)
     return list(found.values()), list(missing)
 
@@ -76,7 +76,7 @@ def _loaded(place: Path | str, record: Record) -> nn.Module | None:
 
 
 def _whole_steps(record: Record) -> int | None:
-    return WHOLE_STEPS if record["dataset"].get("kind") == "flow" else None
+    return {"flow": WHOLE_STEPS, "gradient": budgets.ENDS_BY_ITSELF}.get(record["dataset"].get("kind"))
 
 
 def draw_comparison(case: Case, networks: Sequence[Drawn], path: str | Path, *, motion: bool = False) -> None:

@@ -22,6 +22,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pennlab.released.layers import EquivariantMLP, GraphConvolution, released_smoothing
+from pennlab.stacks import UniformMatrix
+from pennpde.case import Case
 from pennpde.models.ducts import DURATION, wall_levels
 from pennpde.operators import Operators
 from pennpde.operators.sparse import SparseMatrix
@@ -29,7 +32,6 @@ from pennpde.penn import PENN, SCALAR, VECTOR, EncodedCase, Equation
 from pennpde.penn.mlp import MLP
 from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot, scale_by
 from pennpde.penn.solver import BarzilaiBorwein, State
-from pennpde.released.layers import EquivariantMLP, GraphConvolution, released_smoothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class Geometry:
     """Its gradient."""
     operators: Mapping[str, Operators]
     """With the Laplacian multiplied out, div of grad without damping."""
-    adjacency: SparseMatrix
+    adjacency: SparseMatrix | UniformMatrix
     """Of the graph convolutions, normalised."""
 
 
@@ -84,7 +86,7 @@ class FlowAsWritten(Equation):
     def prepare(self, case: EncodedCase) -> Geometry:
         code = self.geometry(wall_levels(case))
         operators = {name: case.operators[name].composed() for name in self.unknowns}
-        adjacency = released_smoothing(case.case.mesh, code.dtype, code.device)
+        adjacency = _adjacency(case.case, code.dtype, code.device)
         return Geometry(code, self.geometry_gradient(code, operators["p"]), operators, adjacency)
 
     def step(self, state: State, start: State, case: EncodedCase, time_step: float) -> State:
@@ -124,3 +126,18 @@ def flow_as_written(
     solver = BarzilaiBorwein(iterations, allow_negative_steps=allow_negative_steps, project_state=True, taken=("p",))
     switches.setdefault("encoders", {"p": "mlp"})
     return PENN(equation, width, solver, time_step=DURATION, **switches)
+
+
+def _adjacency(case: Case, dtype: torch.dtype, device: torch.device) -> SparseMatrix | UniformMatrix:
+    """Of a case, normalised; cases that are filled up to one shape have operators, but no mesh."""
+    gradient = next(iter(case.operators.values())).gradient
+    if not isinstance(gradient, UniformMatrix):
+        return released_smoothing(case.mesh, dtype, device)
+    # One row per point and axis; what fills a row up points at the point itself, as its own entry does.
+    columns = gradient.columns[:: case.space]
+    own = torch.arange(len(columns), dtype=columns.dtype, device=columns.device)[:, None]
+    others = columns != own
+    share = (others.sum(dim=1) + 1).to(dtype).rsqrt()
+    values = torch.where(others, share[:, None] * share[columns], 0.0)
+    columns, values = torch.cat([columns, own], dim=1), torch.cat([values, share.square()[:, None]], dim=1)
+    return UniformMatrix(columns, values, columns, values)  # it is symmetric

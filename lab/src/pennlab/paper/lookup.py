@@ -203,9 +203,9 @@ def measure(
         unrelated: leave out cases that are a mirror image or a multiple of a training case.
     """
     from pennlab.datasets.plane_flow.sensitivity import determined
+    from pennlab.evaluation import evaluate
     from pennpde.data import storage
     from pennpde.data.manifest import second_test_set, unrelated_names
-    from pennpde.train import evaluate
 
     data = train_data if data is None else data
     manifest = storage.read_manifest(data)

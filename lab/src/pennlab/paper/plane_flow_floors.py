@@ -21,11 +21,11 @@ from torch import Tensor
 
 from pennlab.datasets.plane_flow import flows
 from pennlab.datasets.plane_flow.twins import Signature, distance, is_nearer_mirrored
+from pennlab.evaluation import MomentEvaluation, MomentRecord, Setting
 from pennpde.case import Case
 from pennpde.data.storage import read_file, read_manifest
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.metrics import relative_l2
-from pennpde.train.evaluation import MomentEvaluation, MomentRecord, Setting
 
 STEADY = float("inf")
 UNKNOWNS = ("u", "p")

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pennlab.released.layers import Inputs, Prescribed
+from pennlab.released.weights import read_arrays
 from pennpde.case import Case, Dirichlet
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.operators.sparse import SparseMatrix
-from pennpde.released.layers import Inputs, Prescribed
-from pennpde.released.weights import read_arrays
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pennlab import evaluation
 from pennlab.paper import budgets
 from pennpde.files import write_atomically
-from pennpde.train import evaluation
 
 Record = Mapping[str, Any]
 Times = Mapping[str, "Timed"]
@@ -54,7 +54,7 @@ class Table:
     ablations: bool | None = None
     """Only these, full networks of the same budget and floors; only the others; None: all together."""
     whole_steps: int | None = None
-    """What every row is to be trained for, if the table has such a number."""
+    """What every row is to be trained for at least; None: as its own budget says."""
 
     def rows(self, records: Iterable[Record], *, second: bool = False) -> list[Record]:
         """What belongs into the table, or to its second test sets, in the paper's order."""
@@ -70,11 +70,7 @@ class Table:
         if self.ablations:
             had = set(map(_budget, ablations))
             whole = {each.get("paper") for each in others if _row(each) == "penn"}
-            full = [
-                each
-                for each in others
-                if each.get("paper") in whole and _budget(each) in had and _row(each) not in budgets.PROTOCOL_ROWS
-            ]
+            full = [each for each in others if each.get("paper") in whole and _budget(each) in had]
             floors = [each for each in others if _row(each).startswith("floor_")]
             found = [*(each for each in full if not each["transformed"]), *ablations, *floors]
         elif self.ablations is False:
@@ -105,6 +101,7 @@ TABLES = (
             Column("∇φ (×10⁻³)", ("domain", "grad"), "grad", 1e-3),
             Column("ĝ Neumann (×10⁻³)", ("neumann", "phi"), "neumann_phi", 1e-3),
         ),
+        whole_steps=budgets.ENDS_BY_ITSELF,
     ),
     Table("Incompressible flow (the paper's Tables 2, 4, 5 and 6)", "flow", _FLOW, False, WHOLE_STEPS),
     Table("Incompressible flow, ablations (the paper's Tables 3 and 8)", "flow", _FLOW, True, WHOLE_STEPS),
@@ -214,15 +211,10 @@ def _legend(table: Table, records: Sequence[Record]) -> str:
         f"Mean squared error on {' or '.join(map(str, cases))} test cases{data}. A single run: ± the standard error of "
         "the mean over points, as in the paper. Several seeds: their mean ± their standard deviation."
     )
-    if any(budgets.is_short([record.get("training", {})], table.whole_steps, _row(record)) for record in records):
+    if any(budgets.is_short([record.get("training", {})], table.whole_steps) for record in records):
         text += (
-            f" *Short*: trained for fewer than {table.whole_steps:,} steps; such a row says what little training "
-            "brings, and does not compare with the others."
-        )
-    if any(_row(record) in budgets.PROTOCOL_ROWS for record in records):
-        text += (
-            " Rows with steps of one or more cases in brackets follow the authors' protocol and were trained for as "
-            "long as GPU time allowed, not for the number of steps of the other rows."
+            " *Short*: trained for fewer steps than it was to have; such a row says what little training brings, and "
+            "does not compare with the others."
         )
     return text
 
@@ -337,7 +329,7 @@ def _rows(records: Sequence[Record], whole_steps: int | None) -> dict[tuple[str,
     for title, record in zip(titles, records, strict=True):
         found.setdefault((title, record["transformed"]), []).append(record)
     return {
-        (budgets.marked(title, [each.get("training", {}) for each in same], whole_steps, _row(same[0])), moved): same
+        (budgets.marked(title, [each.get("training", {}) for each in same], whole_steps), moved): same
         for (title, moved), same in found.items()
     }
 

@@ -16,7 +16,7 @@ from pennlab.running.new_cases import write_mesh
 from pennlab.running.programs import Installation, find_installation, run
 from pennpde.case import Case
 from pennpde.mesh import Mesh
-from pennpde.models.boundary_profile import BoundaryProfile
+from pennpde.models.inlet import BoundaryProfile
 from pennpde.openfoam.dictionaries import format_dictionary
 from pennpde.openfoam.poly_mesh import FacePatch, PolyMesh
 

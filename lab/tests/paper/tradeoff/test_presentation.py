@@ -143,10 +143,10 @@ def test_trainings_of_one_title_are_told_apart_by_their_budget(solved):
     record = traded(solved, *rows, rows[0] | {"transformed": True})
     names = [each.name for each in tradeoff.contenders(record) if each.is_network]
     assert names == [
-        "Net [6.2 minutes, 203 cases] (short: 3,000 steps)",
+        "Net [6.2 minutes, 203 cases] (short: 3,000 of 20,000 steps)",
         "Net [20 minutes, 406 cases] (runs/1)",
         "Net [20 minutes, 406 cases] (runs/2)",
-        "Net [6.2 minutes, 203 cases] (short: 3,000 steps)",
+        "Net [6.2 minutes, 203 cases] (short: 3,000 of 20,000 steps)",
     ]
     assert "| 3,000 steps, 203 cases |" in presentation.markdown(record)
 

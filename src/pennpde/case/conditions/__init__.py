@@ -1,27 +1,34 @@
 """Boundary conditions of one unknown.
 
 protocol   what every kind has to know
-dirichlet  prescribed values, at points and facet by facet; slip: no normal component
-neumann    prescribed normal derivatives; Robin: a prescribed mean of value and normal derivative
+dirichlet  prescribed values, at points, facet by facet, of single components; slip; total pressure
+neumann    prescribed normal derivatives; Robin: a prescribed mean of both; ends without stress
 periodic   pairs of patches that are one
-total_pressure  that of fluid at rest outside
-profile    values that change along a patch
-given      what users give, as tensors; values that change with time
+given      what users give, as tensors; values that change along a patch and with time
 """
 
-from pennpde.case.conditions.dirichlet import Dirichlet, Slip
+from pennpde.case.conditions.dirichlet import Components, Dirichlet, Slip, TotalPressure
 from pennpde.case.conditions.given import Course, Table, Value, Varying
-from pennpde.case.conditions.neumann import Neumann, Robin
+from pennpde.case.conditions.neumann import Neumann, Robin, StressFree
 from pennpde.case.conditions.periodic import Across, Periodic
 from pennpde.case.conditions.protocol import Condition, Conditions, Reference, Slope
-from pennpde.case.conditions.total_pressure import TotalPressure
 
-KINDS: tuple[type[Condition], ...] = (Slip, Periodic, Neumann, Robin, TotalPressure, Dirichlet)
+KINDS: tuple[type[Condition], ...] = (
+    Slip,
+    Periodic,
+    Neumann,
+    Robin,
+    StressFree,
+    TotalPressure,
+    Components,
+    Dirichlet,
+)
 """In the order in which they act: a prescribed value has the last word, and a later normal derivative counts."""
 
 __all__ = [
     "KINDS",
     "Across",
+    "Components",
     "Condition",
     "Conditions",
     "Course",
@@ -32,6 +39,7 @@ __all__ = [
     "Robin",
     "Slip",
     "Slope",
+    "StressFree",
     "Table",
     "TotalPressure",
     "Value",

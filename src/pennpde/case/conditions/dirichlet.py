@@ -1,4 +1,4 @@
-"""Prescribed values, and the normal component alone (slip)."""
+"""Prescribed values: of a point whole, of single components, of the normal component alone (slip)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from pennpde.case.conditions.given import Course, Door, together
-from pennpde.case.conditions.protocol import HELD, NORMAL, VALUE, WHERE, Condition, Reference, only
+from pennpde.case.conditions.given import Course, Door, filled, prescribed, together
+from pennpde.case.conditions.protocol import (
+    HELD,
+    NORMAL,
+    PROJECTOR,
+    VALUE,
+    WHERE,
+    Condition,
+    Reference,
+    only,
+)
 from pennpde.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -199,3 +208,125 @@ class Slip(Condition):
 
     def scaled(self, reference: Reference) -> Slip:  # noqa: ARG002
         return self
+
+
+@dataclass(frozen=True, eq=False)
+class Components(Condition):
+    """Prescribed values of single components of a vector or tensor: a roller, a line of symmetry.
+
+    P says which, as a projector at each point: u becomes (1 - P) u + v with v = P v. Along the axes of space P picks
+    components, and these come out bit for bit; turned with its mesh it picks directions. A linear encoder e acts on
+    channels and P on the axes of space, so that e((1 - P) u + v) = (1 - P) e(u) + e(v): what is set in the encoded
+    space is what would have been set before.
+    """
+
+    kind: ClassVar = "components"
+    is_exact: ClassVar = True
+    varying: ClassVar = "values"
+
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    projector: Float[Tensor, "points *axes_twice"] = field(metadata=PROJECTOR.tag)
+    values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
+    """Zero in the components that are free; those at the start, where they change with time."""
+    course: Course | None = None
+    is_series: bool = False
+    """Whether the last axis is one of times (`over`)."""
+
+    @classmethod
+    def resolve(cls, given: Any, door: Door) -> Components:
+        """By patch, values with None (or "free") for free components; where patches meet, all of theirs hold."""
+        like = door.like
+        if isinstance(given, Components):
+            return given.checked(door)
+        if like.ndim < 2:
+            raise ValueError(f"{door.label()} prescribes components of a scalar, which has none.")
+        held, parts = torch.zeros(like.shape, dtype=torch.bool), []
+        for patch, value in door.by_patch(given, "(0.0, None)").items():
+            own = torch.tensor(prescribed(value))
+            if own.shape != like.shape[1:]:
+                raise ValueError(
+                    f"{door.label(patch)} is {value!r}, whose components are not those of {door.name!r}: it has "
+                    f"{list(like.shape[1:])}."
+                )
+            points, course = door.points(patch), door.course(filled(value), door.label(patch), patch)
+            held[points] |= own
+            parts.append((points, own, course))
+
+        def at(time: float | None) -> Tensor:
+            values = torch.zeros_like(like)
+            for points, own, part in parts:
+                now = part.at(part.first if time is None else time) if isinstance(part, Course) else part
+                values[points] = torch.where(own, now[points], values[points])
+            return values
+
+        number = like[0].numel()
+        projector = torch.diag_embed(held.reshape(-1, number).to(like)).reshape(*like.shape, *like.shape[1:])
+        changes = any(isinstance(part, Course) for *_, part in parts)
+        mask = held.reshape(-1, number).any(dim=1)
+        return cls(mask, projector, at(None), course=Course(at) if changes else None)
+
+    def apply(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
+        """The field with these components in place; trailing axes, of channels or times, are each by themselves."""
+        own = self.values
+        own = own.reshape(*own.shape, *[1] * (values.ndim - own.ndim))
+        return values - self._projected(values) + own.to(values.dtype)
+
+    def _projected(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
+        return (self._flat().to(values.dtype) @ values.reshape(len(values), self._flat().shape[1], -1)).reshape(
+            values.shape
+        )
+
+    def _flat(self) -> Float[Tensor, "points components components"]:
+        components = self.projector.shape[1 : 1 + (self.projector.ndim - 1) // 2].numel()
+        return self.projector.reshape(-1, components, components)
+
+    def encoded(self, encode: Callable[[Tensor], Tensor], is_linear: bool, name: str) -> Components:
+        if not is_linear and not self._is_along_axes():
+            raise ValueError(
+                f"Components of {name!r} are prescribed in directions that are not the axes of space, but the encoder "
+                "is not linear: it takes components one by one. Use the default, Encoder.linear."
+            )
+        values = encode(self.values)
+        return replace(self, values=values if is_linear else self._projected(values))
+
+    def _is_along_axes(self) -> bool:
+        flat = self._flat()
+        return not bool((flat - torch.diag_embed(flat.diagonal(dim1=1, dim2=2))).any())
+
+    def scaled(self, reference: Reference) -> Components:
+        values = (self.values - self._projected(torch.full_like(self.values, reference.zero))) / reference.one
+        return Components(self.mask, self.projector, values)
+
+
+# A prescribed total pressure: that of fluid at rest outside, from where it is drawn in.
+
+
+@dataclass(frozen=True, eq=False)
+class TotalPressure(Condition):
+    """p + ½u² where fluid enters, which it does along the normal; p where it leaves. For networks that know it."""
+
+    kind: ClassVar = "total_pressure"
+    varying: ClassVar = "values"
+
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
+    """Zero where nothing is prescribed; those at the start, where they change with time."""
+    course: Course | None = None
+    is_series: bool = False
+    """Whether the last axis is one of times (`over`)."""
+
+    @classmethod
+    def resolve(cls, given: Any, door: Door) -> TotalPressure:
+        if isinstance(given, TotalPressure):
+            return given.checked(door)
+        if door.like.ndim > 1:
+            raise ValueError(f"{door.label()} prescribes the total pressure of a vector; it is one of the pressure.")
+        mask, parts = torch.zeros(door.like.shape[0], dtype=torch.bool), []
+        for patch, value in door.by_patch(given).items():
+            door.facets(patch)
+            parts.append((door.points(patch), door.course(value, door.label(patch), patch)))
+            mask[parts[-1][0]] = True
+        return cls(mask, *together(parts, door.like))
+
+    def scaled(self, reference: Reference) -> TotalPressure:
+        return TotalPressure(self.mask, only(self.mask, (self.values - reference.zero) / reference.one))

@@ -2,22 +2,338 @@
 
 from __future__ import annotations
 
+import ast
+import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from reprlib import repr as shown
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
-from pennpde.case.conditions.profile import Place, changes, is_profile, values_at
 from pennpde.mesh import Mesh
 
-Value = float | str | Sequence[float | str] | Sequence[Sequence[float]] | Mapping[str, Any] | np.ndarray | Tensor
-"""A number, a vector of space, a matrix of space by space, or one of these for each point; or one of `profile`."""
+# Values that change along a patch, and with time: what a condition may be given as besides numbers and arrays.
+#
+# ::
+#
+#     "1 - y**2"                                 an expression, see `parse_expression`
+#     ["6 * y * (1 - y)", 0.0]                   a vector of expressions and numbers
+#     { profile = "parabola", mean = 1.0 }       along the inward normal, zero at the ends of the patch
+#     { profile = "parabola", flow_rate = 0.5 }  the same by its flux, in the plane per unit of depth
+#     { flow_rate = 0.5 }                        the same speed everywhere, along the inward normal
+#     { inward = "sin(t) * s" }                  a speed along the inward normal: a number, an expression or a table
+#     { table = [[0.0, [0, 0]], [0.5, [1, 0]]], along = "y" }   linear between the rows; along x, y, z or s
+#
+# `mean` and `flow_rate` are numbers, or expressions of t alone.
+
+
+Variables = Mapping[str, np.ndarray | float]
+"""By name, at some points."""
+Expression = Callable[[Variables], np.ndarray]
+
+_LONGEST, _DEEPEST = 2_000, 50
+_LARGEST = 1e100
+"""Squares of larger numbers overflow."""
+_BEYOND = 1e-6
+"""How far points may lie beyond a table, as a share of its length."""
+_KEYS = ({"profile", "mean"}, {"profile", "flow_rate"}, {"flow_rate"}, {"inward"}, {"table", "along"})
+_SIGNS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+_ONE: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in ("sin", "cos", "exp", "sqrt", "tanh", "abs")}
+_TWO: dict[str, Callable[..., Any]] = {"min": np.minimum, "max": np.maximum}
+_KNOWN = f"numbers, x, y, z, t, s, nx, ny, nz, pi, + - * / **, parentheses, {', '.join((*_ONE, *_TWO))}"
+_NAMES = ("x", "y", "z", "t", "s", "nx", "ny", "nz")
+
+
+def is_profile(given: Any) -> bool:
+    """Whether a value is given in one of these ways."""
+    if isinstance(given, Mapping):
+        return True
+    return isinstance(given, str) or (isinstance(given, list | tuple) and any(isinstance(each, str) for each in given))
+
+
+def changes(given: Any) -> bool:
+    """Whether a value given in one of these ways changes with time."""
+    if isinstance(given, str):
+        return bool(re.search(r"\bt\b", given))  # what cannot be parsed is named by who wants its values
+    if isinstance(given, Mapping):
+        return any(changes(given[key]) for key in ("mean", "flow_rate", "inward") if key in given)
+    return isinstance(given, list | tuple) and any(changes(each) for each in given)
+
+
+def is_vector(given: Any) -> bool:
+    """Whether a value is a vector, of a flat list or given in one of these ways."""
+    if not isinstance(given, Mapping):
+        return isinstance(given, list | tuple)
+    if "table" in given:
+        return any(is_vector(row[1]) for row in given["table"] if _is_row(row))
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The points at which a value is wanted.
+
+    Attributes:
+        points: of the mesh; all others get zero.
+        variables: of expressions.
+        inward: unit normals; None where there are none, as inside of the mesh.
+        flux: of a unit speed along these.
+        why_not: why there is no s; empty where there is.
+    """
+
+    points: Int64[np.ndarray, " some"]
+    variables: Variables
+    inward: Float[np.ndarray, "some space"] | None = None
+    flux: float = 0.0
+    why_not: str = "there is no patch along which it could be measured"
+
+    @staticmethod
+    def everywhere(mesh: Mesh) -> Place:
+        return Place(np.arange(mesh.number_of_points), _coordinates(mesh, slice(None)))
+
+    @staticmethod
+    def on(mesh: Mesh, patch: str) -> Place:
+        points, facets = mesh.patch(patch).points, mesh.patch(patch).facets
+        variables = _coordinates(mesh, points)
+        if not len(facets):
+            return Place(points, variables, why_not=f"the patch {patch!r} has no whole facet")
+        outward = mesh.normals_of_facets(facets).double().numpy()
+        chosen, areas = mesh.facets.take(facets), mesh.facet_areas.double().numpy()[facets]
+        of_facet = np.repeat(np.arange(len(facets)), np.diff(chosen.offsets))
+        share = areas[of_facet] / np.diff(chosen.offsets)[of_facet][:, None]
+        flux = float((share * outward[chosen.connectivity]).sum())
+        normals = {f"n{axis}": outward[points, place] for place, axis in enumerate("xyz"[: mesh.space])}
+        along, why_not = _along(chosen.connectivity, mesh) if mesh.space == 2 else (None, "the mesh is no plane one")
+        if along is not None:
+            normals["s"] = along[points]
+        return Place(points, {**variables, **normals}, -outward[points], flux, why_not)
+
+
+def values_at(given: Any, place: Place, time: float, where: str) -> np.ndarray:
+    """The values [points] or [points, space] at a time; every mistake is a ValueError that begins with `where`."""
+    with np.errstate(all="ignore"):  # what is not finite is found, and named, below
+        found = np.asarray(_evaluated(given, place, time, where))
+    wrong = np.flatnonzero(~(np.abs(found.reshape(len(found), -1)) <= _LARGEST).all(axis=1))
+    if len(wrong):
+        at = ", ".join(f"{name} = {float(np.asarray(place.variables[name])[wrong[0]]):.6g}" for name in "xyz"
+                       if name in place.variables)  # fmt: skip
+        raise ValueError(f"{where} is {shown(given)}, which is {found[wrong[0]]} at {at}, t = {time:g}.")
+    return found
+
+
+def _evaluated(given: Any, place: Place, time: float, where: str) -> np.ndarray:
+    number = len(place.points)
+    if isinstance(given, str):
+        try:
+            value = parse_expression(given)({**place.variables, "t": time})
+        except ValueError as error:
+            raise ValueError(f"{where} is {shown(given)}, {error}") from None
+        except KeyError as error:
+            raise ValueError(
+                f"{where} is {shown(given)}, which asks for {error.args[0]}, but {_missing(error, place)}."
+            ) from None
+        return np.broadcast_to(np.asarray(value, float), (number,))
+    if isinstance(given, Mapping):
+        return _of_keys(given, place, time, where)
+    if isinstance(given, list | tuple):
+        parts = [_evaluated(each, place, time, where) for each in given]
+        if any(part.ndim > 1 for part in parts):
+            raise ValueError(f"{where} is {shown(given)}; components of a vector are numbers or expressions.")
+        return np.stack(parts, axis=1) if parts else np.zeros((number, 0))
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(f"{where} is {shown(given)}; give a number or an expression.")
+    return np.full(number, float(given) if abs(given) <= _LARGEST else np.inf)
+
+
+def _missing(error: KeyError, place: Place) -> str:
+    name = error.args[0]
+    if name == "s" or place.inward is None:
+        return place.why_not
+    return "the mesh is a plane one"
+
+
+def _of_keys(given: Mapping[str, Any], place: Place, time: float, where: str) -> np.ndarray:
+    keys = set(given) - {"outside"} if "table" in given else set(given)
+    if keys not in _KEYS:
+        known = " or ".join("{ " + ", ".join(sorted(each, reverse=True)) + " }" for each in _KEYS)
+        raise ValueError(
+            f"{where} has the keys {sorted(given)}; known are {known}; or write {{ table = [[time, value], ...] }}."
+        )
+    if "table" in given:
+        return _interpolated(given, place, where)
+    if place.inward is None:
+        raise ValueError(f"{where} asks for the inward normal, but {place.why_not}.")
+    if "inward" in given:
+        speed = _evaluated(given["inward"], place, time, f"{where}, inward")
+        if speed.ndim > 1:
+            raise ValueError(f"{where} has inward = {shown(given['inward'])}; it is a speed, not a vector.")
+        return speed[:, None] * place.inward
+    if given.get("profile", "parabola") != "parabola":
+        raise ValueError(f'{where} has the profile {shown(given["profile"])}; known is "parabola".')
+    key = "mean" if "mean" in given else "flow_rate"
+    clock = Place(np.zeros(1, np.int64), {}, why_not="it may depend on t only")
+    amount = _evaluated(given[key], clock, time, f"{where}, {key}")
+    if amount.shape != (1,):
+        raise ValueError(f"{where} has {key} = {shown(given[key])}; give a number or an expression of t.")
+    speed = float(amount[0]) / (1.0 if key == "mean" else place.flux)
+    if "profile" not in given:
+        return speed * place.inward
+    if "s" not in place.variables:
+        raise ValueError(f"{where} is a parabola, but {place.why_not}.")
+    s = np.asarray(place.variables["s"])
+    return (6.0 * speed * s * (1.0 - s))[:, None] * place.inward
+
+
+def _interpolated(given: Mapping[str, Any], place: Place, where: str) -> np.ndarray:
+    along, rows, outside = given["along"], given["table"], given.get("outside", "error")
+    if along not in ("x", "y", "z", "s") or outside not in ("error", "clamp"):
+        raise ValueError(f'{where}: along is "x", "y", "z" or "s", and outside "error" or "clamp"; got {shown(given)}.')
+    if along not in place.variables:
+        raise ValueError(f"{where} has a table along {along}, but {_missing(KeyError(along), place)}.")
+    if not isinstance(rows, Sequence) or not rows or not all(_is_row(row) for row in rows):
+        raise ValueError(f"{where} has the table {shown(rows)}; its rows are [{along}, value].")
+    try:
+        positions = np.array([float(row[0]) for row in rows])
+        values = np.array([np.asarray(row[1], float) for row in rows])
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"{where} has the table {shown(rows)}; each row is [{along}, value], all values alike."
+        ) from None
+    if not (np.diff(positions) > 0).all() or not np.isfinite(positions).all() or values.ndim > 2:
+        raise ValueError(
+            f"{where}: the positions of a table increase from row to row; got {shown(positions.tolist())}."
+        )
+    wanted = np.asarray(place.variables[along])
+    allowed = _BEYOND * max(np.ptp(positions), np.ptp(wanted))
+    beyond = (wanted < positions[0] - allowed) | (wanted > positions[-1] + allowed)
+    if outside == "error" and beyond.any():
+        raise ValueError(
+            f"{where} has a table from {along} = {positions[0]:g} to {positions[-1]:g}, but its points go from "
+            f'{wanted.min():g} to {wanted.max():g}. Add rows, or let the ends hold beyond: outside = "clamp".'
+        )
+    columns = [np.interp(wanted, positions, column) for column in values.reshape(len(values), -1).T]
+    return columns[0] if values.ndim == 1 else np.stack(columns, axis=1)
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list | tuple) and len(row) == 2
+
+
+# Expressions
+
+
+def parse_expression(text: str) -> Expression:
+    """A formula, never evaluated as Python; a ValueError shows what cannot be understood.
+
+    It knows positions x, y, z, the time t, the outward normal nx, ny, nz, and s, the share of the length of the patch
+    that lies behind the point, with the domain to the left.
+
+    ::
+
+        6 * y * (1 - y) * min(t / 0.1, 1)
+        1 + 0.1 * sin(2 * pi * t)
+    """
+    return _closure(_tree(text), text)
+
+
+def _tree(text: str) -> ast.expr:
+    if len(text) > _LONGEST:
+        raise ValueError(f"whose {len(text)} characters are too many; {_LONGEST} are allowed.")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        if _depth(tree) <= _DEEPEST:
+            return tree
+    except (RecursionError, MemoryError):
+        pass
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"which is no expression ({error.args[0]}); known are {_KNOWN}.") from None
+    raise ValueError(f"which nests more than {_DEEPEST} levels deep.")
+
+
+def _depth(tree: ast.AST) -> int:
+    deepest, level = 0, [tree]
+    while level:
+        deepest, level = deepest + 1, [child for each in level for child in ast.iter_child_nodes(each)]
+    return deepest
+
+
+def _closure(tree: ast.expr, text: str) -> Expression:
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
+        number = np.asarray(float(tree.value) if abs(tree.value) <= _LARGEST else np.inf)
+        return lambda _: number
+    if isinstance(tree, ast.Name) and tree.id == "pi":
+        return lambda _: np.asarray(np.pi)
+    if isinstance(tree, ast.Name) and tree.id in _NAMES:
+        name = tree.id
+        return lambda variables: np.asarray(variables[name], float)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _SIGNS:
+        sign, left, right = _SIGNS[type(tree.op)], _closure(tree.left, text), _closure(tree.right, text)
+        return lambda variables: sign(left(variables), right(variables))
+    if isinstance(tree, ast.UnaryOp) and type(tree.op) in _SIGNS:
+        sign, inner = _SIGNS[type(tree.op)], _closure(tree.operand, text)
+        return lambda variables: sign(inner(variables))
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.keywords:
+        parts = [_closure(each, text) for each in tree.args]
+        name = tree.func.id
+        if name in _ONE and len(parts) == 1:
+            return lambda variables: _ONE[name](parts[0](variables))
+        if name in _TWO and len(parts) == 2:
+            return lambda variables: _TWO[name](parts[0](variables), parts[1](variables))
+    hint = " (a power is written **)" if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitXor) else ""
+    part = ast.get_source_segment(text.strip(), tree) or text
+    raise ValueError(f"which is no expression because of {shown(part)}{hint}; known are {_KNOWN}.")
+
+
+# Positions along a patch
+
+
+def _coordinates(mesh: Mesh, points: np.ndarray | slice) -> dict[str, np.ndarray]:
+    return dict(zip("xyz", mesh.points.double().numpy()[points].T, strict=False))
+
+
+def _along(connectivity: np.ndarray, mesh: Mesh) -> tuple[np.ndarray | None, str]:
+    """The share of the length behind each point of the facets of a patch, part by part; None where a part is closed."""
+    positions = mesh.points.double().numpy()
+    following = dict(connectivity.reshape(-1, 2).tolist())
+    starts = following.keys() - set(following.values())
+    share, seen = np.zeros(mesh.number_of_points), 0
+    for start in starts:
+        chain = [start]
+        while chain[-1] in following:
+            chain.append(following[chain[-1]])
+        seen += len(chain) - 1
+        lengths = np.linalg.norm(np.diff(positions[np.array(chain)], axis=0), axis=1).cumsum()
+        share[np.array(chain[1:])] = lengths / lengths[-1]
+    if seen < len(following):
+        return None, "the patch goes all around, so that it has no ends"
+    return share, ""
+
+
+Value = (
+    float
+    | str
+    | Sequence[float | str | None]
+    | Sequence[Sequence[float | None]]
+    | Mapping[str, Any]
+    | np.ndarray
+    | Tensor
+)
+"""A number, a vector of space, a matrix of space by space, or one of these for each point; or one of `profile`. As a
+prescribed value a vector or matrix may have None for a component that is free."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +363,40 @@ class Table:
     @property
     def times(self) -> list[float]:
         return [float(time) for time, _ in self.rows]
+
+
+FREE = "free"
+"""In place of a component that is not prescribed; None means the same."""
+
+
+def is_partial(given: Any) -> bool:
+    """Whether a value prescribes single components only."""
+    if isinstance(given, Table):
+        return any(is_partial(value) for _, value in given.rows)
+    return isinstance(given, list | tuple) and any(_is_free(each) or is_partial(each) for each in given)
+
+
+def filled(given: Any) -> Any:
+    """The value with zeros as components that it leaves free."""
+    if isinstance(given, Table):
+        return replace(given, rows=[(time, filled(value)) for time, value in given.rows])
+    if isinstance(given, list | tuple):
+        return [0.0 if _is_free(each) else filled(each) for each in given]
+    return given
+
+
+def prescribed(given: Any) -> Any:
+    """By component, whether a value prescribes it; in a table all rows are alike."""
+    if isinstance(given, Table):
+        first, *others = (prescribed(value) for _, value in given.rows)
+        if any(other != first for other in others):
+            raise ValueError("A table prescribes the same components at all times.")
+        return first
+    return [prescribed(each) for each in given] if isinstance(given, list | tuple) else not _is_free(given)
+
+
+def _is_free(given: Any) -> bool:
+    return given is None or (isinstance(given, str) and given == FREE)
 
 
 @dataclass(frozen=True, eq=False)

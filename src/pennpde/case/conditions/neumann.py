@@ -1,4 +1,4 @@
-"""Prescribed normal derivatives, and prescribed means of value and normal derivative (Robin)."""
+"""Prescribed normal derivatives, prescribed means of value and normal derivative (Robin), and ends without stress."""
 
 from __future__ import annotations
 
@@ -127,6 +127,43 @@ class Robin(_OnSlopes):
         homogeneous = self.is_homogeneous and reference.zero == 0
         transfer = self.transfer * reference.length
         return Robin(self.mask, self.normals, derivative, homogeneous, transfer=transfer)
+
+
+@dataclass(frozen=True, eq=False)
+class StressFree(Condition):
+    """[grad u + (grad u)^T] n = 0: no viscous stress where a fluid leaves, as the paper has it at outlets.
+
+    The normal derivative of the component along the normal is zero, that of the others is minus the slope of this
+    component along the boundary: the operators work it out of the field (`Operators.grad`). Where it meets a Neumann or
+    Robin patch, only it counts.
+    """
+
+    kind: ClassVar = "stress_free"
+
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
+    normals: Float[Tensor, "points space"] = field(metadata=NORMAL.tag)
+    like: Float[Tensor, "points *axes"] = field(metadata=DIFFERENCE.tag)
+    """Zeros: nothing is prescribed besides."""
+    is_homogeneous: bool = False
+    """Never: what the field gives has to be lifted, as prescribed derivatives have."""
+
+    @classmethod
+    def resolve(cls, given: Any, door: Door) -> StressFree:
+        """From the name of a patch, or several."""
+        if isinstance(given, StressFree):
+            return given.checked(door)
+        if door.like.ndim != 2:
+            raise ValueError(f"stress_free names {door.name!r}, which is no vector: the stress is that of a velocity.")
+        names = [given] if isinstance(given, str) else list(given)
+        facets = np.concatenate([np.zeros(0, np.int64), *(door.facets(name) for name in names)])
+        normals = door.mesh.normals_of_facets(np.unique(facets))
+        return cls((normals != 0).any(dim=1), normals, torch.zeros_like(door.like))
+
+    def slope(self) -> Slope:
+        return Slope(self.mask, self.normals, self.like, is_stress_free=self.mask, is_homogeneous=True)
+
+    def scaled(self, reference: Reference) -> StressFree:  # noqa: ARG002
+        return self
 
 
 def _numbers(given: Any, where: str) -> tuple[Any, Any, Any]:

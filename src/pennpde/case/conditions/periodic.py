@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from pennpde.case.companion import CompanionError
 from pennpde.case.conditions.given import Door, Value
 from pennpde.case.conditions.protocol import DIFFERENCE, POINT, Condition, Reference
 from pennpde.mesh import Mesh
-from pennpde.mesh.remesh import CompanionError
 
 if TYPE_CHECKING:
     from pennpde.case.companion import Along

@@ -38,12 +38,14 @@ class Role:
 
     Attributes:
         rank: axes of space that turn with the mesh; None: those of the unknown, which an encoder encodes.
+        times: how often it has the axes of the unknown; twice what maps the unknown to itself, which is not encoded.
         is_difference: whether it passes through a linear encoder only, as derivatives and jumps do.
         is_point: whether it holds numbers of points, which move along when cases are put side by side.
         filler: the value at points that only fill a case up to a size.
     """
 
     rank: int | None = 0
+    times: int = 1
     is_difference: bool = False
     is_point: bool = False
     filler: float = 0.0
@@ -53,6 +55,10 @@ class Role:
         """For the field of a dataclass: `mask: Tensor = field(metadata=WHERE.tag)`."""
         return {"role": self}
 
+    def rank_for(self, unknown: int) -> int:
+        """Its axes of space, for an unknown with so many."""
+        return self.times * unknown if self.rank is None else self.rank
+
 
 WHERE = Role()
 NUMBER = Role()
@@ -60,6 +66,7 @@ HELD = Role(filler=1.0)
 """Where values are prescribed: also at points that only fill a case up."""
 NORMAL = Role(rank=1)
 VALUE = Role(rank=None)
+PROJECTOR = Role(rank=None, times=2)
 DIFFERENCE = Role(rank=None, is_difference=True)
 POINT = Role(is_point=True)
 
@@ -83,6 +90,7 @@ class Slope:
         transfer: t; None: zero everywhere.
         is_robin: where it depends on the value at all; None: nowhere.
         is_homogeneous: g is known to be zero everywhere. To find out would wait for a GPU.
+        is_stress_free: where g follows from the field instead, see `StressFree`; None: nowhere.
     """
 
     mask: Bool[Tensor, " points"]
@@ -91,6 +99,7 @@ class Slope:
     transfer: Float[Tensor, " points"] | None = None
     is_robin: Bool[Tensor, " points"] | None = None
     is_homogeneous: bool = False
+    is_stress_free: Bool[Tensor, " points"] | None = None
 
     def under(self, other: Slope) -> Slope:
         """Both together: where the other one prescribes something, only that counts, with its own normals."""
@@ -98,11 +107,20 @@ class Slope:
         normals = torch.where(mask[:, None], other.normals, self.normals)
         at_points = mask.reshape(-1, *[1] * (self.normal_derivative.ndim - 1))
         derivative = torch.where(at_points, other.normal_derivative, self.normal_derivative)
-        transfer, is_robin = (
-            _chosen(mask, getattr(self, name), getattr(other, name)) for name in ("transfer", "is_robin")
+        transfer, is_robin, is_stress_free = (
+            _chosen(mask, getattr(self, name), getattr(other, name))
+            for name in ("transfer", "is_robin", "is_stress_free")
         )
         homogeneous = self.is_homogeneous and other.is_homogeneous
-        return Slope(self.mask | mask, normals, derivative, transfer, is_robin, homogeneous)
+        return Slope(
+            mask=self.mask | mask,
+            normals=normals,
+            normal_derivative=derivative,
+            transfer=transfer,
+            is_robin=is_robin,
+            is_homogeneous=homogeneous,
+            is_stress_free=is_stress_free,
+        )
 
 
 class Condition(ABC):
@@ -204,13 +222,13 @@ class Condition(ABC):
 
     def moved(self, turn: Float[Tensor, "space space"], rank: int) -> Self:
         """After a rigid motion; `rank` is the unknown's."""
-        return self.each(lambda role, values: turned(values, turn, rank if role.rank is None else role.rank))
+        return self.each(lambda role, values: turned(values, turn, role.rank_for(rank)))
 
     def encoded(self, encode: Callable[[Tensor], Tensor], is_linear: bool, name: str) -> Self:
         """In the encoded space of an encoder, where `apply` acts on encoded fields."""
 
         def change(role: Role, values: Tensor) -> Tensor:
-            if role.rank is not None:
+            if role.rank is not None or role.times > 1:
                 return values
             if role.is_difference and not is_linear:
                 if bool(values.any()):
@@ -310,8 +328,8 @@ class Condition(ABC):
         """Given as an instance: its tensors must have the shapes of their roles, and get the unknown's precision."""
         number, space = door.mesh.points.shape
         for name, role in self.roles().items():
-            shape, values = torch.Size([number, *[space] * (role.rank or 0)]), getattr(self, name)
-            shape = door.like.shape if role.rank is None else shape
+            shape = torch.Size([number, *[space] * role.rank_for(door.like.ndim - 1)])
+            values = getattr(self, name)
             if values.shape != shape:
                 raise ValueError(f"{door.label()}.{name} has shape {list(values.shape)}; it must have {list(shape)}.")
         return self.map(lambda values: values.to(door.like.dtype) if values.is_floating_point() else values)

@@ -362,10 +362,7 @@ def times_of_networks(record: Mapping[str, Any]) -> dict[str, Timed]:
 def _names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """By model, its title, with the budget where trainings of one title had several, and the model where they agree."""
     titles = told_apart([(str(row["title"]), row.get("training", {})) for row in rows])
-    titles = [
-        marked(title, [row.get("training", {})], WHOLE_STEPS, row.get("row", ""))
-        for title, row in zip(titles, rows, strict=True)
-    ]
+    titles = [marked(title, [row.get("training", {})], WHOLE_STEPS) for title, row in zip(titles, rows, strict=True)]
     return {
         row["model"]: title if titles.count(title) == 1 else f"{title} ({row['model']})"
         for title, row in zip(titles, rows, strict=True)
