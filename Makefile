@@ -26,7 +26,7 @@ test-lab: .venv/.installed-dev
 
 # Also those that take more than some seconds each, and more examples of each property; CI runs these.
 test-all: .venv/.installed-dev
-	PENN_EXAMPLES=40 $(MAKE) test PYTEST_OPTIONS="tests lab/tests formats/tests -m 'not deep and not gpu' $(PYTEST_OPTIONS)"
+	PENN_EXAMPLES=40 $(MAKE) test PYTEST_OPTIONS="tests lab/tests formats/tests sharing/tests -m 'not deep and not gpu' $(PYTEST_OPTIONS)"
 
 test-gpu: .venv/.installed-dev
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
@@ -68,6 +68,6 @@ clean:
 	$(PIP) --editable .
 	@touch $@
 
-.venv/.installed-dev: .venv/bin/python pyproject.toml lab/pyproject.toml formats/pyproject.toml constraints.txt
-	$(PIP) --editable '.[dev]' --editable lab --editable formats
+.venv/.installed-dev: .venv/bin/python pyproject.toml lab/pyproject.toml formats/pyproject.toml sharing/pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]' --editable lab --editable formats --editable sharing
 	@touch $@ .venv/.installed

@@ -5,7 +5,6 @@ Our own modules and torch are imported inside: the process that only hands out t
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,11 +39,10 @@ def _a_compiler_without_a_past() -> None:
 
 @pytest.fixture(scope="session")
 def reference() -> Path:
-    """The folder of arrays that the released code computed: $PENN_REFERENCE, or next to the repository."""
-    given = os.environ.get("PENN_REFERENCE")
-    folder = Path(given) if given else Path(__file__).parents[1] / "shared" / "reference"
+    """The authors' samples and weights, and what their code computed of them."""
+    folder = Path(__file__).parent / "lab" / "reference"
     if not (folder / "samples").is_dir():
-        pytest.skip(f"there are no reference arrays in {folder}; set PENN_REFERENCE to their folder")
+        pytest.skip(f"there are no reference arrays in {folder}; `git checkout -- lab/reference` brings them back")
     return folder
 
 
@@ -52,7 +50,7 @@ def reference() -> Path:
 def pairs() -> dict[str, tuple[Mesh, Mesh]]:
     """Meshes, each with its companion."""
     from companions import DOMAINS, SPACING
-    from pennpde.mesh.remesh import companion_mesh
+    from pennpde.case.companion import companion_mesh
 
     return {name: (mesh := make(), companion_mesh(mesh, SPACING)) for name, make in DOMAINS.items()}
 

@@ -1,5 +1,6 @@
 """A trained network goes to somebody else: packed into one file, checked by its hash, loaded from there.
 
+    pip install ./sharing                              # in a clone of the repository
     python examples/share_a_network.py [FOLDER OF A NETWORK]
 
 The file holds weights, configuration, training range, a model card with errors, pictures and the licence. Nothing in it
@@ -14,10 +15,11 @@ import numpy as np
 import torch
 
 import pennpde as penn
+from pennsharing import pack
 
 
 def main(network="advection-diffusion", folder="."):
-    packed = penn.pack(network, Path(folder) / "heat.zip", licence="Apache-2.0", about="Heat in a stream, in a square.")
+    packed = pack(network, Path(folder) / "heat.zip", licence="Apache-2.0", about="Heat in a stream, in a square.")
     print(f"{packed.path}: {sum(packed.files.values()):,} bytes in {len(packed.files)} files")
     print(f"address after an upload: https://example.org/heat.zip#sha256={packed.sha256}")
     with zipfile.ZipFile(packed.path) as archive:

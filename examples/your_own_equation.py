@@ -20,8 +20,8 @@ import pennpde as penn
 from pennpde import registry
 from pennpde.case.units import Scale, Units
 from pennpde.metrics import relative_l2
-from pennpde.penn.physics import Check, FoamName, Look
-from pennpde.trust.ranges import spanned
+from pennpde.penn.equation import Check, FoamName, Look
+from pennpde.trust.certificate import spanned
 
 COARSE, FINE, TIME = 12, 60, 0.25
 

@@ -13,7 +13,7 @@ from foam_cases import write_brick, write_conditions
 from paths import ROOT, load_script
 from pennpde import checkpoints, openfoam
 from pennpde.prediction import predict
-from pennpde.trust.ranges import spanned
+from pennpde.trust.certificate import spanned
 
 PLUGIN = ROOT / "examples" / "your_own_equation.py"
 

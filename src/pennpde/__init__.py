@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pennpde.case import (
         Across,
         Case,
+        Components,
         Condition,
         Dirichlet,
         Neumann,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         Remark,
         Robin,
         Slip,
+        StressFree,
         Table,
         TotalPressure,
         batch,
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from pennpde.penn.nisogcn import Divergence, Gradient, Laplacian, dot
     from pennpde.penn.solver import BarzilaiBorwein
     from pennpde.prediction import Outcome, predict
-    from pennpde.sharing import pack
     from pennpde.study import Study
     from pennpde.study.optimisation import Optimum, optimise
     from pennpde.train import fit
@@ -41,6 +42,7 @@ __all__ = [
     "Across",
     "BarzilaiBorwein",
     "Case",
+    "Components",
     "Condition",
     "Config",
     "Dirichlet",
@@ -58,6 +60,7 @@ __all__ = [
     "Remark",
     "Robin",
     "Slip",
+    "StressFree",
     "Study",
     "Table",
     "TotalPressure",
@@ -66,7 +69,6 @@ __all__ = [
     "fit",
     "load_pretrained",
     "optimise",
-    "pack",
     "predict",
     "read",
     "save",
@@ -75,7 +77,8 @@ __all__ = [
 # Names are loaded at first use (PEP 562): `penn --help` and tab completion must not wait for torch.
 # A new name goes here, into the imports above, where type checkers and editors find it, and into `__all__`.
 _NAMES_OF = {
-    "case": "Across Case Condition Dirichlet Neumann Periodic Remark Robin Slip Table TotalPressure batch",
+    "case": "Across Case Components Condition Dirichlet Neumann Periodic Remark Robin Slip StressFree Table "
+    "TotalPressure batch",
     "checkpoints": "Config load_pretrained save",
     "mesh": "Mesh read",
     "operators": "Operators",
@@ -84,7 +87,6 @@ _NAMES_OF = {
     "penn.nisogcn": "Divergence Gradient Laplacian dot",
     "penn.solver": "BarzilaiBorwein",
     "prediction": "Outcome predict",
-    "sharing": "pack",
     "study": "Study",
     "train": "fit",
 }

@@ -11,17 +11,18 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from pennpde import __version__, packed, registry
+from pennpde import __version__, registry
 from pennpde.files import read_regular, write_atomically, write_json
 
 if TYPE_CHECKING:
-    from pennpde.trust.ranges import Ranges
+    from pennpde.trust.certificate import Ranges
 
 FORMAT = "pennpde model"
 FORMAT_VERSION = 2
@@ -33,7 +34,7 @@ _MOST_BYTES = 10_000_000
 """Of a configuration."""
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 EXPECTED_ERROR = "expected_error.json"
-"""What `penn calibrate` adds: how wrong the network is on cases with truth. Belongs to the weights next to it."""
+"""What `penn calibrate` adds: how wrong the network is on reference solutions. Belongs to the weights next to it."""
 
 
 def expected_error_file(level: str = "") -> str:
@@ -68,7 +69,7 @@ class Config:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Errors by split."""
     training_range: Ranges = field(default_factory=dict)
-    """What the training cases spanned, see `ranges.spanned`."""
+    """What the training cases spanned, see `trust.certificate.spanned`."""
     parameters: int = 0
     weights_sha256: str = ""
     version: str = __version__
@@ -165,8 +166,8 @@ def load_pretrained(
     """A trained network: one that comes with the package, by its name, or any other, by where it lies.
 
     Args:
-        name: of a shipped network; or its folder, a file that `penn pack` made, or the https address of such a file,
-            best with its hash: https://example.org/mine.zip#sha256=...
+        name: of a shipped network; or its folder; with the package pennsharing also a file that `penn pack` made, or
+            the https address of such a file, best with its hash: https://example.org/mine.zip#sha256=...
         dtype: of its numbers.
         device: where it computes.
     """
@@ -174,22 +175,25 @@ def load_pretrained(
 
 
 def folder_of(name: str | Path) -> Path:
-    """Where a network lies, unpacked: a shipped name, a folder, a packed file or an address, see `load_pretrained`."""
-    if packed.is_address(name):
-        return packed.fetched(str(name))
+    """Where a network lies: a shipped name, a folder, or what an installed package reads (`load_pretrained`)."""
     if isinstance(name, str) and (registry.WEIGHTS / name / CONFIG).is_file():
         return registry.WEIGHTS / name
     folder = Path(name)
     if (present := registry.present_name(str(name))) != str(name) and not folder.exists():
         warnings.warn(f"The network {name} is called {present} now.", FutureWarning, stacklevel=3)
         return registry.WEIGHTS / present
-    if packed.is_packed(folder):
-        return packed.unpacked(folder)
     if folder.is_file() and folder.name in (WEIGHTS, CONFIG):
         return folder.parent
     registry.check_exists(str(name))
-    packed.check_folder(folder)
-    return folder
+    kind = "address" if "://" in str(name) else folder.suffix.lower().removeprefix(".")
+    if kind != "address" and not folder.is_file():
+        return folder
+    if (reader := registry.network_readers().get(kind)) is None:
+        raise CheckpointError(
+            f"{name} is no folder of a network, and nothing that is installed reads it; networks in one file and from "
+            "https addresses need the package pennsharing, which lies in the folder `sharing` of the repository."
+        )
+    return import_module(reader).folder_of(str(name))
 
 
 def config_of(model: nn.Module) -> Config | None:

@@ -7,8 +7,9 @@ network, register its builder first::
 
 Commands accept the file or module that does so as `--plugin`; it is the only user code that they execute. An installed
 package names a module of its own under the entry point `pennpde.plugins`, which registers networks or losses when it is
-imported, commands under `pennpde.commands`, and readers of mesh files by their suffix under `pennpde.formats`. Nothing
-is imported before a name is asked for that this package does not know.
+imported, commands under `pennpde.commands`, readers of mesh files by their suffix under `pennpde.formats`, and of
+networks in one file under `pennpde.networks`. Nothing is imported before a name is asked for that this package does not
+know.
 """
 
 from __future__ import annotations
@@ -34,8 +35,6 @@ _BUILDERS: dict[str, Builder | str] = {
     "flow": "pennpde.flow.coarse_march:flow_network",
     "flow-scheme": "pennpde.flow.scheme:FlowScheme",
     "ducts": "pennpde.models.ducts:flow_network",
-    "released-flow": "pennpde.released.flow:ReleasedFlow",
-    "released-advection-diffusion": "pennpde.released.advection_diffusion:ReleasedAdvectionDiffusion",
 }
 
 _SHIPPED = frozenset(_BUILDERS)
@@ -66,6 +65,12 @@ def commands() -> dict[str, str]:
 def formats() -> dict[str, str]:
     """The modules of the readers of mesh files that installed packages add, by suffix with its dot."""
     return {f".{reader.name}": reader.value for reader in entry_points(group="pennpde.formats")}
+
+
+@cache
+def network_readers() -> dict[str, str]:
+    """The modules that find networks in other places than folders, by suffix without its dot or "address"."""
+    return {reader.name: reader.value for reader in entry_points(group="pennpde.networks")}
 
 
 # Networks

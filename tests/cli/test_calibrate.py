@@ -39,7 +39,7 @@ def workplace(tmp_path_factory) -> Path:
         errors = {each: (0.2 if name[0] == "c" else 0.02) * random.uniform(0.8, 1.2) for each in ("u", "p")}
         values = {each.name: each.value + 0.05 * random.standard_normal() for each in clues}
         row = calibrating.Measured(name, name[0], 4.0, errors, values, {each.name: each.worse for each in clues})
-        calibrating._add(folder / CACHE, calibrating._weights_of(model), "auto", name, [row])
+        calibrating._add(folder / CACHE, calibrating.weights_of(model), "auto", name, [row])
     return folder
 
 
@@ -126,10 +126,10 @@ def test_steady_states_are_truth_for_networks_of_any_time(workplace):
     case = storage.read(workplace / "data")[0]
     steady = {f"steady_{name}": values for name, values in case.targets.items()}
     known = calibrating.of_case(replace(case, targets={**case.targets, **steady}), [4.0])
-    assert sorted(known.truth) == [4.0, STEADY]
+    assert sorted(known.reference) == [4.0, STEADY]
     assert [each.time for each in calibrating.measure(AnyTime(), known, "own")] == [4.0, STEADY]
     only = calibrating.of_case(replace(case, targets=steady), [])
-    assert list(only.truth) == [STEADY]
+    assert list(only.reference) == [STEADY]
 
 
 def test_one_family_is_divided_into_parts(workplace):

@@ -81,7 +81,7 @@ def test_help_names_every_subcommand_and_loads_nothing_heavy():
 
 def test_every_module_beside_the_frame_is_a_subcommand():
     modules = {path.stem for path in Path(pennpde.cli.__file__).parent.glob("*.py")}
-    assert modules - {"__init__", "conventions", "terminal"} == set(SUBCOMMANDS)
+    assert modules - {"__init__", "conventions", "options"} == set(SUBCOMMANDS)
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)

@@ -9,7 +9,7 @@ from commands import penn, store
 from pennpde import registry
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_case
-from pennpde.trust.ranges import spanned
+from pennpde.trust.certificate import spanned
 from problems import FLOW
 
 

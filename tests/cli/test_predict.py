@@ -16,7 +16,7 @@ from pennpde import checkpoints, openfoam
 from pennpde.mesh import Mesh
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.prediction import predict
-from pennpde.trust.ranges import spanned
+from pennpde.trust.certificate import spanned
 from problems import DUCT, FLOW, PLATE, rectangle
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pennpde import progress
-from pennpde.cli.terminal import LiveLine, write
+from pennpde.cli.conventions import LiveLine, write
 from pennpde.registry import check_exists, did_you_mean
 
 PATH = "/a/folder/whose/name/is/" + "long/" * 20 + "flow.vtu"
@@ -103,7 +103,7 @@ def test_a_prediction_shows_something_before_torch_is_loaded(tmp_path):
     (tmp_path / "mesh.vtu").write_text("")
     ours, theirs = pty.openpty()
     program = (
-        "import sys, pennpde.cli.terminal as terminal\n"
+        "import sys, pennpde.cli.conventions as terminal\n"
         "shown = terminal.LiveLine.show\n"
         "def show(self, *given):\n"
         "    assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"

@@ -9,7 +9,7 @@ from scipy.spatial import Delaunay
 import pennpde as penn
 from pennpde.flow.scheme import FlowScheme
 from pennpde.mesh import Mesh
-from pennpde.mesh.flipping import flipped
+from pennpde.mesh.splitting import flipped
 
 
 def crossed(columns: int, rows: int, length: float) -> tuple[np.ndarray, np.ndarray]:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pennpde.mesh.polygons import Polygon, fill
-from pennpde.mesh.triangulation import smallest_angles
+from pennpde.mesh.triangulation import Polygon, fill, smallest_angles
 
 SQUARE = Polygon(np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]]), ("below", "right", "above", "left"))
 

@@ -6,8 +6,8 @@ import torch
 
 from companions import DOMAINS, SPACING, l_shape, square_with_hole, step
 from pennlab.datasets.split_quads import triangulated
+from pennpde.case.companion import CompanionError, companion_mesh, spacing_of
 from pennpde.mesh import Mesh, triangulation
-from pennpde.mesh.remesh import CompanionError, companion_mesh, spacing_of
 from problems import brick, rectangle
 
 

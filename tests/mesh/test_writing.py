@@ -5,8 +5,8 @@ import pytest
 import pyvista
 import torch
 
-from pennpde.mesh import Mesh, writing
-from pennpde.mesh.writing import write_series
+from pennpde.mesh import Mesh, files
+from pennpde.mesh.files import write_series
 from problems import rectangle
 from temporal import frames_of, steps_of
 
@@ -102,7 +102,7 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch, suffix)
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(writing, "write_atomically", full)
+    monkeypatch.setattr(files, "write_atomically", full)
     with pytest.raises(OSError, match="no space"):
         write_series(path, TIMES, frames(2.0))
     after = {each.relative_to(tmp_path): each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}

@@ -10,10 +10,9 @@ from foam_cases import RESTING, WALLS, write_brick, write_conditions
 from pennpde import load_pretrained
 from pennpde.case import Case, Table
 from pennpde.flow.grid import Grid
-from pennpde.flow.plane_physics import PlaneFlowPhysics, reference
 from pennpde.mesh import Mesh
-from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.models.flow_physics import boundary_flux
+from pennpde.models.flow_physics import PlaneFlowPhysics, boundary_flux, reference
+from pennpde.models.inlet import BoundaryProfile
 from pennpde.openfoam.cases import read_problem
 from pennpde.prediction import predict
 

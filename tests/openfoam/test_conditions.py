@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from foam_cases import write_brick, write_conditions, write_dictionary
+from foam_cases import flow_case, read_flow, write_brick, write_conditions, write_dictionary
 from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
 from pennpde.case.conditions import TotalPressure
 from pennpde.models.ducts import Flow
 from pennpde.openfoam import FoamFormatError, PolyMesh, UnsupportedConditionError
-from pennpde.penn.physics import FoamName
+from pennpde.penn.equation import FoamName
 from poisson import solve_poisson
 
 SIDES = ("left", "right", "bottom", "top", "back", "front")
@@ -379,3 +379,29 @@ def test_a_free_stream_enters_on_one_side_and_leaves_on_the_other(tmp_path):
 def test_a_free_stream_of_the_pressure_needs_one_of_the_velocity(tmp_path):
     with pytest.raises(UnsupportedConditionError, match="needs a velocity that is a freestream"):
         foam_case(tmp_path, {"left": "type freestreamPressure; freestreamValue uniform 3;"})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "type directionMixed; refValue uniform (9 0.5 9); refGradient uniform (0 0 0); "
+        "valueFraction uniform (0 0 0 1 0 0);",
+        "type fixedNormalSlip; fixedValue uniform (9 0.5 9);",
+    ],
+    ids=["directionMixed", "fixedNormalSlip"],
+)
+def test_single_components_are_prescribed_and_others_left_free(tmp_path, entry):
+    case = read_flow(flow_case(tmp_path, {"top": entry}, {"top": "type zeroGradient;"}))
+    components = case.conditions["components"]["u"]
+    inside = (case.mesh.points[:, 1] == case.mesh.points[:, 1].max()) & ~case.dirichlet["u"].mask
+    assert inside.any()
+    assert components.mask[inside].all()
+    values = torch.full_like(case.initial["u"], 7.0)
+    there = case.fulfilled({"u": values})["u"]
+    assert (there[inside] == torch.tensor([7.0, 0.5, 7.0], dtype=values.dtype)).all()
+
+
+def test_blends_of_value_and_gradient_in_a_direction_are_refused(tmp_path):
+    entry = "type directionMixed; refValue uniform (0 0 0); valueFraction uniform (0 0 0 0.5 0 0);"
+    with pytest.raises(UnsupportedConditionError, match="must be one projector for the whole patch"):
+        read_flow(flow_case(tmp_path, {"top": entry}, {"top": "type zeroGradient;"}))

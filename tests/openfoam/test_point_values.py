@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from finished_runs import channel, pressure, velocity
-from pennpde.openfoam.body import Body, plane_of
 from pennpde.openfoam.point_values import PointValues, face_values
+from pennpde.openfoam.poly_mesh import Body, plane_of
 
 
 @pytest.mark.parametrize("plane", [True, False])

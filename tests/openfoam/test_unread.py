@@ -9,9 +9,9 @@ import torch
 
 from foam_cases import write_brick, write_conditions, write_dictionary, write_plane_channel
 from pennpde import openfoam
-from pennpde.flow.plane_physics import PlaneFlowPhysics
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.ducts import Flow
+from pennpde.models.flow_physics import PlaneFlowPhysics
 from pennpde.openfoam import UnsupportedConditionError, read_problem
 from pennpde.openfoam.unread import about_field, unread
 

@@ -54,7 +54,7 @@ def test_times_whose_reference_is_not_mesh_converged_are_left_out(tmp_path):
     cases = {"plate": replace(entry, facts={**entry.facts, "determined": judged})}
     write_manifest(tmp_path, replace(manifest, cases=cases))
     (known,) = calibrating.read_dataset(tmp_path)
-    assert list(known.truth) == list(TIMES[:-1])
+    assert list(known.reference) == list(TIMES[:-1])
 
 
 def test_what_is_graded_good_and_wrong_is_named():

@@ -19,7 +19,7 @@ from pennpde.cli import application
 from pennpde.data import storage
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.flow import scheme
-from pennpde.flow.kept_problems import KeptProblems
+from pennpde.flow.scheme import KeptProblems
 from pennpde.train import Settings
 from pennpde.train.cases import learned
 from problems import heated_plate, polynomial

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from pennlab.evaluation import evaluate
 from pennpde.case import Case
-from pennpde.train import evaluate
 from pennpde.train.report import NearestCase, start
 from problems import heated_plate, rectangle
 from small_ducts import duct

@@ -12,8 +12,7 @@ from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
 from pennpde.penn.predictor import seen_by
 from pennpde.train.cases import judged, learned, learned_time
-from pennpde.train.experiment import Experiment
-from pennpde.train.running import examples
+from pennpde.train.experiment import Experiment, examples
 from problems import heated_plate
 from small_ducts import duct, flow_in_units
 

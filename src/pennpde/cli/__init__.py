@@ -38,8 +38,7 @@ import typer
 from typer.core import TyperGroup
 
 from pennpde import __version__, registry
-from pennpde.cli.conventions import as_command
-from pennpde.cli.terminal import CONTEXT
+from pennpde.cli.conventions import CONTEXT, as_command
 
 SUBCOMMANDS = (
     "demo",
@@ -49,8 +48,6 @@ SUBCOMMANDS = (
     "collect",
     "train",
     "calibrate",
-    "evaluate",
-    "pack",
     "info",
     "view",
 )
@@ -98,7 +95,7 @@ def _penn(
         bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Physics-embedded neural networks on meshes: predict, generate data, train, evaluate, view."""
+    """Physics-embedded neural networks on meshes: predict, study, optimise, train, view."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -82,7 +82,7 @@ def run(
     or has changed.
     """
     from pennpde.data.runs.collect import collect_runs
-    from pennpde.data.runs.splitting import Shares
+    from pennpde.data.runs.survey import Shares
 
     with output.progress_bar("collecting") as show:
         collection = collect_runs(

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from pennpde.cli.conventions import Output, Verbose, predictor
-from pennpde.cli.terminal import FILES
+from pennpde.cli.conventions import FILES, Output, Verbose, predictor
 
 EXAMPLES = ["penn demo", "penn demo --out /tmp/demo --json"]
 

@@ -47,6 +47,9 @@ def run(
     ] = None,
     fast: Annotated[bool, Option("--fast", help="Search on the user's own cells.")] = False,
     fine: Annotated[bool, Option("--fine", help="Search on cells split twice.")] = False,
+    time: Annotated[
+        float | None, Option(help="When the quantities are taken.", show_default="of the steady state")
+    ] = None,
     no_gradients: Annotated[bool, Option("--no-gradients", help="Search by differential evolution.")] = False,
     flows: Annotated[
         int | None, Option(min=2, help="Flows solved at most.", show_default="60; 200 without gradients")
@@ -54,7 +57,7 @@ def run(
     points: Annotated[int, Option(min=3, help="Points of a Pareto front.")] = 7,
     out: Annotated[Path | None, Option(help="Folder for optimum.json and best.vtu.")] = None,
 ) -> dict[str, Any]:
-    """Find the best design of a steady plane flow.
+    """Find the best design of a plane flow, steady or at a time.
 
     What varies is said as for `penn study`: parameters, boundary values, control points, numbers of a shape. Gradients
     come from the adjoint, one linear equation per quantity; shapes that are meshed again and numbers to choose from are
@@ -85,6 +88,7 @@ def run(
     how: dict[str, Any] = {
         "start": dict(_assigned(each) for each in start or ()),
         "level": "fast" if fast else "fine" if fine else study.level or "standard",
+        "time": time,
         "gradients": False if no_gradients else None,
         "most": flows,
         "watch": told,

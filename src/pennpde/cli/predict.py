@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, BadParameter, Option
+from typer import BadParameter
 
 from pennpde import progress, registry
-from pennpde.cli.conventions import Model, Output, Plugin, Refusal, Repair, Verbose, predictor, read_mesh
-from pennpde.cli.terminal import FILES, TRUST, WHAT, WHEN
+from pennpde.cli import options
+from pennpde.cli.conventions import (
+    Model,
+    Output,
+    Plugin,
+    Refusal,
+    Repair,
+    Verbose,
+    predictor,
+    read_mesh,
+)
 from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
@@ -63,172 +72,36 @@ _SUFFIXES = {
 
 def run(
     output: Output,
-    input_path: Annotated[
-        Path,
-        Argument(metavar="CASE", help="Mesh file (with --case), or folder of an OpenFOAM case."),
-    ],
+    input_path: options.Input,
     # What
-    case: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.toml", help="Patches, boundary conditions and parameters for a mesh.", rich_help_panel=WHAT
-        ),
-    ] = None,
+    case: options.CaseFile = None,
     model: Model = "flow",
-    length: Annotated[
-        float | None,
-        Option(metavar="LENGTH", help="Reference length (flow: the inlet width).", rich_help_panel=WHAT),
-    ] = None,
-    speed: Annotated[
-        float | None,
-        Option(metavar="SPEED", help="Reference speed (flow: the inlet speed).", rich_help_panel=WHAT),
-    ] = None,
-    resolution: Annotated[
-        Literal["auto", "own", "network"],
-        Option(
-            help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
-            "your mesh is unlike the training meshes).",
-            rich_help_panel=WHAT,
-        ),
-    ] = "auto",
+    length: options.Length = None,
+    speed: options.Speed = None,
+    resolution: options.Resolution = "auto",
     repair: Repair = None,
     plugin: Plugin = None,
-    quantity: Annotated[
-        list[str] | None,
-        Option(
-            metavar="TEXT",
-            help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
-            "be repeated. With --write-time also into the case's folder postProcessing.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    quantity: options.Quantity = None,
     # When
-    time: Annotated[
-        float | None,
-        Option(
-            metavar="TIME",
-            help="Predict the state at this time, in the units of the case (seconds), counted from its start. By "
-            "default the network's own time.",
-            rich_help_panel=WHEN,
-        ),
-    ] = None,
-    times: Annotated[
-        str | None,
-        Option(
-            metavar="FIRST:LAST:INTERVAL",
-            help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
-            rich_help_panel=WHEN,
-        ),
-    ] = None,
-    steady: Annotated[
-        bool,
-        Option("--steady", help="Predict the steady state; with --time or --times after these.", rich_help_panel=WHEN),
-    ] = False,
-    iterations: Annotated[
-        int | None,
-        Option(
-            metavar="NUMBER",
-            min=1,
-            help="Iterations to the steady state at most, on each size of cells.",
-            rich_help_panel=WHEN,
-        ),
-    ] = None,
-    residual: Annotated[
-        float | None,
-        Option(
-            metavar="RESIDUAL",
-            help="Residual at which the steady state has converged: the unbalanced acceleration (root mean square), in "
-            "reference speeds squared per reference length.",
-            rich_help_panel=WHEN,
-        ),
-    ] = None,
-    max_seconds: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            help="Stop then, at a time or a level of accuracy that is done; what was reached is written, exit code 4.",
-            rich_help_panel=WHEN,
-        ),
-    ] = None,
+    time: options.Time = None,
+    times: options.Times = None,
+    steady: options.Steady = False,
+    iterations: options.Iterations = None,
+    residual: options.Residual = None,
+    max_seconds: options.MaxSeconds = None,
     # Files
-    out: Annotated[
-        Path | None,
-        Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
-            "folder next to it), which ParaView plays.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    png: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Draw a picture: .png, .pdf or .svg.", rich_help_panel=FILES),
-    ] = None,
-    draw_error: Annotated[
-        bool,
-        Option(
-            "--draw-error",
-            help="Also draw where the error is expected, in a second row of --png.",
-            rich_help_panel=FILES,
-        ),
-    ] = False,
-    html: Annotated[
-        Path | None,
-        Option(metavar="FILE.html", help="Write an interactive page for the browser.", rich_help_panel=FILES),
-    ] = None,
-    animation: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    write_time: Annotated[
-        str | None,
-        Option(
-            metavar="TIME",
-            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
-            "all: every predicted time. With --steady it only names the folder.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
+    out: options.Out = None,
+    png: options.Png = None,
+    draw_error: options.DrawError = False,
+    html: options.Html = None,
+    animation: options.Animation = None,
+    write_time: options.WriteTime = None,
     # Accuracy and trust
-    accuracy: Annotated[
-        float | None,
-        Option(
-            metavar="PER_CENT",
-            help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
-            "accuracy is taken on which it holds. For networks with such levels; flow: 2.",
-            rich_help_panel=TRUST,
-        ),
-    ] = None,
-    fast: Annotated[
-        bool,
-        Option("--fast", help="The fastest level of accuracy, whatever its error.", rich_help_panel=TRUST),
-    ] = False,
-    fine: Annotated[
-        bool,
-        Option("--fine", help="The most accurate level.", rich_help_panel=TRUST),
-    ] = False,
-    strict: Annotated[
-        bool,
-        Option(
-            "--strict",
-            help="Treat warnings of the certificate as errors; write nothing, repair nothing.",
-            rich_help_panel=TRUST,
-        ),
-    ] = False,
-    force: Annotated[
-        bool,
-        Option(
-            "--force",
-            help="Write the fields even where the expected error is above 50 %.",
-            rich_help_panel=TRUST,
-        ),
-    ] = False,
+    accuracy: options.Accuracy = None,
+    fast: options.Fast = False,
+    fine: options.Fine = False,
+    strict: options.Strict = False,
+    force: options.Force = False,
     # General
     verbose: Verbose = False,
 ) -> dict[str, Any]:
@@ -254,8 +127,8 @@ def run(
         from pennpde.mesh import reader_process
 
         reader_process.shared().start()  # it loads its libraries while this process loads its own
-    from pennpde.penn.limits import OutOfTimeError, limited
     from pennpde.prediction import predict
+    from pennpde.progress import OutOfTimeError, limited
     from pennpde.quantities import parse
 
     wanted = [parse(each) for each in quantity or []]
@@ -301,6 +174,7 @@ def run(
                 resolution=resolution,
                 times=asked,
                 accuracy=asked_accuracy,
+                quantities=wanted,
             )
     except OutOfTimeError as error:
         output.warn(f"--max-seconds {seconds:g}: nothing was written. {error}")

@@ -96,6 +96,9 @@ def run(
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Address of a running Dask scheduler to use instead.")
     ] = None,
+    device: Annotated[
+        str, Option(metavar="DEVICE", help="Where designs are marched side by side, such as cuda.", show_default="none")
+    ] = "",
     plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Compute all designs of a study; a study that was stopped goes on.
@@ -140,7 +143,12 @@ def run(
     try:
         with output.progress_bar("designs") as bar:
             table = study.run(
-                folder, workers=workers, scheduler=scheduler, keep_fields=keep_fields or "", on_progress=bar
+                folder,
+                workers=workers,
+                scheduler=scheduler,
+                keep_fields=keep_fields or "",
+                device=device,
+                on_progress=bar,
             )
     except KeyboardInterrupt:
         output.warn(f"stopped; what is computed is in {folder}, and the same command goes on")

@@ -25,6 +25,7 @@ from torch import Tensor
 from pennpde.case import Case, Condition
 from pennpde.case.case import counted_points
 from pennpde.case.conditions import KINDS
+from pennpde.case.conditions.protocol import Role
 from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.files import check_stored
 from pennpde.mesh import Mesh, Patch
@@ -224,7 +225,7 @@ class _Series:
     Attributes:
         times: of the targets.
         steps: the times that a viewer shows, none for a case without targets of its unknowns.
-        first: the block of an unknown's array that the first step shows: its initial values, or the truth at time 0.
+        first: the block of an unknown's array that the first step shows: its initial values, or its target at time 0.
     """
 
     times: tuple[float, ...]
@@ -495,7 +496,10 @@ class _Reader:
             bits = torch.from_numpy(self.array(f"PointData/{_CONDITIONS}{name}"))
             if len(bits) != self.points:
                 raise CaseFileError(f"{self.source}: the conditions of {name!r} are not over {self.points} points.")
-            ranks = {None: tuple(axes), 0: (), 1: (self.space,)}
+
+            def shape(role: Role, unknown: int = len(axes)) -> tuple[int, ...]:
+                return (self.space,) * role.rank_for(unknown)
+
             for kind, bit in _BITS.items():
                 if kind == "slip" and name not in self.record["slip"]:
                     continue
@@ -503,7 +507,7 @@ class _Reader:
                 tensors: dict[str, Any] = {"mask": (bits & bit) != 0}
                 for (of, part), prefix in _PREFIXES.items():
                     if of == kind:
-                        tensors[part] = self.field_or_zero(prefix + name, ranks[roles[part].rank])
+                        tensors[part] = self.field_or_zero(prefix + name, shape(roles[part]))
                 made[kind][name] = known[kind](**tensors)
             for kind, by_unknown in further.items():
                 if name not in by_unknown:
@@ -511,7 +515,7 @@ class _Reader:
                 tensors = {}
                 for part, role in known[kind].roles().items():
                     label = f"{kind} {part}:{name}"
-                    values = self.field(label, ranks[role.rank])[0]
+                    values = self.field(label, shape(role))[0]
                     is_mask = self.array(f"PointData/{label}").dtype == np.uint8
                     tensors[part] = values.bool() if is_mask else values.long() if role.is_point else values
                 made[kind][name] = known[kind](**tensors, **by_unknown[name])

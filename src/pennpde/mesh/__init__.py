@@ -1,24 +1,19 @@
 """Meshes of any cells in two or three dimensions, with named patches.
 
-mesh            points, cells, patches, fields; normals, volumes, facets
+mesh            points, cells, patches, fields; graph, boundary, normals, volumes, worked out once
 cells           cell types, facets and edges of them
-derived         what follows from cells and points, worked out once: graph, boundary, normals, volumes
 checks          what a sound mesh is; the error for one that is not
 contents        what a file says about a mesh, unchecked; what is mended in it
 selections      points chosen in words: "x == 0", a box, a half-space
-files           reading through PyVista; the choice of a reader; counts in files, compared with their size
-writing         files at one time or at several, as ParaView plays them
+files           reading through PyVista, writing at one time or several; counts in files, compared with their size
 gmsh            .msh
 reader_process  the same in a process of its own, which a damaged file may crash
 distance        distance to a patch
 boundary        of plane meshes: edges that follow each other, corners; what a facet takes from its points
 plane           plane meshes from three-dimensional files, and the way back: extrusion
-triangulation   Delaunay triangles, finding points in them
+triangulation   Delaunay triangles, also in polygons whose sides are patches; finding points in them
 interpolation   from points to other places, from cells to points
-splitting       each cell into four
-flipping        obtuse triangles replaced by better ones between the same points
-polygons        triangles that fill polygons whose sides are patches
-remesh          triangles of another spacing for the same domain
+splitting       each cell into four; obtuse triangles replaced by better ones
 """
 
 from importlib import import_module

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    pass
 
 TRIANGLE, POLYGON, PIXEL, QUAD = 5, 7, 8, 9
 TETRAHEDRON, VOXEL, HEXAHEDRON, WEDGE, PYRAMID, POLYHEDRON = 10, 11, 12, 13, 14, 42
@@ -461,7 +465,3 @@ def with_outward_faces(points: Float[np.ndarray, "points space"], cells: Cells) 
     inward = (_enclosed(points, cells, consistent) < 0)[faces.cells]
     outward = replace(consistent, connectivity=reversed_rows(consistent.connectivity, faces.offsets, inward))
     return replace(cells, polyhedron_faces=outward)
-
-
-def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
-    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]

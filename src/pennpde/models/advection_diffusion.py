@@ -23,9 +23,9 @@ from pennpde.case import Case
 from pennpde.case.units import Scale, Units
 from pennpde.operators import Operators
 from pennpde.penn import PENN, SCALAR, EncodedCase, Equation
+from pennpde.penn.equation import FoamName, Look
 from pennpde.penn.mlp import MLP
 from pennpde.penn.nisogcn import distance_levels, near_identity
-from pennpde.penn.physics import FoamName, Look
 from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, State
 
 

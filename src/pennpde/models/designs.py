@@ -228,25 +228,27 @@ def flow_case(
 
 
 def flow_through(mesh: Mesh, speed: float, viscosity: float) -> Case:
-    """The flow in a mesh with some of the patches inlet, outlet, wall and moving.
+    """The flow in a mesh with some of the patches inlet, outlet, wall, body, moving and slip, or outlet_1 and outlet_2.
 
-    It enters at right angles to the inlet. A moving wall moves along itself, to the right where it is above the fluid.
+    Fluid enters at right angles to an inlet. A moving wall moves along itself, to the right where it is above the
+    fluid; a body is a wall.
     """
     for name, value in (("speed", speed), ("viscosity", viscosity)):
         if not value > 0:
             raise ValueError(f"The {name} is {value:g}; it must be larger than zero.")
-    velocity: dict[str, Any] = {}
-    if "inlet" in mesh.patches:
-        velocity["inlet"] = -speed * mesh.point_normals("inlet")
-    if "moving" in mesh.patches:
-        velocity["moving"] = speed * mesh.point_normals("moving")[:, [1, 0]] * torch.tensor([1.0, -1.0])
-    velocity |= {"wall": 0.0} if "wall" in mesh.patches else {}
-    open_end = {"outlet": 0.0} if "outlet" in mesh.patches else {}
+    kinds = ("inlet", "moving", "wall", "body", "outlet", "slip")
+    named = {kind: [name for name in mesh.patches if name.partition("_")[0] == kind] for kind in kinds}
+    velocity: dict[str, Any] = {name: -speed * mesh.point_normals(name) for name in named["inlet"]}
+    for name in named["moving"]:
+        velocity[name] = speed * mesh.point_normals(name)[:, [1, 0]] * torch.tensor([1.0, -1.0])
+    velocity |= dict.fromkeys([*named["wall"], *named["body"]], 0.0)
+    open_end = dict.fromkeys(named["outlet"], 0.0)
     return Case(
         mesh,
         initial={"u": torch.zeros_like(mesh.points), "p": 0.0},
         dirichlet={"u": velocity, "p": open_end},
-        neumann={"u": open_end, "p": dict.fromkeys(velocity, 0.0)},
+        neumann={"u": open_end, "p": dict.fromkeys([*velocity, *named["slip"]], 0.0)},
+        slip={"u": named["slip"]} if named["slip"] else None,
         parameters={"viscosity": viscosity},
     )
 

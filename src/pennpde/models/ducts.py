@@ -23,9 +23,8 @@ from torch.nn.functional import linear
 from pennpde.case import Case, Remark
 from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Units
-from pennpde.models.boundary_profile import BoundaryProfile
 from pennpde.models.flow_physics import FlowPhysics
-from pennpde.models.inlet import checked_viscosity, describe_inlet, inlet_units
+from pennpde.models.inlet import BoundaryProfile, checked_viscosity, describe_inlet, inlet_units
 from pennpde.models.potential_flow import potential_flow
 from pennpde.operators import Operators
 from pennpde.operators.damping import Damping

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pennpde.case import Case
-from pennpde.mesh.boundary import facet_parabolas
-from pennpde.models.boundary_profile import BoundaryProfile
-from pennpde.models.inlet import facet_velocity, prescribed_pressures
+from pennpde.case import Case, Remark
+from pennpde.case.units import Units
+from pennpde.mesh.boundary import facet_ends, facet_parabolas
+from pennpde.mesh.splitting import PlaneCells
+from pennpde.models.inlet import (
+    BoundaryProfile,
+    checked_viscosity,
+    describe_boundary,
+    facet_velocity,
+    flow_units,
+    later,
+    prescribed_pressures,
+    pressure_level,
+    total_pressures,
+)
 from pennpde.operators import Operators
-from pennpde.penn.physics import OUTFLOW, SCALAR, VECTOR, Check, Clue, FoamName, Look, Physics
+from pennpde.penn.equation import OUTFLOW, SCALAR, VECTOR, Check, Clue, FoamName, Look, Physics
 
 BACKFLOW = "fluid that flows back through outlets"
 _HARDLY = 0.01
@@ -231,3 +244,209 @@ def flow_clues(case: Case, fields: Mapping[str, Tensor], operators: Operators) -
 
 def _mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " points"]) -> float:
     return float((volumes * values.square()).sum() / volumes.sum())
+
+
+# What is known about plane incompressible flows with any inlets, outlets and walls: units, checks, names.
+
+
+_ROUNDING = 1e-9
+_KINDS: WeakKeyDictionary[Case, str] = WeakKeyDictionary()
+_UNDER_WAY = "widening", "corners", "smooth"
+"""Kinds of flows whose errors show otherwise before the flow is steady."""
+_DESCRIBED: WeakKeyDictionary[Case, dict[str, float]] = WeakKeyDictionary()
+_FARTHEST = 1e4
+"""Between a reference length and the size of the mesh: beyond it, one of them is in another unit."""
+_OPEN, _FEW_FACETS, _STRETCHED, _SHARP, _WIDER = 0.6, 6, 2.0, 0.3, 1.2
+"""Of kinds of flow: share of the boundary that is open, facets of inlets, mean stretching of cells, `sharpness`, width
+of outlets over that of inlets."""
+
+
+class PlaneFlowPhysics(FlowPhysics):
+    """Velocity and kinematic pressure of an incompressible fluid in the plane."""
+
+    def complete(self, case: Case) -> Case:
+        """The case itself; one that has no solution is refused."""
+        checked_viscosity(case)
+        ends = case.mesh.facets.connectivity.reshape(-1, 2) if case.space == 2 else np.zeros((0, 2), int)
+        held = case.dirichlet["u"].mask.cpu().numpy()
+        pressed = (case.dirichlet["p"].mask | total_pressures(case)).cpu().numpy()
+        slips = case.slip["u"].mask.cpu().numpy() if "u" in case.slip else np.zeros(len(held), bool)
+        paired = case.periodic["u"].mask.cpu().numpy() if "u" in case.periodic else np.zeros(len(held), bool)
+        # A corner may belong to either of its patches: each end of a facet has to know something.
+        loose = ~(held | pressed | paired | slips)[ends].all(axis=1)
+        if loose.any():
+            where = case.mesh.points[torch.from_numpy(ends[loose][0])].mean(dim=0).tolist()
+            raise ValueError(
+                f"On {int(loose.sum())} facets of the boundary, the first at {[round(each, 6) for each in where]}, "
+                "neither the velocity nor the pressure is prescribed. Give an inlet or wall its velocity, an outlet "
+                "its pressure."
+            )
+        if case.space != 2:
+            return case
+        boundary = BoundaryProfile.of(case)
+        for each in (case, *later(case)) if not boundary.opened.any() else ():
+            BoundaryProfile.of(each).refuse_contradiction(case.mesh.patches)
+        return _with_level(case).remarked(*boundary.remarks(case), *_about_start(case))
+
+    def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
+        """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
+        if case.space != 2:
+            raise ValueError(
+                f"This network predicts flows in the plane, but the case has {case.space} dimensions. An OpenFOAM case "
+                "is plane if it is one cell thick and its front and back are of type empty."
+            )
+        if length is None or speed is None:
+            own_length, own_speed = _reference_over_time(case)
+            length, speed = own_length if length is None else length, own_speed if speed is None else speed
+        size = float((case.mesh.points.amax(dim=0) - case.mesh.points.amin(dim=0)).norm())
+        # Zero and what is not finite is refused by the units themselves.
+        if 0 < length < math.inf and not 1 / _FARTHEST < length / size < _FARTHEST:
+            raise ValueError(
+                f"The reference length is {length:g}, but the mesh is {size:.3g} across; it must be the width of the "
+                "inlet or another length of the same order, in the mesh's unit."
+            )
+        return flow_units(length, speed, pressure_level(case))
+
+    def kind(self, case: Case, time: float) -> str:
+        """By what decides how errors show: openings, cells, bodies, corners, and whether the flow is on its way."""
+        if case not in _KINDS:  # asked for at each time
+            _KINDS[case] = _kind(case)
+        kind = _KINDS[case]
+        return f"{kind}, {'steady' if math.isinf(time) else 'on the way'}" if kind in _UNDER_WAY else kind
+
+    def describe(self, case: Case) -> dict[str, float]:
+        # Both the outcome and its certificate ask, and connected parts of the boundary take their time.
+        if case not in _DESCRIBED:
+            _DESCRIBED[case] = self._described(case)
+        return dict(_DESCRIBED[case])
+
+    def _described(self, case: Case) -> dict[str, float]:
+        viscosity = float(case.parameters.get("viscosity", 0.0))
+        if viscosity <= 0:
+            return {}
+        try:
+            length, speed = reference(case)
+        except ValueError:
+            return {}
+        return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
+
+
+def _kind(case: Case) -> str:
+    boundary = BoundaryProfile.of(case)
+    if not boundary.opened.any():
+        return "closed vessel"
+    if boundary.entrances.any():
+        return "driven by pressure"
+    sizes = np.linalg.norm(boundary.outward, axis=1)
+    inlets = boundary.held & (boundary.fluxes < 0)
+    if float(sizes[inlets | boundary.opened].sum()) > _OPEN * float(sizes.sum()):
+        return "open flow"
+    if boundary.lost.any() or inlets.sum() <= _FEW_FACETS:
+        return "few facets"
+    if describe_boundary(case)["holes"]:
+        return "bodies"
+    if float(sizes[boundary.opened].sum()) > _WIDER * float(sizes[inlets].sum()):
+        shape = "widening"  # the pressure that is gained is a small difference
+    elif _stretching(case) > _STRETCHED:
+        return "stretched cells"
+    else:
+        shape = "corners" if sharpness(case) > _SHARP else "smooth"
+    return shape
+
+
+def _stretching(case: Case) -> float:
+    """Mean over the points of their longest edge over their shortest one."""
+    first, second = case.mesh.edges
+    points = case.mesh.points.detach().cpu().numpy()
+    lengths = np.linalg.norm(points[first] - points[second], axis=1)
+    longest, shortest = np.zeros(len(points)), np.full(len(points), math.inf)
+    np.maximum.at(longest, first, lengths)
+    np.minimum.at(shortest, first, lengths)
+    return float((longest / shortest).mean())
+
+
+def sharpness(case: Case) -> float:
+    """Root of the sum of squares over the boundary of how far, in half turns, corners turn into the flow.
+
+    There pressure and shear are singular, so that errors fall more slowly with the size of cells.
+    """
+    cells = PlaneCells.of(case.mesh)
+    inside = np.zeros(len(cells.points))
+    for corners in (cells.triangles, cells.quads):
+        positions = cells.points[corners]
+        ahead, behind = (np.roll(positions, shift, axis=1) - positions for shift in (-1, 1))
+        across = ahead[..., 0] * behind[..., 1] - ahead[..., 1] * behind[..., 0]
+        np.add.at(inside, corners, np.abs(np.arctan2(across, (ahead * behind).sum(axis=-1))))
+    beyond = np.maximum(inside[np.unique(cells.facets)] / math.pi - 1.0, 0.0)
+    return math.sqrt(float(np.square(beyond).sum()))
+
+
+def _with_level(case: Case) -> Case:
+    """The case with a uniform pressure at the start, which is a first guess, at the level of its outlets."""
+    pressure, held = case.initial["p"], case.dirichlet["p"].mask
+    if not bool(held.any()) or bool((pressure[~held] != pressure[~held][:1]).any()):
+        return case
+    level = case.dirichlet["p"].apply(torch.full_like(pressure, pressure_level(case)))
+    return case if torch.equal(level, pressure) else replace(case, initial={**case.initial, "p": level})
+
+
+def _about_start(case: Case) -> list[Remark]:
+    velocity = case.initial["u"][~case.dirichlet["u"].mask]
+    if not len(velocity) or not bool(velocity[0].any()) or bool((velocity != velocity[:1]).any()):
+        return []
+    given = ", ".join(f"{each:g}" for each in velocity[0].tolist())
+    text = f"The uniform initial velocity ({given}) is taken as a first guess: the flow starts from rest."
+    return [Remark(text, severe=False)]
+
+
+def _reference_over_time(case: Case) -> tuple[float, float]:
+    """The reference at the start; where nothing drives the flow yet, as before a ramp, that of its fastest time."""
+    try:
+        return reference(case)
+    except ValueError:
+        found = []
+        for each in later(case):
+            with suppress(ValueError):
+                found.append(reference(each))
+        if not found:
+            raise
+        return max(found, key=lambda each: each[1])
+
+
+def reference(case: Case) -> tuple[float, float]:
+    """Reference length and speed of a flow: of inlets, else of moving walls, else from differences of pressure."""
+    condition = case.dirichlet["u"]
+    held = condition.mask.cpu().numpy()
+    values = condition.values.detach().cpu().numpy().astype(float)
+    areas = case.mesh.facet_areas.detach().cpu().numpy()
+    sizes = np.linalg.norm(areas, axis=1)
+    boundary = BoundaryProfile.of(case)
+    inside = boundary.held
+    velocity = facet_ends(values, case.mesh, held).mean(axis=1)
+    velocity = np.where(boundary.lost[:, None], boundary.means, velocity)
+    through = (velocity * areas).sum(axis=1)
+    speeds = np.linalg.norm(velocity, axis=1)
+    inward = inside & (through < -_ROUNDING * sizes * speeds)
+    flow, width = -float(through[inward].sum()), float(sizes[inward].sum())
+    moving = inside & (speeds > 0)
+    fastest = float(speeds[moving].max(initial=0.0))
+    # A leak of rounding size is no inlet: walls that move in a polygon's direction have such ones.
+    if width > 0 and flow > 1e-3 * width * fastest:
+        return width, flow / width
+    if moving.any():
+        return float(sizes[moving].sum()), fastest
+    pressures = prescribed_pressures(case)
+    difference = float(pressures.amax() - pressures.amin()) if len(pressures) else 0.0
+    if "p" in case.periodic:
+        difference = max(difference, float(case.periodic["p"].shift.abs().amax()))
+    if difference > 0:
+        opened = boundary.opened
+        size = float(sizes[opened].sum()) / 2 if opened.any() else float(case.mesh.cell_volumes.sum()) ** 0.5
+        return size, math.sqrt(2.0 * difference)
+    cyclic = (
+        "It is periodic between cyclic patches; forces inside of it are not known. " if "u" in case.periodic else ""
+    )
+    raise ValueError(
+        "Nothing drives this flow: no velocity other than zero and no difference of pressure is prescribed. "
+        f"{cyclic}Prescribe one, or give a reference length and speed."
+    )

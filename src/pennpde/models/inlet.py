@@ -8,6 +8,9 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is scale
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse
@@ -16,11 +19,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from pennpde.case import Case, Dirichlet
+from pennpde.case import Case, Condition, Dirichlet, Remark
 from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Scale, Units
-from pennpde.mesh import Mesh
-from pennpde.mesh.boundary import facet_means
+from pennpde.mesh import Mesh, Patch
+from pennpde.mesh.boundary import facet_means, facet_parabolas
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -106,12 +109,22 @@ def describe_inlet(case: Case) -> dict[str, float]:
     }
 
 
+_BOUNDARIES: WeakKeyDictionary[Case, dict[str, float]] = WeakKeyDictionary()
+
+
 def describe_boundary(case: Case) -> dict[str, float]:
     """What tells flows of one Reynolds number apart: direction and profile of the inlet, moving walls, holes, outlets.
 
     Args:
         case: In units of the inlet's width and speed.
     """
+    # Asked for by the outcome, its certificate and each time: connected parts of the boundary take a millisecond.
+    if case not in _BOUNDARIES:
+        _BOUNDARIES[case] = _described_boundary(case)
+    return dict(_BOUNDARIES[case])
+
+
+def _described_boundary(case: Case) -> dict[str, float]:
     if case.space != 2:
         return inlet_profile(case)
     ends = case.mesh.facets.connectivity.reshape(-1, 2)
@@ -206,3 +219,224 @@ def _inlet_width(case: Case, speed: float) -> float:
             "to take its length from. Give a reference length, or the patch all points of its facets."
         )
     return size ** (1 / (case.space - 1))
+
+
+# The velocity that the boundary of a plane flow prescribes: a parabola along each facet, and the flux through it.
+
+
+_LOST = 0.1
+"""Share of a patch's largest velocity by which the values at the points may miss what a facet prescribes. A developed
+profile on four facets misses 0.05; a jet of one facet between walls misses all of it."""
+_INWARD = 0.01
+"""Share of the largest prescribed velocity with which a wall has to move inwards beside an outlet to be told."""
+_LATER = tuple(10.0 ** (0.5 * power) for power in range(-8, 9))
+"""Times at which conditions that change are looked at in advance."""
+_IMBALANCE = 0.01
+"""Share of all prescribed fluxes that may be missing in a domain without outlet: it is spread over the cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundaryProfile:
+    """What is prescribed on the exterior facets of a plane flow.
+
+    Attributes:
+        held: facets on which the velocity is prescribed.
+        opened: facets on which the pressure is prescribed and the velocity is not.
+        entrances: those of these through which pressure drives fluid in: theirs is higher than that of others by more
+            than the fastest prescribed velocity makes up for.
+        total: those of these on which the total pressure is prescribed.
+        slips: facets of slip walls.
+        velocity: at start, middle and end of each facet on which it is prescribed.
+        lost: facets whose condition the points of the mesh cannot hold: the values there come from the facet's own
+            patch, and cells have to be split to resolve them.
+        outward: outward normals times length.
+    """
+
+    held: Bool[np.ndarray, " facets"]
+    opened: Bool[np.ndarray, " facets"]
+    entrances: Bool[np.ndarray, " facets"]
+    total: Bool[np.ndarray, " facets"]
+    slips: Bool[np.ndarray, " facets"]
+    velocity: Float[np.ndarray, "facets 3 2"]
+    lost: Bool[np.ndarray, " facets"]
+    outward: Float[np.ndarray, "facets 2"]
+
+    @staticmethod
+    def of(case: Case) -> BoundaryProfile:
+        """At the time for which the conditions of the case hold; kept, because every stage of a prediction asks."""
+        condition = case.dirichlet["u"]
+        others = (each for by_unknown in case.conditions.values() for each in by_unknown.values())
+        rest = case.mesh, *(each for each in others if each is not condition)
+        known = _KNOWN.get(condition)
+        if known is None or [*map(id, known[0])] != [*map(id, rest)]:
+            known = _KNOWN[condition] = rest, BoundaryProfile._made(case)
+        return known[1]
+
+    @staticmethod
+    def _made(case: Case) -> BoundaryProfile:
+        mesh, condition, pressure = case.mesh, case.dirichlet["u"], case.dirichlet["p"]
+        ends = mesh.facets.connectivity.reshape(-1, 2)
+        points, pressed = condition.mask.cpu().numpy(), pressure.mask.cpu().numpy()[ends].all(axis=1)
+        slips = np.zeros(len(ends), bool)
+        if "u" in case.slip:
+            slips = (case.slip["u"].normals.cpu().numpy() != 0).any(axis=1)[ends].all(axis=1)
+        held = np.all(points[ends], axis=1)
+        known, known_pressure = condition.on_facets, pressure.on_facets
+        if known is not None and known_pressure is not None:
+            # A facet of no patch that lies between two walls is a part of them.
+            held = known.held | (held & ~known_pressure.held & ~slips)
+            # Where the pressure has a level at a single point, no facet prescribes it.
+            pressed = known_pressure.held if known_pressure.held.any() else pressed
+        velocity = facet_parabolas(condition.values.detach().cpu().numpy().astype(float), mesh, points)
+        lost: np.ndarray = ~held & points[ends].all(axis=1)
+        if known is not None:
+            velocity, replaced = _matched(velocity, known.ends, known.patch, known.is_mean)
+            lost |= replaced
+        outward = mesh.facet_areas.detach().cpu().numpy().astype(float)
+        opened = ~held & ~slips & pressed
+        level = pressure.values.detach().cpu().numpy().astype(float)[ends].mean(axis=1)
+        if known_pressure is not None:
+            level = np.where(known_pressure.held, known_pressure.ends.mean(axis=1), level)
+        fastest = float(np.abs(velocity[held]).max(initial=0.0))
+        total = total_pressures(case).cpu().numpy()[ends].all(axis=1) & ~held & ~slips
+        opened |= total
+        entrances = total | (opened & _drives(level, opened & ~total, 0.5 * fastest**2))
+        return BoundaryProfile(
+            held=held,
+            opened=opened,
+            entrances=entrances,
+            total=total,
+            slips=~held & slips,
+            velocity=velocity,
+            lost=lost,
+            outward=outward,
+        )
+
+    @staticmethod
+    def loses(case: Case) -> bool:
+        """Whether the points cannot hold a condition of some facet, now or later."""
+        return any(bool(BoundaryProfile.of(each).lost.any()) for each in (case, *later(case)))
+
+    @property
+    def means(self) -> Float[np.ndarray, "facets 2"]:
+        """The mean velocity of each facet on which it is prescribed."""
+        start, middle, end = self.velocity.transpose(1, 0, 2)
+        return (start + 4.0 * middle + end) / 6.0
+
+    @property
+    def fluxes(self) -> Float[np.ndarray, " facets"]:
+        """Out of the domain through each facet on which the velocity is prescribed; zero on others."""
+        return np.where(self.held, (self.means * self.outward).sum(axis=1), 0.0)
+
+    def refuse_contradiction(self, patches: Mapping[str, Patch]) -> None:
+        """Raise where no outlet lets through what the prescribed velocities do not balance.
+
+        Args:
+            patches: those of the mesh, which the error names.
+        """
+        if self.opened.any():
+            return
+        fluxes = self.fluxes
+        inward, outward = -float(fluxes[fluxes < 0].sum()), float(fluxes[fluxes > 0].sum())
+        # A wall that moves along itself has a flux of rounding errors.
+        moved = float(np.abs(self.means[self.held]).max(initial=0.0) * np.linalg.norm(self.outward, axis=1).sum())
+        if abs(outward - inward) > _IMBALANCE * (inward + outward) and inward + outward > 1e-6 * moved:
+            raise ValueError(
+                f"The prescribed velocities contradict continuity: {inward:.6g} flows in and {outward:.6g} flows out "
+                f"(velocity times length{self._by_patch(patches)}), and there is no outlet for the difference. "
+                "Prescribe the pressure on an outlet and leave its velocity free (in OpenFOAM: fixedValue for p, "
+                "zeroGradient for U), or make both fluxes equal."
+            )
+
+    def _by_patch(self, patches: Mapping[str, Patch]) -> str:
+        """The flux out of the domain through each patch that has one, for an error."""
+        fluxes = {name: float(self.fluxes[patch.facets].sum()) for name, patch in patches.items()}
+        largest = max(map(abs, fluxes.values()), default=0.0)
+        told = [f"{name} {flux:+.6g}" for name, flux in fluxes.items() if abs(flux) > 1e-6 * largest]
+        return f"; outward through {', '.join(told)}" if told else ""
+
+    def remarks(self, case: Case) -> list[Remark]:
+        """What the conditions leave open: what enters at an outlet next to a wall that moves in, or by its pressure."""
+        return [*self._about_entrances(), *self._about_walls(case)]
+
+    def _about_entrances(self) -> list[Remark]:
+        if not (self.entrances & ~self.total).any():
+            return []
+        text = (
+            "A static pressure drives fluid in, which only friction limits: the flow is sensitive there and may "
+            "diverge. A total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem file) does not."
+        )
+        return [Remark(text, severe=False)]
+
+    def _about_walls(self, case: Case) -> list[Remark]:
+        ends = case.mesh.facets.connectivity.reshape(-1, 2)
+        corner = np.zeros((case.number_of_points, 2))
+        corner[ends[self.held]] = self.velocity[self.held][:, [0, 2]]
+        sizes = np.linalg.norm(self.outward, axis=1)
+        through = np.einsum("fea,fa->fe", corner[ends], self.outward / sizes[:, None]).min(axis=1)
+        fastest = float(np.linalg.norm(self.means[self.held], axis=1).max(initial=0.0))
+        entering = self.opened & (through < -_INWARD * fastest)
+        if not entering.any():
+            return []
+        place = case.mesh.points[torch.from_numpy(ends[entering][0])].mean(dim=0).tolist()
+        return [
+            Remark(
+                f"Next to the outlet at {[round(each, 6) for each in place]} a wall moves into the domain and drags "
+                "fluid in through the outlet. Nothing prescribes what it brings, and no finer mesh shows what that "
+                "changes; an outlet further away from the moving wall would help."
+            )
+        ]
+
+
+def total_pressures(case: Case) -> Bool[torch.Tensor, " points"]:
+    """Where the total pressure is prescribed."""
+    known = case.conditions.get(TotalPressure.kind, {}).get("p")
+    return torch.zeros_like(case.dirichlet["p"].mask) if known is None else known.mask
+
+
+def _drives(
+    level: Float[np.ndarray, " facets"], opened: Bool[np.ndarray, " facets"], least: float
+) -> Bool[np.ndarray, " facets"]:
+    """Which facets have one of the higher pressures of all outlets, that differ by more than the least."""
+    if not opened.any():
+        return opened
+    low, high = float(level[opened].min()), float(level[opened].max())
+    least = max(least, 1e-6 * (abs(low) + abs(high)))
+    return (level > 0.5 * (low + high)) & (high - low > least)
+
+
+def later(case: Case) -> Iterator[Case]:
+    """A case whose conditions change, at some times after its start, as far as they are known."""
+    for time in _LATER if case.changes_with_time else ():
+        try:
+            yield case.at(time)
+        except ValueError:  # a table that ends before
+            return
+
+
+def _matched(
+    velocity: Float[np.ndarray, "facets 3 2"],
+    own: Float[np.ndarray, "facets 2 2"],
+    patch: np.ndarray,
+    is_mean: Bool[np.ndarray, " facets"],
+) -> tuple[Float[np.ndarray, "facets 3 2"], Bool[np.ndarray, " facets"]]:
+    """Parabolas that agree with what each facet's own patch prescribes, and the facets whose points said otherwise."""
+    largest = np.zeros(patch.max(initial=-1) + 2)
+    np.maximum.at(largest, patch, np.linalg.norm(own, axis=2).max(axis=1))
+    allowed = _LOST * largest[patch]
+    held = patch >= 0
+    mean = own.mean(axis=1)
+    missing = mean - (velocity[:, 0] + 4.0 * velocity[:, 1] + velocity[:, 2]) / 6.0
+    at_ends = np.linalg.norm(velocity[:, [0, 2]] - own, axis=2).max(axis=1)
+    apart = np.where(is_mean, np.linalg.norm(missing, axis=1), at_ends)
+    # At rest on its own patch and moved by that of a neighbour is lost, too.
+    lost = held & (apart > np.maximum(allowed, 1e-9 * largest.max(initial=0.0)))
+    result = np.where(lost[:, None, None], np.stack([own[:, 0], mean, own[:, 1]], axis=1), velocity)
+    # A smooth profile keeps its shape, and gets the mean that OpenFOAM's face has.
+    smooth = held & is_mean & ~lost & (np.linalg.norm(missing, axis=1) > 1e-9 * largest.max(initial=0.0))
+    result[smooth, 1] += 1.5 * missing[smooth]
+    return result, lost
+
+
+_KNOWN: WeakKeyDictionary[Condition, tuple[tuple[object, ...], BoundaryProfile]] = WeakKeyDictionary()
+"""By the condition of the velocity, with what else it was made of."""

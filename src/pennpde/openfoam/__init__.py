@@ -1,19 +1,16 @@
 """An OpenFOAM case: its mesh, patches and conditions in, predicted fields out.
 
-body          the mesh of a case, whole or decomposed, with its patches
 conditions    the conditions of a field, patch by patch
 cases         mesh and conditions become a case, the case of an equation with all that it needs
 pressure      its level where nothing prescribes it; a uniform force becomes a pressure that falls
-point_values  fields of a finished run at the points
-restarts      predicted fields become a time folder from which solvers go on
-flux          fluxes through faces that leave nothing in any cell
+restarts      predicted fields become a time folder from which solvers go on; fluxes that leave nothing in any cell
 dictionaries  the syntax of OpenFOAM's files
 fields        files of fields
-poly_mesh     meshes of faces
+point_values  fields of a finished run at the points
+poly_mesh     meshes of faces, whole or decomposed, with their patches
 unread        what a case says and an equation does not know
 """
 
-from pennpde.openfoam.body import UnsupportedConditionError as UnsupportedConditionError
 from pennpde.openfoam.cases import other_physics as other_physics
 from pennpde.openfoam.cases import read_case as read_case
 from pennpde.openfoam.cases import read_problem as read_problem
@@ -35,6 +32,7 @@ from pennpde.openfoam.fields import time_folders as time_folders
 from pennpde.openfoam.fields import write_field as write_field
 from pennpde.openfoam.poly_mesh import FacePatch as FacePatch
 from pennpde.openfoam.poly_mesh import PolyMesh as PolyMesh
+from pennpde.openfoam.poly_mesh import UnsupportedConditionError as UnsupportedConditionError
 from pennpde.openfoam.restarts import TimeWriter as TimeWriter
 from pennpde.openfoam.restarts import write_time as write_time
 from pennpde.openfoam.unread import is_steady as is_steady

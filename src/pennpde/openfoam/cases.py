@@ -11,16 +11,16 @@ import numpy as np
 import torch
 
 from pennpde.case import Case, Dirichlet, Remark
-from pennpde.case.conditions import Condition, TotalPressure
+from pennpde.case.conditions import Components, Condition, TotalPressure
 from pennpde.mesh import Mesh
-from pennpde.openfoam.body import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.conditions import Conditions, FieldReader, is_field
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import read_field, start_time, time_folders
+from pennpde.openfoam.poly_mesh import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.pressure import uniform_forces, with_force, with_pressure_reference
 from pennpde.openfoam.unread import about_field, unread
 from pennpde.penn import Physics
-from pennpde.penn.physics import FoamName
+from pennpde.penn.equation import FoamName
 
 
 def read_case(
@@ -79,7 +79,8 @@ def read_case(
         robin={name: each.robin for name, each in conditions.items() if each.robin},
         periodic={name: each.periodic for name, each in conditions.items() if each.periodic},
         conditions={
-            TotalPressure: {name: each.total_pressure for name, each in conditions.items() if each.total_pressure}
+            TotalPressure: {name: each.total_pressure for name, each in conditions.items() if each.total_pressure},
+            Components: {name: _single(each.components) for name, each in conditions.items() if each.components},
         },
         parameters=_parameters(folder, parameters or {}, mesh.space),
         name=folder.resolve().name,
@@ -87,6 +88,15 @@ def read_case(
     )
     case = case.with_conditions(lambda name, each: _with_face_values(each, lists[name], mesh))
     return replace(case, initial=case.fulfilled(case.initial))
+
+
+def _single(components: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Components:
+    """The prescribed components of all patches; where patches meet, later ones count."""
+    (projector, values), *others = (tuple(map(torch.from_numpy, each)) for each in components.values())
+    for each, own in others:
+        held = each.flatten(1).any(dim=1)
+        projector, values = torch.where(held[:, None, None], each, projector), torch.where(held[:, None], own, values)
+    return Components(projector.flatten(1).any(dim=1), projector, values)
 
 
 def _with_face_values(condition: Condition, lists: list[tuple[np.ndarray, np.ndarray]], mesh: Mesh) -> Condition:

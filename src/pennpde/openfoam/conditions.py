@@ -12,10 +12,9 @@ from jaxtyping import Float
 
 from pennpde.case import Remark, Table
 from pennpde.mesh import Mesh
-from pennpde.openfoam.body import Body, Piece, UnsupportedConditionError
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, fits, number_of, shown
 from pennpde.openfoam.fields import FoamField, on_faces, read_field, time_folders
-from pennpde.openfoam.poly_mesh import FacePatch
+from pennpde.openfoam.poly_mesh import Body, FacePatch, Piece, UnsupportedConditionError
 
 _OUTFLOW = "as an outflow (normal derivative zero), also where the flow comes back in"
 _OPENING = "as an opening: fluid that a pressure drives in enters at right angles, else the normal derivative is zero"
@@ -51,6 +50,8 @@ _PRESCRIBED = (
     "fixedGradient",
     "uniformFixedGradient",
     "mixed",
+    "directionMixed",
+    "fixedNormalSlip",
 )
 _KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *SYMMETRY, "cyclic", "empty")
 _WITH_CODE = ("codedFixedValue", "codedMixed", "groovyBC", "exprFixedValue", "exprMixed")
@@ -70,6 +71,8 @@ class Conditions:
     """a, b and c of a f + b df/dn = c."""
     total_pressure: dict[str, np.ndarray | Table] = field(default_factory=dict)
     slip: list[str] = field(default_factory=list)
+    components: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """Projectors and values of vectors of which single components are prescribed."""
     periodic: dict[str, str] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
     """On conditions that are approximated."""
@@ -161,6 +164,10 @@ class FieldReader:
                 found.neumann[patch.name] = self._over_time(patch, "uniformGradient")
             elif kind == "mixed":
                 self._mixed(patch, found)
+            elif kind == "directionMixed":
+                found.components[patch.name] = self._directions(patch)
+            elif kind == "fixedNormalSlip":
+                found.components[patch.name] = self._normal_component(patch)
             elif kind in _TOTAL:
                 if self.axes:
                     raise self._unsupported(patch, kind, "of a vector ")
@@ -288,6 +295,49 @@ class FieldReader:
                 for w, each, v, g in zip(share, b, value, gradient, strict=True)
             ]
             found.robin[patch.name] = tuple(self._to_points(patch, each) for each in (share, b, c))
+
+    def _directions(self, patch: FacePatch) -> tuple[np.ndarray, np.ndarray]:
+        """directionMixed: valueFraction is the projector on the directions in which refValue is prescribed."""
+        if not self.axes:
+            raise self._unsupported(patch, "directionMixed", "of a scalar ")
+        entry = next(self._entries(patch), {})
+        gradients = self._on_faces(patch, "refGradient", self.axes) if "refGradient" in entry else []
+        if any(each.any() for each in gradients):
+            raise UnsupportedConditionError(
+                f"{self._what(patch, 'refGradient')} is not zero: where single components are prescribed, "
+                "the others have the normal derivative zero."
+            )
+        # Symmetric tensors are xx xy xz yy yz zz.
+        fractions = [each[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]] for each in self._on_faces(patch, "valueFraction", (6,))]
+        return self._projected(patch, fractions, self._on_faces(patch, "refValue", self.axes))
+
+    def _normal_component(self, patch: FacePatch) -> tuple[np.ndarray, np.ndarray]:
+        """fixedNormalSlip: of fixedValue the component along the normal is prescribed."""
+        if not self.axes:
+            raise self._unsupported(patch, "fixedNormalSlip", "of a scalar ")
+        vectors = [piece.mesh.face_vectors[own.faces] for piece, own in self._pieces(patch)]
+        normals = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors]
+        fractions = [(each[:, :, None] * each[:, None, :]).reshape(-1, 9) for each in normals]
+        return self._projected(patch, fractions, self._on_faces(patch, "fixedValue", self.axes))
+
+    def _projected(
+        self, patch: FacePatch, fractions: Sequence[np.ndarray], values: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Projectors and values at the points of a patch, from those of its faces, which are alike."""
+        for each in fractions:
+            matrices = each.reshape(-1, 3, 3)
+            if np.abs(matrices - matrices[:1]).max() > 1e-9 or np.abs(matrices @ matrices - matrices).max() > 1e-9:
+                raise UnsupportedConditionError(
+                    f"{self._what(patch, 'valueFraction')} must be one projector for the whole patch, such as "
+                    "(1 0 0 0 0 0): blends of value and gradient, and patches that bend, cannot be prescribed so."
+                )
+        space, number = self.mesh.space, len(self._to_points(patch, values))
+        matrix = fractions[0][0].reshape(3, 3)
+        vectors = self._placed(patch.name, self._to_points(patch, [each @ matrix.T for each in values]))
+        held = np.zeros((number, space, space))
+        held[self.body.mesh.patch(patch.name).points] = matrix[:space, :space]
+        projectors = held if self.mesh.layer is None else held[self.mesh.layer]
+        return projectors, vectors
 
     def _over_time(self, patch: FacePatch, key: str, axes: tuple[int, ...] | None = None) -> np.ndarray | Table:
         """OpenFOAM's Function1 of time: a constant or a table; of the field, or of other axes."""

@@ -11,11 +11,10 @@ from jaxtyping import Float
 
 from pennpde.mesh import Mesh
 from pennpde.mesh.interpolation import CellsToPoints
-from pennpde.openfoam.body import Body, Piece
 from pennpde.openfoam.conditions import SYMMETRY, FieldReader, entry_of
 from pennpde.openfoam.dictionaries import Uniform
 from pennpde.openfoam.fields import on_faces
-from pennpde.openfoam.poly_mesh import FacePatch
+from pennpde.openfoam.poly_mesh import Body, FacePatch, Piece
 
 _WITHOUT_FACES = ("empty", "cyclic", "processor", "processorCyclic")
 

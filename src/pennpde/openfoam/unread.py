@@ -20,7 +20,7 @@ import numpy as np
 from pennpde.case import Remark
 from pennpde.openfoam.dictionaries import Dimensions, FoamFormatError, Uniform, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import FoamField, time_folders
-from pennpde.penn.physics import FoamName
+from pennpde.penn.equation import FoamName
 
 _OFF = ("no", "false", "off", "n", "f", "none")
 _SOURCES = ("fvOptions", "fvModels", "fvConstraints")

@@ -26,7 +26,7 @@ from pennpde.penn import STEADY, Predictor
 from pennpde.penn.predictor import check_unknowns
 from pennpde.prediction import Resolution, predict
 from pennpde.trust import expected_error
-from pennpde.trust.calibration import LEVEL, Calibration, Sample, cross_validated, fit
+from pennpde.trust.calibration import LEVEL, Calibration, LeftOut, Sample, cross_validated, fit
 from pennpde.trust.evidence import NOT_FINITE
 from pennpde.trust.expected_error import GOOD, GRADES, ExpectedError
 
@@ -37,7 +37,7 @@ _WRONG = 0.2
 _PARTS = 10
 _LARGEST_CACHE = 500_000_000
 _NEAR = 0.07
-"""Relative distance between a time of the truth and that of a network that predicts only its own."""
+"""Relative distance between a time of the reference and that of a network that predicts only its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +47,12 @@ class Known:
     Attributes:
         case: What is predicted; its targets are not looked at.
         family: Cases of one family are alike; how well the expected error holds is judged without them.
-        truth: By time in the units of the case, the fields by unknown; `STEADY` for a steady state.
+        reference: By time in the units of the case, the fields by unknown; `STEADY` for a steady state.
     """
 
     case: Case
     family: str
-    truth: Mapping[float, Mapping[str, Tensor]]
+    reference: Mapping[float, Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ def of_case(case: Case, times: Sequence[float], family: str = "") -> Known:
     """
     if unknown := [name for name in case.initial if not {name, STEADY_PREFIX + name} & case.targets.keys()]:
         raise ValueError(
-            f"The case {case.name!r} has no true {unknown[0]}, so the error of {unknown[0]} cannot be measured."
+            f"The case {case.name!r} has no reference {unknown[0]}, so the error of {unknown[0]} cannot be measured."
         )
     found = moments(case, times)
     if any(each.time is None for each in found):
         number = sum(not each.is_steady for each in found)
-        raise ValueError(f"{case.name!r} has true fields of {number} times, but {len(times)} times are given.")
-    truth = {each.time: each.case.targets for each in found if each.time is not None}
-    return Known(case, family or case.name.split("_")[0], truth)
+        raise ValueError(f"{case.name!r} has reference fields of {number} times, but {len(times)} times are given.")
+    reference = {each.time: each.case.targets for each in found if each.time is not None}
+    return Known(case, family or case.name.split("_")[0], reference)
 
 
 def read_dataset(
@@ -117,19 +117,20 @@ def read_dataset(
         known = of_case(file.case, file.times, str(facts.get("family", "")))
         judged = dict(zip(file.times, facts.get("determined", ()), strict=False))
         judged[STEADY] = facts.get("steady_determined")
-        yield replace(known, truth={time: each for time, each in known.truth.items() if judged.get(time) is not False})
+        converged = {time: each for time, each in known.reference.items() if judged.get(time) is not False}
+        yield replace(known, reference=converged)
 
 
 # Measuring
 
 
 def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> list[Measured]:
-    """Predict a case at the times of its truth that the network can predict, and compare."""
+    """Predict a case at the times of its reference solution that the network can predict, and compare."""
     if not isinstance(model, Predictor):
         raise TypeError(f"{type(model).__name__} is no Predictor, so its predictions have no expected error.")
     case = replace(known.case, targets={})
     check_unknowns(model, case)
-    wanted = sorted(known.truth)
+    wanted = sorted(known.reference)
     if not wanted:
         return []
     if not model.takes_times:
@@ -147,13 +148,13 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
         # A network with times of its own gives several of them; the last is the one that was compared with.
         place = place if model.takes_times else len(outcome.times) - 1  # noqa: PLW2901
         errors = {}
-        for name, truth in known.truth[time].items():
+        for name, reference in known.reference[time].items():
             zero = 0.0 if units is None else units.scale(name).zero
             values = outcome.fields[name]
             values = values[..., place] if values.ndim > case.initial[name].ndim else values
             predicted, true = (
                 metrics.without_level(each.double(), volumes) if name in free else each.double() - zero
-                for each in (values, truth)
+                for each in (values, reference)
             )
             errors[name] = float(metrics.relative_l2(predicted, true, volumes))
         clues = outcome.evidence[place].clues
@@ -173,7 +174,7 @@ def measure_all(
 
     A case that the network cannot take is left out; it is tried again the next time.
     """
-    weights = _weights_of(model)
+    weights = weights_of(model)
     done = kept(model, cache, resolution)
     found: list[Measured] = []
     for known in cases:
@@ -203,7 +204,7 @@ def calibrate(
     resolution: Resolution = "auto",
     on_case: OnCase | None = None,
 ) -> tuple[Calibration, list[Measured]]:
-    """Learn from cases with truth how wrong a network is.
+    """Learn from cases with reference solutions how wrong a network is.
 
     Args:
         model: A trained network.
@@ -216,9 +217,9 @@ def calibrate(
     return fitted(measured), measured
 
 
-def fitted(measured: Sequence[Measured]) -> Calibration:
+def fitted(measured: Sequence[Measured], left_out: LeftOut = "families") -> Calibration:
     """The calibration by predictions that were measured."""
-    return fit([each.sample for each in measured], worse_of(measured))
+    return fit([each.sample for each in measured], worse_of(measured), left_out)
 
 
 def usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -244,7 +245,7 @@ def save(
     """
     config = config_of(model)
     arguments = {} if config is None else {"arguments": plain(config.arguments)}
-    about = {**(about or {}), "weights_sha256": _weights_of(model), **arguments}
+    about = {**(about or {}), "weights_sha256": weights_of(model), **arguments}
     return expected_error.write(folder, calibration, about, getattr(model, "level", ""))
 
 
@@ -298,13 +299,15 @@ def _coverage(judged: Sequence[Judged]) -> Coverage:
         if grade == GOOD and any(not error <= _WRONG for error in sample.errors.values())
     ]
     return Coverage(
-        len(judged),
-        {name: float(np.mean([sample.errors[name] <= each[name][1] for sample, each in judged])) for name in unknowns},
-        {name: float(np.median([sample.errors[name] for sample, _ in judged])) for name in unknowns},
-        {name: float(np.median([each[name][0] for _, each in judged])) for name in unknowns},
-        {grade: grades.count(grade) for grade in GRADES if grade in grades},
-        len(wrong),
-        tuple(wrong),
+        cases=len(judged),
+        covered={
+            name: float(np.mean([sample.errors[name] <= each[name][1] for sample, each in judged])) for name in unknowns
+        },
+        errors={name: float(np.median([sample.errors[name] for sample, _ in judged])) for name in unknowns},
+        expected={name: float(np.median([each[name][0] for _, each in judged])) for name in unknowns},
+        grades={grade: grades.count(grade) for grade in GRADES if grade in grades},
+        good_but_wrong=len(wrong),
+        wrong=tuple(wrong),
     )
 
 
@@ -335,15 +338,16 @@ def summary(found: Mapping[str, Coverage]) -> str:
 # Measured cases on disk
 
 
-def _weights_of(model: nn.Module) -> str:
+def weights_of(model: nn.Module) -> str:
+    """The hash that predictions which are kept belong to."""
     config = config_of(model)
     return "" if config is None else config.weights_sha256
 
 
 def _add(cache: Path, weights: str, resolution: str, name: str, measured: Sequence[Measured]) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
-    rows = [plain(asdict(each)) | {"time": None if each.time == STEADY else each.time} for each in measured]
-    entry = {"version": __version__, "weights": weights, "resolution": resolution, "case": name, "measured": rows}
+    about = {"version": __version__, "weights": weights, "resolution": resolution, "case": name}
+    entry = about | {"measured": as_rows(measured)}
     with cache.open("ab+") as stream:
         # The line of a process that was killed while it wrote has no end.
         end = stream.seek(0, os.SEEK_END)
@@ -359,19 +363,24 @@ def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") 
     found: dict[str, list[Measured]] = {}
     if cache is None or not cache.exists():
         return found
-    wanted = (__version__, _weights_of(model), resolution)
+    wanted = (__version__, weights_of(model), resolution)
     for line in read_regular(cache, _LARGEST_CACHE).splitlines():
         try:
             entry = json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError):
             continue  # of a process that was killed while it wrote
         if isinstance(entry, dict) and (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted:
-            found[str(entry["case"])] = [_measured(row) for row in entry["measured"]]
+            found[str(entry["case"])] = [from_row(row) for row in entry["measured"]]
     return found
 
 
-def _measured(row: Mapping[str, Any]) -> Measured:
-    """A row of the file: JSON knows no infinity."""
+def as_rows(measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    """For JSON, which knows no infinity."""
+    return [plain(asdict(each)) | {"time": None if each.time == STEADY else each.time} for each in measured]
+
+
+def from_row(row: Mapping[str, Any]) -> Measured:
+    """One of `as_rows`."""
     errors, clues = (
         {name: math.inf if value is None else value for name, value in row[part].items()}
         for part in ("errors", "clues")

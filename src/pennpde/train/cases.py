@@ -15,7 +15,7 @@ from pennpde.case import Case, batch
 from pennpde.case.moments import FOREVER, Moment, moments, number_of_moments, without_steady_state
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
-from pennpde.penn.physics import Physics
+from pennpde.penn.equation import Physics
 from pennpde.penn.predictor import seen_by
 
 Item = TypeVar("Item")

@@ -23,7 +23,7 @@ from pennpde.machine import device_for, threads_for, with_threads
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
-from pennpde.train.cases import Batches, Order, at_once, check_cases, evenly
+from pennpde.train.cases import Order, at_once, check_cases, evenly
 from pennpde.train.folder import Journal, duration, log
 from pennpde.train.losses import Loss, scaled_squared_error, standard_deviations
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
@@ -85,6 +85,7 @@ def fit(
     as_seen: bool = False,
     judge_start: bool = False,
     threads: int | None = None,
+    stepper: type[Steps] = Steps,
     **changes: Any,
 ) -> TrainingResult:
     """Train a network that maps a case to fields, and leave its best weights in it.
@@ -115,6 +116,7 @@ def fit(
             never ends worse than it began. Without validation cases all training cases are the judges.
         threads: On a CPU; None: as many as a batch is worth and the machine has idle. A continued training takes as
             many as before.
+        stepper: What takes the steps.
         **changes: Settings by name, in place of those in `settings`.
     """
     begun = time.monotonic()
@@ -139,7 +141,7 @@ def fit(
     with _determinism(settings), torch.random.fork_rng(), with_threads(threads):
         torch.manual_seed(settings.seed)
         model.to(place)
-        run = _Run(model, train, validation, settings, place, folder, loss, judge_start, on_improvement)
+        run = _Run(model, train, validation, settings, place, folder, loss, judge_start, on_improvement, stepper)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         with nullcontext() if folder is None else locked_folder(folder, "another training"):
@@ -172,6 +174,7 @@ class _Run:
     loss: Loss | None
     judge_start: bool
     on_improvement: Callable[[nn.Module, Course], None] | None
+    stepper: type[Steps]
 
     journal: Journal = field(init=False)
     steps: Steps = field(init=False)
@@ -209,9 +212,8 @@ class _Run:
             )
         if found is not None:  # what cannot be continued is refused before the work begins
             self._check_resumable(found)
-        batches = Batches.of(self.model, [*self.train, *self.validation], self.device)
-        loss = self.loss or scaled_squared_error(self.scales)
-        self.steps = Steps(self.model, batches, loss, self.settings, self.targets)
+        cases, loss = [*self.train, *self.validation], self.loss or scaled_squared_error(self.scales)
+        self.steps = self.stepper.of(self.model, cases, self.device, loss, self.settings)
         self.best_weights = self.steps.weights()
         if found is not None:
             self._continue(found)

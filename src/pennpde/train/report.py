@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
@@ -19,15 +19,16 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.spatial import KDTree
-from torch import Tensor
+from torch import Tensor, nn
 
 from pennpde import checkpoints
 from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_atomically, write_json
+from pennpde.metrics import relative_l2
+from pennpde.penn.predictor import seen_by
 from pennpde.pictures import save_figure
 from pennpde.train.cases import evenly, learned, seen_cases
-from pennpde.train.evaluation import Model, evaluate, worst_if_nan
 from pennpde.train.folder import read_log
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
@@ -40,6 +41,9 @@ _BOUNDARY_POINTS = 100
 _OF_SHAPE = 5.0
 """Boundaries that lie apart by 2 % of the domain's size count as much as parameters that differ by 10 %."""
 
+Model = Callable[[Case], Mapping[str, Tensor]]
+Errors = Mapping[str, float]
+"""By unknown."""
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]
 Kept = tuple[Case, Mapping[str, Tensor]]
 """A case and what was predicted for it."""
@@ -155,15 +159,14 @@ def write_report(
         until = begin + seconds * number / len(splits)
         by_case = _relative_errors(
             model,
-            some,
-            watch=lambda _, shown=shown, until=until: _until(shown, until),
+            _until(shown, until),
             keep=(lambda *pair: kept.append(pair)) if split == judged else None,
         )
         some = some[: len(by_case)]
         measured[split] = len(some)
         errors[split] = {NETWORK: _summary(by_case)}
         if split == judged:
-            largest = [worst_if_nan(max(each.values())) for each in by_case]
+            largest = [_worst_if_nan(max(each.values())) for each in by_case]
             worst_first = sorted(range(len(largest)), key=lambda number: (largest[number], number), reverse=True)
         for name, baseline in _baselines(train, split).items():
             errors[split][name] = _summary(_relative_errors(baseline, seen_cases(model, some)))
@@ -188,13 +191,30 @@ def _until(cases: Iterable[Any], deadline: float) -> Iterable[Any]:
             return
 
 
-def _relative_errors(model: Model, cases: Sequence[Case], **options: Any) -> list[Mapping[str, float]]:
-    return [record.relative for record in evaluate(model, cases, threads=None, **options).records]
+@torch.no_grad()
+def _relative_errors(model: Model, cases: Iterable[Case], keep: Callable[..., Any] | None = None) -> list[Errors]:
+    """Of a network or baseline, case by case, in the network's units; of each case it keeps the fields."""
+    dtype = next((each.dtype for each in model.parameters()), None) if isinstance(model, nn.Module) else torch.float64
+    found = []
+    for case in cases:
+        seen = seen_by(model, replace(case))  # a copy: the operators of all cases would fill the memory
+        prepared = getattr(model, "adapted", lambda case: case)(seen.case).to(dtype)
+        fields = {name: values.double() for name, values in model(prepared).items()}
+        targets = seen.case.targets
+        found.append({name: float(relative_l2(fields[name], target.double())) for name, target in targets.items()})
+        if keep is not None:
+            keep(case, seen.physical(fields))
+    return found
+
+
+def _worst_if_nan(error: float) -> float:
+    """What is not a number is the largest error."""
+    return math.inf if math.isnan(error) else error
 
 
 def _summary(errors: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return {
-        name: {"mean": mean(each[name] for each in errors), "worst": max(worst_if_nan(each[name]) for each in errors)}
+        name: {"mean": mean(each[name] for each in errors), "worst": max(_worst_if_nan(each[name]) for each in errors)}
         for name in errors[0]
     }
 

@@ -8,11 +8,13 @@ turns the gradient into their eigenvectors, where the entries are nearly uncorre
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from pennpde.case import Case
 from pennpde.metrics import rank_of, squared_error
 from pennpde.train.cases import Batches, at_once
 from pennpde.train.losses import Loss
@@ -39,6 +41,11 @@ class Steps:
             if settings.optimizer == "adam"
             else Soap(parameters, self.gradient, settings.betas)
         )
+
+    @classmethod
+    def of(cls, model: nn.Module, cases: Sequence[Case], device: torch.device, loss: Loss, settings: Settings) -> Self:
+        """Steps on these cases, the network being on the device already."""
+        return cls(model, Batches.of(model, cases, device), loss, settings, tuple(cases[0].targets))
 
     def run(self, first: int, chosen: Int[Tensor, "steps batch"], rates: Sequence[float]) -> list[float]:
         """Take some steps from number `first` on; returns their losses."""

@@ -19,7 +19,7 @@ from pennpde.data.manifest import content_of
 from pennpde.data.runs import collect as collecting
 from pennpde.data.runs import report
 from pennpde.data.runs.collect import Collection, NothingCollectedError, collect_runs
-from pennpde.data.runs.splitting import Shares
+from pennpde.data.runs.survey import Shares
 from pennpde.models.ducts import Flow
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from finished_runs import square
 from pennpde.case import Case
 from pennpde.data.runs.source import FLOW
-from pennpde.data.runs.splitting import Shares, Signature, distance, divide
+from pennpde.data.runs.survey import Shares, Signature, distance, divide
 
 
 def flow(length: float = 2.0, viscosity: float = 0.01, speed: float = 1.0, scale: float = 1.0, cells: int = 8) -> Case:

@@ -20,8 +20,7 @@ from pennpde.case.moments import TIME, unknown_of
 from pennpde.data.manifest import content_of
 from pennpde.data.runs import report
 from pennpde.data.runs.source import Times, of_unknowns, parse
-from pennpde.data.runs.splitting import Division, Shares, Signature, divide
-from pennpde.data.runs.survey import Family, Run, Survey, find_runs, survey
+from pennpde.data.runs.survey import Division, Family, Run, Shares, Signature, Survey, divide, find_runs, survey
 from pennpde.data.runs.targets import Plan, Spacing, collect
 from pennpde.data.storage import (
     MANIFEST,
@@ -150,7 +149,15 @@ def collect_runs(
     by_path = {runs[name].given: reason for name, reason in failed.items()}
     draw = bool(made) or not (folder / report.PICTURE_FILE).exists()
     written = report.write(folder, manifest, skipped, by_path, draw=draw)
-    return Collection(folder, made, kept, failed, skipped, written, clock.monotonic() - started)
+    return Collection(
+        folder=folder,
+        collected=made,
+        kept=kept,
+        failed=failed,
+        skipped=skipped,
+        report=written,
+        seconds=clock.monotonic() - started,
+    )
 
 
 _Results = Iterator[tuple[str, Any]]

@@ -11,10 +11,10 @@ from pennpde.case import Case
 from pennpde.case.moments import STEADY_PREFIX
 from pennpde.data.manifest import Content, content_of
 from pennpde.data.runs.source import FLOW, SCALAR
-from pennpde.data.runs.splitting import SPLITS
+from pennpde.data.runs.survey import SPLITS
 from pennpde.data.storage import Manifest, read_file
 from pennpde.files import plain, replacing, write_atomically, write_json
-from pennpde.penn.physics import Look
+from pennpde.penn.equation import Look
 
 JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
 MOST_PICTURED = 9

@@ -18,7 +18,7 @@ from pennpde.data.manifest import Targets
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.ducts import Flow
 from pennpde.models.inlet import describe_inlet, inlet_units
-from pennpde.penn.physics import FoamName, Look
+from pennpde.penn.equation import FoamName, Look
 
 NOT_KNOWN = "no network knows this: "
 """Begins a note about what changed a run and no case can hold, such as a body force."""

@@ -17,12 +17,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
-from pennpde.case.companion import ends_of_conditions, on_companion
+from pennpde.case.companion import CompanionError, companion_mesh, ends_of_conditions, on_companion
 from pennpde.case.moments import STEADY_PREFIX
 from pennpde.data.runs.source import Quantities, RunError, Source, Times
 from pennpde.mesh import Mesh
 from pennpde.mesh.interpolation import interpolation
-from pennpde.mesh.remesh import CompanionError, companion_mesh
 from pennpde.models.inlet import facet_velocity
 
 _STILL_CHANGING = 0.01

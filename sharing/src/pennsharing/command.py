@@ -36,7 +36,7 @@ def run(
     Whoever gets it gives its path, or the https address where you put it, as --model.
     """
     from pennpde.registry import load_plugin
-    from pennpde.sharing import pack
+    from pennsharing.packing import pack
 
     if plugin is not None:
         load_plugin(plugin)

@@ -45,13 +45,9 @@ class PackedError(ValueError):
     """A packed network is damaged, not what was asked for, or has something in it that it must not have."""
 
 
-def is_address(name: object) -> bool:
-    return isinstance(name, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) is not None
-
-
-def is_packed(path: Path) -> bool:
-    """Whether a path is a file that could be a packed network."""
-    return path.suffix.lower() == SUFFIX and path.is_file()
+def folder_of(name: str) -> Path:
+    """The folder of a packed network, from its path or its address: what `load_pretrained` asks for."""
+    return fetched(name) if "://" in name else unpacked(Path(name))
 
 
 # Unpacking

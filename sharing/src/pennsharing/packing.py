@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pennpde import __version__, checkpoints, packed
+from pennpde import __version__, checkpoints
 from pennpde.checkpoints import CONFIG, EXPECTED_ERROR, WEIGHTS, CheckpointError, Config
 from pennpde.files import read_regular, write_atomically
+from pennsharing import packed
 
 CARD, LICENCE, REPORT = "README.md", "LICENSE", "report.json"
 MOST_PICTURES, LARGEST_PICTURE, LONGEST_LICENCE = 20, 4 * 2**20, 2**20

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from commands import penn, store
-from pennpde import checkpoints, packed, registry
+from pennpde import checkpoints, registry
 from pennpde.checkpoints import Config
-from pennpde.sharing import pack
+from pennsharing import packed
+from pennsharing.packing import pack
 from problems import rectangle
 
 CASE = """
