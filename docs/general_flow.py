@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pennpde as penn
 from pennlab.datasets.plane_flow import finished, flows
-from pennpde.penn.physics import Look
+from pennpde.penn.equation import Look
 from pennpde.pictures import draw, field_panels
 
 ROOT = Path(__file__).resolve().parent.parent
