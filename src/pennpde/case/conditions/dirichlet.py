@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pennpde.case.conditions.given import Course, Door, filled, prescribed, together
 from pennpde.case.conditions.protocol import (
-    HELD,
     NORMAL,
     PROJECTOR,
     VALUE,
@@ -120,7 +119,7 @@ class Dirichlet(Condition):
     is_exact: ClassVar = True
     varying: ClassVar = "values"
 
-    mask: Bool[Tensor, " points"] = field(metadata=HELD.tag)
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
     values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
     """Zero where nothing is prescribed: a NaN there would poison the gradients of the boundary encoder. Those at the
     start, where they change with time."""

@@ -444,17 +444,6 @@ class Course:
 
         return cls(at, first=min(max(0.0, times[0]), times[-1]))
 
-    @classmethod
-    def of_series(cls, times: Sequence[float], values: Float[Tensor, "points *axes times"]) -> Course:
-        """Known at these times only."""
-
-        def at(time: float) -> Tensor:
-            if time not in times:
-                raise ValueError(f"The conditions are known at the times {list(times)} only; asked for is {time:g}.")
-            return values[..., list(times).index(time)]
-
-        return cls(at, first=times[0])
-
 
 Varying = Value | Table | Callable[[float], Value]
 """A value, or one that changes with time."""
