@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
-from pennpde.metrics import rank_of, squared_error
+from pennpde.metrics import over_components, rank_of, squared_error
 
 
 @dataclass(frozen=True)

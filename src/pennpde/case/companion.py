@@ -22,8 +22,17 @@ from torch import Tensor
 
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import CORNER, Ring, ends_of, patches_at_points
+from pennpde.mesh.cells import cross
 from pennpde.mesh.interpolation import cut_into_triangles, interpolation
-from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smallest_angles, smoothed
+from pennpde.mesh.triangulation import (
+    SMOOTHING,
+    delaunay_within,
+    doubled_areas,
+    inside,
+    scattered,
+    smallest_angles,
+    smoothed,
+)
 
 if TYPE_CHECKING:
     from pennpde.case import Case
@@ -117,8 +126,8 @@ def _filled(
     """Points, those of the outline first, and triangles; repeated with other random points if they are not valid."""
     boundary = len(outline.points)
     cut, extension = cut_into_triangles(mesh)
-    corners = np.asarray(extension @ mesh.points.numpy())[cut]
-    areas = np.abs(cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])) / 2
+    positions = np.asarray(extension @ mesh.points.numpy())
+    corners, areas = positions[cut], np.abs(doubled_areas(positions, cut)) / 2
     number = max(1, round(float(areas.sum()) / spacing**2))
     wrong = ""
     for attempt in range(_ATTEMPTS):
@@ -134,8 +143,8 @@ def _filled(
         inner = inner[inside(inner, outline.sides)]  # cells that are not convex are cut beyond themselves
         points = np.concatenate([outline.points, inner])
         for _ in range(SMOOTHING):
-            points = smoothed(points, _within(points, outline), boundary)
-        triangles = _within(points, outline)
+            points = smoothed(points, delaunay_within(points, outline.sides, boundary), boundary)
+        triangles = delaunay_within(points, outline.sides, boundary)
         _check_width(points, triangles, outline, spacing)
         wrong = _unsound(points, triangles, outline)
         if not wrong:
@@ -144,15 +153,6 @@ def _filled(
         f"No sound triangles with a spacing of {spacing:.4g} fill the domain: {wrong}. It may have details that are "
         "smaller than the spacing."
     )
-
-
-def _within(points: Float[np.ndarray, "points 2"], outline: Outline) -> Int64[np.ndarray, "triangles 3"]:
-    """Delaunay's triangles of the domain."""
-    triangles = delaunay(points)
-    # Only between points of the boundary are there triangles outside, as long as its edges are edges of triangles.
-    doubtful = np.flatnonzero((triangles < len(outline.points)).all(axis=1))
-    outside = doubtful[~inside(points[triangles[doubtful]].mean(axis=1), outline.sides)]
-    return np.delete(triangles, outside, axis=0)
 
 
 def _edges(triangles: Int64[np.ndarray, "triangles 3"]) -> tuple[Int64[np.ndarray, "edges 2"], np.ndarray]:

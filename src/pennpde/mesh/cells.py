@@ -218,6 +218,10 @@ def in_ring_order(cells: Cells) -> Cells:
     return replace(cells, connectivity=connectivity, types=types)
 
 
+def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
+    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]
+
+
 def offsets_of(sizes: np.ndarray) -> Int64[np.ndarray, " rows+1"]:
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
@@ -399,7 +403,7 @@ def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> F
         origin = np.repeat(points[cells.connectivity[cells.offsets[:-1]]], cells.sizes, axis=0)
         here = points[cells.connectivity] - origin
         after = next_in_row(here, cells.offsets)
-        return 0.5 * sum_rows(here[:, 0] * after[:, 1] - here[:, 1] * after[:, 0], cells.offsets)
+        return 0.5 * sum_rows(cross(here, after), cells.offsets)
     volumes = np.zeros(len(cells))
     for cell_type, chosen, cell_points in cells.groups():
         # Coordinates first and cells last: NumPy is faster along long rows.

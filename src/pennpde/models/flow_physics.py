@@ -21,6 +21,7 @@ from torch import Tensor
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
 from pennpde.mesh.boundary import facet_ends, facet_parabolas
+from pennpde.mesh.cells import cross
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.inlet import (
     BoundaryProfile,
@@ -375,8 +376,7 @@ def sharpness(case: Case) -> float:
     for corners in (cells.triangles, cells.quads):
         positions = cells.points[corners]
         ahead, behind = (np.roll(positions, shift, axis=1) - positions for shift in (-1, 1))
-        across = ahead[..., 0] * behind[..., 1] - ahead[..., 1] * behind[..., 0]
-        np.add.at(inside, corners, np.abs(np.arctan2(across, (ahead * behind).sum(axis=-1))))
+        np.add.at(inside, corners, np.abs(np.arctan2(cross(ahead, behind), (ahead * behind).sum(axis=-1))))
     beyond = np.maximum(inside[np.unique(cells.facets)] / math.pi - 1.0, 0.0)
     return math.sqrt(float(np.square(beyond).sum()))
 
