@@ -5,7 +5,7 @@ mesh            points, cells, patches, fields; graph, boundary, normals, volume
 cells           cell types, facets and edges of them
 checks          what a sound mesh is; the error for one that is not
 contents        what a file says about a mesh, unchecked; what is mended in it
-selections      points chosen in words: "x == 0", a box, a half-space
+formulas        of the position: numbers, and points chosen by comparisons, a box, a half-space
 files           reading through PyVista, writing at one time or several; counts in files, compared with their size
 gmsh            .msh
 reader_process  the same in a process of its own, which a damaged file may crash

@@ -39,7 +39,7 @@ from pennpde.mesh.cells import (
     take_rows,
     with_outward_faces,
 )
-from pennpde.mesh.selections import parse_selection, points_chosen
+from pennpde.mesh.formulas import parse_selection, points_chosen
 
 CellsLike = Cells | Facets | np.ndarray | Tensor | Sequence | Mapping[str, Any]
 PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str | Mapping[str, Any]
