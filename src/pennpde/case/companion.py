@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import CORNER, Ring, ends_of, patches_at_points
-from pennpde.mesh.cells import cross
+from pennpde.mesh.cells import connected, cross
 from pennpde.mesh.interpolation import cut_into_triangles, interpolation
 from pennpde.mesh.triangulation import (
     SMOOTHING,
@@ -100,9 +99,7 @@ def _check(mesh: Mesh, spacing: float) -> None:
         )
     if not (np.isfinite(spacing) and spacing > 0):
         raise CompanionError(f"The spacing of a companion is {spacing:g}; it must be a positive number.")
-    first, second = mesh.edges
-    graph = csr_array((np.ones(len(first), bool), (first, second)), shape=(mesh.number_of_points,) * 2)
-    pieces, of_point = connected_components(graph, directed=False)
+    pieces, of_point = connected(*mesh.edges, mesh.number_of_points)
     if pieces > 1:
         sizes = ", ".join(map(str, np.bincount(of_point)[:5]))
         raise CompanionError(

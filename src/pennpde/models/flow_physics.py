@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from pennpde.models.inlet import (
     describe_boundary,
     facet_velocity,
     flow_units,
+    kept_with_case,
     later,
     prescribed_pressures,
     pressure_level,
@@ -251,10 +251,8 @@ def _mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " poin
 
 
 _ROUNDING = 1e-9
-_KINDS: WeakKeyDictionary[Case, str] = WeakKeyDictionary()
 _UNDER_WAY = "widening", "corners", "smooth"
 """Kinds of flows whose errors show otherwise before the flow is steady."""
-_DESCRIBED: WeakKeyDictionary[Case, dict[str, float]] = WeakKeyDictionary()
 _FARTHEST = 1e4
 """Between a reference length and the size of the mesh: beyond it, one of them is in another unit."""
 _OPEN, _FEW_FACETS, _STRETCHED, _SHARP, _WIDER = 0.6, 6, 2.0, 0.3, 1.2
@@ -310,18 +308,10 @@ class PlaneFlowPhysics(FlowPhysics):
 
     def kind(self, case: Case, time: float) -> str:
         """By what decides how errors show: openings, cells, bodies, corners, and whether the flow is on its way."""
-        if case not in _KINDS:  # asked for at each time
-            _KINDS[case] = _kind(case)
-        kind = _KINDS[case]
+        kind = _kind(case)
         return f"{kind}, {'steady' if math.isinf(time) else 'on the way'}" if kind in _UNDER_WAY else kind
 
     def describe(self, case: Case) -> dict[str, float]:
-        # Both the outcome and its certificate ask, and connected parts of the boundary take their time.
-        if case not in _DESCRIBED:
-            _DESCRIBED[case] = self._described(case)
-        return dict(_DESCRIBED[case])
-
-    def _described(self, case: Case) -> dict[str, float]:
         viscosity = float(case.parameters.get("viscosity", 0.0))
         if viscosity <= 0:
             return {}
@@ -332,6 +322,7 @@ class PlaneFlowPhysics(FlowPhysics):
         return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
 
 
+@kept_with_case
 def _kind(case: Case) -> str:
     boundary = BoundaryProfile.of(case)
     if not boundary.opened.any():

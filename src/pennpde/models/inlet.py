@@ -8,13 +8,13 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is scale
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -24,6 +24,7 @@ from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Scale, Units
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import facet_means, facet_parabolas
+from pennpde.mesh.cells import connected
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -109,35 +110,40 @@ def describe_inlet(case: Case) -> dict[str, float]:
     }
 
 
-_BOUNDARIES: WeakKeyDictionary[Case, dict[str, float]] = WeakKeyDictionary()
+Found = TypeVar("Found")
 
 
-def describe_boundary(case: Case) -> dict[str, float]:
+def kept_with_case(work: Callable[[Case], Found]) -> Callable[[Case], Found]:
+    """Worked out once for each case: outcome, certificate and each time ask for it."""
+    known: WeakKeyDictionary[Case, Found] = WeakKeyDictionary()
+
+    @wraps(work)
+    def kept(case: Case) -> Found:
+        if case not in known:
+            known[case] = work(case)
+        return known[case]
+
+    return kept
+
+
+@kept_with_case
+def describe_boundary(case: Case) -> Mapping[str, float]:
     """What tells flows of one Reynolds number apart: direction and profile of the inlet, moving walls, holes, outlets.
 
     Args:
         case: In units of the inlet's width and speed.
     """
-    # Asked for by the outcome, its certificate and each time: connected parts of the boundary take a millisecond.
-    if case not in _BOUNDARIES:
-        _BOUNDARIES[case] = _described_boundary(case)
-    return dict(_BOUNDARIES[case])
-
-
-def _described_boundary(case: Case) -> dict[str, float]:
     if case.space != 2:
         return inlet_profile(case)
     ends = case.mesh.facets.connectivity.reshape(-1, 2)
     areas = case.mesh.facet_areas
     held = case.dirichlet["u"].mask.cpu().numpy()
     open_facets = case.dirichlet["p"].mask.cpu().numpy()[ends].all(axis=1) & ~held[ends].all(axis=1)
-    velocity, prescribed = facet_velocity(case.dirichlet["u"].values, case.mesh, case.dirichlet["u"].mask)
-    through = (velocity * areas).sum(dim=1)
-    sizes, speeds = areas.norm(dim=1), velocity.norm(dim=1)
-    sliding = prescribed & (through.abs() <= _LEAK * sizes * speeds)
-    inward = prescribed & (through < -_LEAK * sizes * speeds)
+    sides = _Sides.of(case)
+    inward = sides.inward
+    sliding = sides.prescribed & (sides.through.abs() <= _LEAK * sides.sizes * sides.speeds)
     numbers = {
-        "speed of moving walls": float(speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
+        "speed of moving walls": float(sides.speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
         "holes": float(_components(ends) - 1),
         "outlets": float(_components(ends[open_facets])),
     }
@@ -157,14 +163,14 @@ def _components(ends: np.ndarray) -> int:
         return 0
     points, places = np.unique(ends, return_inverse=True)
     places = places.reshape(ends.shape)
-    first, second = np.repeat(places[:, 0], ends.shape[1] - 1), places[:, 1:].ravel()
-    graph = scipy.sparse.coo_matrix((np.ones(len(first)), (first, second)), shape=(len(points), len(points)))
-    return int(scipy.sparse.csgraph.connected_components(graph, directed=False)[0])
+    return connected(np.repeat(places[:, 0], ends.shape[1] - 1), places[:, 1:].ravel(), len(points))[0]
 
 
 def inlet_profile(case: Case) -> dict[str, float]:
     """How the inflow is directed and distributed: a slanted or peaked inlet is another flow at the same mean speed."""
-    through, sizes, velocity = _inward(case)
+    sides = _Sides.of(case)
+    inward = sides.inward
+    through, sizes, velocity = sides.through[inward].abs(), sides.sizes[inward], sides.velocity[inward]
     flux = float(through.sum())
     if not flux > 0:
         return {}
@@ -192,27 +198,40 @@ def facet_velocity(
 
 def prescribed_inflow(case: Case) -> tuple[float, float]:
     """Size of the inlet and flux through it: the facets on which the prescribed velocity points inwards."""
-    through, sizes, _ = _inward(case)
-    return float(sizes.sum()), float(through.sum())
+    sides = _Sides.of(case)
+    return float(sides.sizes[sides.inward].sum()), float(sides.through[sides.inward].abs().sum())
 
 
-def _inward(case: Case) -> tuple[Tensor, Tensor, Tensor]:
-    """Inflow, size and velocity of the facets through which the prescribed velocity enters."""
-    condition = case.dirichlet["u"]
-    velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
-    through = (velocity * case.mesh.facet_areas).sum(dim=1)
-    sizes = case.mesh.facet_areas.norm(dim=1)
-    # A wall that moves along itself has a flux of rounding errors.
-    inward = prescribed & (through < -_LEAK * sizes * velocity.norm(dim=1))
-    return through[inward].abs(), sizes[inward], velocity[inward]
+@dataclass(frozen=True, eq=False)
+class _Sides:
+    """By exterior facet, the prescribed velocity, whether there is one, the flux of it outwards, and the size."""
+
+    velocity: Float[Tensor, "facets space"]
+    prescribed: Bool[Tensor, " facets"]
+    through: Float[Tensor, " facets"]
+    sizes: Float[Tensor, " facets"]
+
+    @staticmethod
+    def of(case: Case) -> _Sides:
+        condition, areas = case.dirichlet["u"], case.mesh.facet_areas
+        velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
+        return _Sides(velocity, prescribed, (velocity * areas).sum(dim=1), areas.norm(dim=1))
+
+    @property
+    def speeds(self) -> Float[Tensor, " facets"]:
+        return self.velocity.norm(dim=1)
+
+    @property
+    def inward(self) -> Bool[Tensor, " facets"]:
+        """Where fluid enters. A wall that moves along itself has a flux of rounding errors."""
+        return self.prescribed & (self.through < -_LEAK * self.sizes * self.speeds)
 
 
 def _inlet_width(case: Case, speed: float) -> float:
     size, flow = prescribed_inflow(case)
     if flow <= 1e-6 * size * speed:
-        condition = case.dirichlet["u"]
-        velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
-        size = float(case.mesh.facet_areas.norm(dim=1)[prescribed & (velocity != 0).any(dim=1)].sum())
+        sides = _Sides.of(case)
+        size = float(sides.sizes[sides.prescribed & (sides.velocity != 0).any(dim=1)].sum())
     if size <= 0:
         raise ValueError(
             "The velocity is prescribed at single points, on no whole facet of the boundary, so the flow has no inlet "

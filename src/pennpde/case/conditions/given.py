@@ -425,19 +425,22 @@ class Door:
         return self.field(value, where, place)
 
 
-def together(parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor) -> tuple[Tensor, Course | None]:
+def together(
+    parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor, components: Sequence[Tensor] = ()
+) -> tuple[Tensor, Course | None]:
     """Values over all points at the start, from those on patches, and their course, if any.
 
     Args:
         parts: the points of each patch, and what holds there. Where patches share points, the later one counts.
         like: a field of the unknown.
+        components: those that each part prescribes; by default all.
     """
 
     def at(time: float | None) -> Tensor:
         values = torch.zeros_like(like)
-        for points, part in parts:
+        for (points, part), own in zip(parts, components or [torch.tensor(True)] * len(parts), strict=True):
             now = part.at(part.first if time is None else time) if isinstance(part, Course) else part
-            values[points] = now[points]
+            values[points] = torch.where(own, now[points], values[points])
         return values
 
     return at(None), Course(at) if any(isinstance(part, Course) for _, part in parts) else None
