@@ -87,7 +87,6 @@ class CaseStack:
                 for name, rows in _condition_rows(conditions, largest, times).items():
                     put((kind, unknown, name), rows)
         operators = [{name: each.composed(damping) for name, each in case.operators.items()} for case in cases]
-        has_robin = any(each[unknown].robin_lift is not None for each in operators for unknown in each)
         matrices = {}
         for unknown in cases[0].initial:
             of_unknown = [each[unknown] for each in operators]
@@ -98,12 +97,9 @@ class CaseStack:
                 matrices[unknown, name] = _uniform(of_unknown, name, largest, dtype, device)
             for name in _AT_POINTS:
                 put(("operators", unknown, name), [getattr(each, name) for each in of_unknown])
-            if has_robin:
-                pairs = [each.robin_lifts() for each in of_unknown]
-                put(("operators", unknown, "robin_lift"), [pair[0] for pair in pairs])
-                put(("operators", unknown, "divergence_lift"), [pair[1] for pair in pairs])
-            if any(each.stress_normals is not None for each in of_unknown):
-                put(("operators", unknown, "stress_normals"), [each.stress_free_normals() for each in of_unknown])
+            for name in ("robin_lift", "stress_normals"):
+                if any(getattr(each, name) is not None for each in of_unknown):
+                    put(("operators", unknown, name), [each.or_zero(name) for each in of_unknown])
         sizes = [case.number_of_points for case in cases]
         if any(case.present is not None for case in cases):
             pairs = zip(sizes, (case.present for case in cases), strict=True)

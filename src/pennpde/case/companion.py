@@ -99,7 +99,7 @@ def _check(mesh: Mesh, spacing: float) -> None:
         )
     if not (np.isfinite(spacing) and spacing > 0):
         raise CompanionError(f"The spacing of a companion is {spacing:g}; it must be a positive number.")
-    pieces, of_point = connected(*mesh.edges, mesh.number_of_points)
+    pieces, of_point = connected(mesh.edges, mesh.number_of_points)
     if pieces > 1:
         sizes = ", ".join(map(str, np.bincount(of_point)[:5]))
         raise CompanionError(

@@ -341,12 +341,12 @@ def pieces(
     cells: Cells, facets: Facets, pairs: Int64[np.ndarray, "inner 2"]
 ) -> tuple[int, Int64[np.ndarray, " cells"]]:
     """The number of pieces that hang together by whole facets, and the piece of each cell."""
-    return connected(*facets.cells[pairs].T, len(cells))
+    return connected(facets.cells[pairs].T, len(cells))
 
 
-def connected(one: np.ndarray, other: np.ndarray, number: int) -> tuple[int, Int64[np.ndarray, " nodes"]]:
+def connected(pairs: Int64[np.ndarray, "2 pairs"], number: int) -> tuple[int, Int64[np.ndarray, " nodes"]]:
     """How many parts so many nodes fall into that are linked in pairs, and the part of each node."""
-    links = coo_array((np.ones(len(one), dtype=bool), (one, other)), shape=(number, number))
+    links = coo_array((np.ones(pairs.shape[1], dtype=bool), tuple(pairs)), shape=(number, number))
     parts, part = connected_components(links, directed=False)
     return parts, part.astype(np.int64)
 
@@ -472,7 +472,7 @@ def with_outward_faces(points: Float[np.ndarray, "points space"], cells: Cells) 
     number = len(faces)
     partner = np.where(agree, face[other], face[other] + number)
     opposite = np.where(agree, face[other] + number, face[other])
-    _, side = connected(np.r_[face[one], face[one] + number], np.r_[partner, opposite], 2 * number)
+    _, side = connected(np.stack([np.r_[face[one], face[one] + number], np.r_[partner, opposite]]), 2 * number)
     if (one_sided := side[:number] == side[number:]).any():
         raise ValueError(f"The faces of polyhedron {faces.cells[one_sided][0]} form a one-sided surface.")
     turned = side[:number] > side[number:]

@@ -365,7 +365,7 @@ def _check_connected(cells: Cells, number_of_points: int) -> None:
             "PyVista's dataset.clean()."
         )
     following = next_in_row(cells.connectivity, cells.offsets)
-    number, part = connected(cells.connectivity, following, number_of_points)
+    number, part = connected(np.stack([cells.connectivity, following]), number_of_points)
     if number > 1:
         other = np.flatnonzero(part != part[0])[0]
         raise NotConnectedError(

@@ -229,7 +229,7 @@ def coincident(
 
 def first_of_joined(one: np.ndarray, other: np.ndarray, number: int) -> Int64[np.ndarray, " points"]:
     """For each point the first of those that it is joined with, itself where there is none."""
-    _, label = connected(one, other, number)
+    _, label = connected(np.stack([one, other]), number)
     _, first = np.unique(label, return_index=True)
     return first[label].astype(np.int64)
 

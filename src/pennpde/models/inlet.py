@@ -163,7 +163,8 @@ def _components(ends: np.ndarray) -> int:
         return 0
     points, places = np.unique(ends, return_inverse=True)
     places = places.reshape(ends.shape)
-    return connected(np.repeat(places[:, 0], ends.shape[1] - 1), places[:, 1:].ravel(), len(points))[0]
+    links = np.stack([np.repeat(places[:, 0], ends.shape[1] - 1), places[:, 1:].ravel()])
+    return connected(links, len(points))[0]
 
 
 def inlet_profile(case: Case) -> dict[str, float]:
