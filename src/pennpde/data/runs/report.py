@@ -13,7 +13,7 @@ from pennpde.data.manifest import Content, content_of
 from pennpde.data.runs.source import FLOW, SCALAR
 from pennpde.data.runs.survey import SPLITS
 from pennpde.data.storage import Manifest, read_file
-from pennpde.files import plain, replacing, write_atomically, write_json
+from pennpde.files import plain, write_atomically, write_json
 from pennpde.penn.equation import Look
 
 JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
@@ -48,8 +48,7 @@ def write(
     write_atomically(folder / TEXT_FILE, "\n".join(_text(folder.name, record, content)) + "\n")
     if draw:
         cases = [read_file(folder, name, manifest).case for name in _shown(manifest)]
-        with replacing(folder / PICTURE_FILE) as temporary:
-            _draw(temporary, cases, content)
+        _draw(folder / PICTURE_FILE, cases, content)
     return plain(record)
 
 
