@@ -171,7 +171,7 @@ def measure_parts(work: Path) -> dict[str, float]:
 
     study.predict(study.designs[0].values)  # compiles
     Study.predict = watched  # pyright: ignore[reportAttributeAccessIssue]
-    stages.time = SimpleNamespace(perf_counter=time.process_time)  # pyright: ignore[reportAttributeAccessIssue]
+    stages.time = SimpleNamespace(perf_counter=time.process_time)
     try:
         begin = time.process_time()
         study.run()
