@@ -120,3 +120,14 @@ def test_a_prediction_tells_that_its_steady_state_has_not_converged(monkeypatch)
     assert outcome.expected_by_time[1].unconverged
     assert outcome.expected.grade not in (GOOD, FAIR)
     assert any("has not converged" in each for each in outcome.certificate.warnings)
+
+
+def test_whoever_watches_is_told_how_far_the_steady_state_is():
+    told = []
+    with penn.progress.watched(lambda stage, share: told.append((stage, share))):
+        assert steady_state(plain().problem(duct(square("quad", 8), viscosity=0.01))).converged
+    stages, shares = zip(*told, strict=True)
+    assert set(stages) == {"steady state, 81 cells"}
+    assert all(later >= earlier for earlier, later in pairwise(shares))
+    assert shares[0] == 0.0
+    assert 0.5 < shares[-1] < 1.0

@@ -184,6 +184,7 @@ def test_constants_are_constant(tmp_path):
         ("uniformValue table (0 1);", "must be a table of"),
         ("uniformValue sine; amplitude 1;", "is given as 'sine'; known are a value, constant and table"),
         ("uniformValue { type table; values ((0 1)); outOfBounds repeat; }", "outOfBounds 'repeat'"),
+        ("uniformValue { type table; values ((0 1)); interpolationScheme spline; }", "interpolationScheme 'spline'"),
         ("value uniform 3;", "has the value None"),
     ],
 )

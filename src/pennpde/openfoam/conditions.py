@@ -361,6 +361,11 @@ class FieldReader:
         outside = str(settings.get("outOfBounds", "clamp"))
         if outside not in ("clamp", "error", "warn"):
             raise UnsupportedConditionError(f"{what} has outOfBounds {outside!r}; known are clamp, error and warn.")
+        between = str(settings.get("interpolationScheme", "linear"))
+        if between != "linear":
+            raise UnsupportedConditionError(
+                f"{what} has interpolationScheme {between!r}; known is linear: give more rows."
+            )
         if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
             raise FoamFormatError(f"{what} must be a table of (time value) rows, found {shown(rows)}.")
         table = []
