@@ -17,7 +17,7 @@ from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.steady import TOLERANCE, SteadyEquations, prolonged, steady_state
 from pennpde.flow.step import begin
 from pennpde.trust.expected_error import FAIR, GOOD, POOR, Expected, ExpectedError
-from steady_flows import cavity, duct, plain, slip_duct, square
+from steady_flows import cavity, driven, duct, plain, slip_duct, square
 
 
 @pytest.mark.parametrize("make", [duct, cavity, slip_duct])
@@ -43,7 +43,7 @@ def test_a_march_that_goes_on_from_a_steady_state_stays_there():
     assert_close(later.state.velocity, found.state.velocity, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("make", [duct, cavity, slip_duct])
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct, driven])
 def test_the_jacobian_is_the_derivative_of_the_residual(make):
     problem = plain().problem(make(square("mixed_plane", 6)))
     equations, start = SteadyEquations(problem), begin(problem)

@@ -24,7 +24,18 @@ from torch import Tensor
 
 from pennpde.flow.curvature_flux import MEAN
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import CROSSED, UPWIND, State, along_edges, backward, begin, own_time, straight, unbalanced
+from pennpde.flow.step import (
+    CROSSED,
+    UPWIND,
+    State,
+    along_edges,
+    backward,
+    begin,
+    from_static,
+    own_time,
+    straight,
+    unbalanced,
+)
 from pennpde.progress import OutOfTimeError, limits, tell
 
 # The steady equations of a flow: what is left of them, and their derivatives.
@@ -182,10 +193,13 @@ class SteadyEquations:
         differences = problem.cells.difference(found.velocity)
         along = along_edges(problem, problem.cells.slope(found.velocity))
         roughness = differences - torch.where(found.fluxes > 0, *along)
-        gains = _diagonal(0.5 * UPWIND * found.fluxes.abs())
+        entering = from_static(problem, found.fluxes)
+        linear, gained = UPWIND * (1 - entering), UPWIND * (1 - entering) * roughness + entering * differences
+        gains = _diagonal(0.5 * linear * found.fluxes.abs())
+        carried_along = _diagonal(0.5 * entering * found.fluxes.abs())
         by_flux = [
-            (_diagonal(0.5 * each), _diagonal(0.5 * UPWIND * found.fluxes.sign() * rough), _diagonal(enters * velocity))
-            for each, rough, velocity in zip(differences, roughness, found.velocity, strict=True)
+            (_diagonal(0.5 * each), _diagonal(0.5 * found.fluxes.sign() * gain), _diagonal(enters * velocity))
+            for each, gain, velocity in zip(differences, gained, found.velocity, strict=True)
         ]
         entered, volumes = _diagonal(backward(problem, found.fluxes)), _diagonal(areas)
         held = 1 - problem.pressure_free
@@ -208,7 +222,8 @@ class SteadyEquations:
                 here, there = (along @ velocity for along in self._along)
                 rate = self._gathered @ (carried @ fluxes + half @ difference)
                 gained = rough @ fluxes + gains @ (difference - ahead @ here - behind @ there)
-                rate = rate - self._collected @ (viscous @ difference + gained)
+                gained = gained + (viscous + carried_along) @ difference
+                rate = rate - self._collected @ gained
                 rate = rate + entered @ velocity + entering @ leaving
                 rates.append(rate + volumes @ (self._gradient[axis] @ pressure))
             momentum = [
@@ -257,7 +272,8 @@ class SteadyEquations:
             on = np.bincount(first, here, self.points) + np.bincount(second, own, self.points)
             return np.concatenate([on, there, other])
 
-        conducted = self.viscous.numpy() + 0.5 * UPWIND * np.abs(fluxes)
+        entering = from_static(problem, found.fluxes)
+        conducted = self.viscous.numpy() + 0.5 * np.asarray(UPWIND * (1 - entering) + entering) * np.abs(fluxes)
         transport = laid(
             conducted - 0.5 * fluxes, 0.5 * fluxes - conducted, -0.5 * fluxes - conducted, 0.5 * fluxes + conducted
         )
