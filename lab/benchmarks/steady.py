@@ -57,8 +57,8 @@ GHIA = {
     5000: [-0.41165, -0.40435, -0.33050, -0.22855, -0.07404, -0.03039, 0.08183, 0.20087, 0.33556, 0.46036],
 }
 WAKE = {20: (0.91, 0.94), 40: (2.13, 2.35)}
-"""Lengths behind the cylinder, in diameters, as later authors quote them: from what Coutanceau & Bouard (1977) measured to
-the longest, of Dennis & Chang (1970). Fornberg's (1980) are in between."""
+"""Lengths behind the cylinder, in diameters, as later authors quote them: from what Coutanceau & Bouard (1977) measured
+to the longest, of Dennis & Chang (1970). Fornberg's (1980) are in between."""
 
 Fields = tuple[np.ndarray, np.ndarray]
 """Velocity and pressure at the points of the mesh."""
