@@ -146,6 +146,14 @@ def test_a_field_that_does_not_know_the_type_of_its_patch_is_refused(tmp_path, k
         read(folder)
 
 
+def test_an_axisymmetric_case_is_refused_as_such(tmp_path):
+    folder = write_brick(tmp_path / "case", (4, 3, 1), types={"front": "wedge", "back": "wedge"})
+    for name, start in (("U", "uniform (1 0 0)"), ("p", "uniform 0")):
+        write_conditions(folder, name, start, {'".*"': "type zeroGradient;", '"front|back"': "type wedge;"})
+    with pytest.raises(UnsupportedConditionError, match="is a wedge: the flow is axisymmetric, and only plane flow"):
+        read(folder)
+
+
 @pytest.mark.parametrize(
     "text",
     [

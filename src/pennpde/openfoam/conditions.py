@@ -406,6 +406,11 @@ class FieldReader:
                 f"{self._what(patch, kind)} contains code, which is never run. Give a table (uniformFixedValue), or a "
                 "mesh and a problem file with a formula."
             )
+        if kind == "wedge":
+            return UnsupportedConditionError(
+                f"Patch {patch.name!r} is a wedge: the flow is axisymmetric, and only plane flow is predicted, between two "
+                "patches of type 'empty'."
+            )
         return UnsupportedConditionError(
             f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}is not supported. "
             f"Known are {', '.join(_KNOWN)}."
