@@ -408,8 +408,8 @@ class FieldReader:
             )
         if kind == "wedge":
             return UnsupportedConditionError(
-                f"Patch {patch.name!r} is a wedge: the flow is axisymmetric, and only plane flow is predicted, between two "
-                "patches of type 'empty'."
+                f"Patch {patch.name!r} is a wedge: the flow is axisymmetric, and only plane flow is predicted, between "
+                "two patches of type 'empty'."
             )
         return UnsupportedConditionError(
             f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}is not supported. "
