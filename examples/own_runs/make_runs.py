@@ -1,4 +1,4 @@
-"""Finished simulations as a user has them, in SI units: bends, nozzles, and two smaller families. Needs OpenFOAM and pennlab.
+"""Finished simulations as a user has them, in SI units: bends, nozzles, diffusers, plumes. Needs OpenFOAM and pennlab.
 
     python examples/own_runs/make_runs.py bends --out runs/bends            # icoFoam, 54 runs of some seconds each
     python examples/own_runs/make_runs.py nozzles --out runs/nozzles        # icoFoam, 54 runs
