@@ -589,7 +589,13 @@ def _taught(model: nn.Module, cases: Sequence[Case]) -> list[Case]:
         return list(cases)
     if model.levels and cases:
         log.info(f"solving {len(cases)} cases on coarse cells, on each level where the network learns")
-    return [each for case in cases for each in model.learned(case)]
+    found: list[Case] = []
+    for case in cases:
+        try:
+            found += model.learned(case)
+        except ArithmeticError as error:
+            log.warning(f"{case.name or 'a case'} is left out: {error}")
+    return found
 
 
 def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]) -> None:
