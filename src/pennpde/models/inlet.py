@@ -8,20 +8,20 @@ inlets of width 1 and speed 1 and outlets of pressure 0; any other flow is scale
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import wraps
-from typing import TypeVar
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from pennpde.case import Case, Condition, Dirichlet, Remark
 from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Scale, Units
+from pennpde.machine import remembered
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import facet_means, facet_parabolas
 from pennpde.mesh.cells import connected
@@ -110,23 +110,7 @@ def describe_inlet(case: Case) -> dict[str, float]:
     }
 
 
-Found = TypeVar("Found")
-
-
-def kept_with_case(work: Callable[[Case], Found]) -> Callable[[Case], Found]:
-    """Worked out once for each case: outcome, certificate and each time ask for it."""
-    known: WeakKeyDictionary[Case, Found] = WeakKeyDictionary()
-
-    @wraps(work)
-    def kept(case: Case) -> Found:
-        if case not in known:
-            known[case] = work(case)
-        return known[case]
-
-    return kept
-
-
-@kept_with_case
+@remembered  # asked for by the outcome, its certificate and each time
 def describe_boundary(case: Case) -> Mapping[str, float]:
     """What tells flows of one Reynolds number apart: direction and profile of the inlet, moving walls, holes, outlets.
 
@@ -139,11 +123,13 @@ def describe_boundary(case: Case) -> Mapping[str, float]:
     areas = case.mesh.facet_areas
     held = case.dirichlet["u"].mask.cpu().numpy()
     open_facets = case.dirichlet["p"].mask.cpu().numpy()[ends].all(axis=1) & ~held[ends].all(axis=1)
-    sides = _Sides.of(case)
-    inward = sides.inward
-    sliding = sides.prescribed & (sides.through.abs() <= _LEAK * sides.sizes * sides.speeds)
+    velocity, prescribed = facet_velocity(case.dirichlet["u"].values, case.mesh, case.dirichlet["u"].mask)
+    through = (velocity * areas).sum(dim=1)
+    sizes, speeds = areas.norm(dim=1), velocity.norm(dim=1)
+    sliding = prescribed & (through.abs() <= _LEAK * sizes * speeds)
+    inward = prescribed & (through < -_LEAK * sizes * speeds)
     numbers = {
-        "speed of moving walls": float(sides.speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
+        "speed of moving walls": float(speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
         "holes": float(_components(ends) - 1),
         "outlets": float(_components(ends[open_facets])),
     }
@@ -157,21 +143,20 @@ def describe_boundary(case: Case) -> Mapping[str, float]:
     return numbers | inlet_profile(case)
 
 
-def _components(ends: np.ndarray) -> int:
+def _components(ends: Int64[np.ndarray, "facets 2"]) -> int:
     """Connected parts of a set of facets."""
-    if not len(ends):
-        return 0
-    points, places = np.unique(ends, return_inverse=True)
-    places = places.reshape(ends.shape)
-    links = np.stack([np.repeat(places[:, 0], ends.shape[1] - 1), places[:, 1:].ravel()])
-    return connected(links, len(points))[0]
+    return _joined(ends.tobytes()) if len(ends) else 0
+
+
+@lru_cache(maxsize=8)  # shapes of a study share it
+def _joined(ends: bytes) -> int:
+    points, places = np.unique(np.frombuffer(ends, np.int64), return_inverse=True)
+    return connected(places.reshape(-1, 2).T, len(points))[0]
 
 
 def inlet_profile(case: Case) -> dict[str, float]:
     """How the inflow is directed and distributed: a slanted or peaked inlet is another flow at the same mean speed."""
-    sides = _Sides.of(case)
-    inward = sides.inward
-    through, sizes, velocity = sides.through[inward].abs(), sides.sizes[inward], sides.velocity[inward]
+    through, sizes, velocity = _inward(case)
     flux = float(through.sum())
     if not flux > 0:
         return {}
@@ -199,40 +184,27 @@ def facet_velocity(
 
 def prescribed_inflow(case: Case) -> tuple[float, float]:
     """Size of the inlet and flux through it: the facets on which the prescribed velocity points inwards."""
-    sides = _Sides.of(case)
-    return float(sides.sizes[sides.inward].sum()), float(sides.through[sides.inward].abs().sum())
+    through, sizes, _ = _inward(case)
+    return float(sizes.sum()), float(through.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _Sides:
-    """By exterior facet, the prescribed velocity, whether there is one, the flux of it outwards, and the size."""
-
-    velocity: Float[Tensor, "facets space"]
-    prescribed: Bool[Tensor, " facets"]
-    through: Float[Tensor, " facets"]
-    sizes: Float[Tensor, " facets"]
-
-    @staticmethod
-    def of(case: Case) -> _Sides:
-        condition, areas = case.dirichlet["u"], case.mesh.facet_areas
-        velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
-        return _Sides(velocity, prescribed, (velocity * areas).sum(dim=1), areas.norm(dim=1))
-
-    @property
-    def speeds(self) -> Float[Tensor, " facets"]:
-        return self.velocity.norm(dim=1)
-
-    @property
-    def inward(self) -> Bool[Tensor, " facets"]:
-        """Where fluid enters. A wall that moves along itself has a flux of rounding errors."""
-        return self.prescribed & (self.through < -_LEAK * self.sizes * self.speeds)
+def _inward(case: Case) -> tuple[Tensor, Tensor, Tensor]:
+    """Inflow, size and velocity of the facets through which the prescribed velocity enters."""
+    condition = case.dirichlet["u"]
+    velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
+    through = (velocity * case.mesh.facet_areas).sum(dim=1)
+    sizes = case.mesh.facet_areas.norm(dim=1)
+    # A wall that moves along itself has a flux of rounding errors.
+    inward = prescribed & (through < -_LEAK * sizes * velocity.norm(dim=1))
+    return through[inward].abs(), sizes[inward], velocity[inward]
 
 
 def _inlet_width(case: Case, speed: float) -> float:
     size, flow = prescribed_inflow(case)
     if flow <= 1e-6 * size * speed:
-        sides = _Sides.of(case)
-        size = float(sides.sizes[sides.prescribed & (sides.velocity != 0).any(dim=1)].sum())
+        condition = case.dirichlet["u"]
+        velocity, prescribed = facet_velocity(condition.values, case.mesh, condition.mask)
+        size = float(case.mesh.facet_areas.norm(dim=1)[prescribed & (velocity != 0).any(dim=1)].sum())
     if size <= 0:
         raise ValueError(
             "The velocity is prescribed at single points, on no whole facet of the boundary, so the flow has no inlet "
@@ -383,8 +355,9 @@ class BoundaryProfile:
         if not (self.entrances & ~self.total).any():
             return []
         text = (
-            "A static pressure drives fluid in, which only friction limits: the flow is sensitive there and may "
-            "diverge. A total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem file) does not."
+            "A static pressure drives fluid in, which only friction limits: where the pressure rises behind the inlet "
+            "the flow may diverge. With a total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem "
+            "file) it does not."
         )
         return [Remark(text, severe=False)]
 
