@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from typer import Argument, Option
@@ -290,6 +290,69 @@ Repair = Annotated[
         help="Repair the mesh, with a note for each change: cells of second order become linear, points of no cell are "
         "left out, points at the same place are merged where the mesh falls apart. Default: repair.",
     ),
+]
+
+CaseFile = Annotated[
+    Path | None,
+    Option(metavar="FILE.toml", help="Patches, boundary conditions and parameters for a mesh.", rich_help_panel=WHAT),
+]
+Length = Annotated[
+    float | None,
+    Option(metavar="LENGTH", help="Reference length (flow: the inlet width).", rich_help_panel=WHAT),
+]
+Speed = Annotated[
+    float | None,
+    Option(metavar="SPEED", help="Reference speed (flow: the inlet speed).", rich_help_panel=WHAT),
+]
+Resolution = Annotated[
+    Literal["auto", "own", "network"],
+    Option(
+        help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
+        "your mesh is unlike the training meshes).",
+        rich_help_panel=WHAT,
+    ),
+]
+Times = Annotated[
+    str | None,
+    Option(
+        metavar="FIRST:LAST:INTERVAL",
+        help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
+        rich_help_panel=WHEN,
+    ),
+]
+Steady = Annotated[
+    bool,
+    Option("--steady", help="Predict the steady state; with --time or --times after these.", rich_help_panel=WHEN),
+]
+Accuracy = Annotated[
+    float | None,
+    Option(
+        metavar="PER_CENT",
+        help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
+        "accuracy is taken on which it holds (of a study for each design, else all have one level). For networks with "
+        "such levels; penn predict with flow: 2.",
+        rich_help_panel=TRUST,
+    ),
+]
+Fast = Annotated[
+    bool,
+    Option("--fast", help="The fastest level of accuracy, whatever its error.", rich_help_panel=TRUST),
+]
+Fine = Annotated[
+    bool,
+    Option("--fine", help="The most accurate level.", rich_help_panel=TRUST),
+]
+Force = Annotated[
+    bool,
+    Option(
+        "--force",
+        help="Keep fields and numbers even where the expected error is above 50 %.",
+        rich_help_panel=TRUST,
+    ),
+]
+Mesher = Annotated[
+    str | None,
+    Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it such as Allrun.mesh."),
 ]
 
 

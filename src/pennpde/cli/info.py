@@ -101,8 +101,7 @@ def _installation() -> dict[str, Any]:
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
     from pennpde.case.moments import moments
-    from pennpde.data.manifest import summary
-    from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
+    from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest, summary
 
     manifest = read_manifest(folder)
     names = manifest.names()
@@ -167,8 +166,7 @@ class _Ranges(dict[str, _Range]):
 
 
 def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Sequence["Case | Mesh"]]:
-    from pennpde.data.storage import Shard, is_shard
-    from pennpde.data.vtkhdf import is_case_file, unpack
+    from pennpde.data.vtkhdf import Shard, is_case_file, is_shard, unpack
 
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file; give a file or the folder of a dataset.")

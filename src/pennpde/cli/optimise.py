@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import BadParameter, Option
 
-from pennpde.cli.conventions import Output, StudyInput, duration
+from pennpde.cli.conventions import CaseFile, Fast, Fine, Mesher, Output, StudyInput, duration
 
 if TYPE_CHECKING:
     from pennpde.study.optimisation import Optimum
@@ -37,16 +37,14 @@ def run(
         list[str] | None,
         Option(metavar="NAME=LOW:HIGH", help="What varies, several times, as in `penn study`: viscosity, inlet.u ..."),
     ] = None,
-    case: Annotated[Path | None, Option(help="TOML file with patches, boundary conditions and parameters.")] = None,
-    mesher: Annotated[
-        str | None, Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it.")
-    ] = None,
+    case: CaseFile = None,
+    mesher: Mesher = None,
     start: Annotated[
         list[str] | None,
         Option(metavar="NAME=NUMBER", help="The first design, several times.", show_default="zero or the middle"),
     ] = None,
-    fast: Annotated[bool, Option("--fast", help="Search on the user's own cells.")] = False,
-    fine: Annotated[bool, Option("--fine", help="Search on cells split twice.")] = False,
+    fast: Fast = False,
+    fine: Fine = False,
     time: Annotated[
         float | None, Option(help="When the quantities are taken.", show_default="of the steady state")
     ] = None,

@@ -6,18 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import BadParameter
+from typer import Argument, BadParameter, Option
 
 from pennpde import progress, registry
-from pennpde.cli import options
 from pennpde.cli.conventions import (
+    FILES,
+    TRUST,
+    WHAT,
+    WHEN,
+    Accuracy,
+    CaseFile,
+    Fast,
+    Fine,
+    Force,
+    Length,
     Model,
     Output,
     Plugin,
     Refusal,
     Repair,
+    Resolution,
+    Speed,
+    Steady,
+    Times,
     Verbose,
     predictor,
     read_mesh,
@@ -72,36 +85,123 @@ _SUFFIXES = {
 
 def run(
     output: Output,
-    input_path: options.Input,
+    input_path: Annotated[
+        Path,
+        Argument(metavar="CASE", help="Mesh file (with --case), or folder of an OpenFOAM case."),
+    ],
     # What
-    case: options.CaseFile = None,
+    case: CaseFile = None,
     model: Model = "flow",
-    length: options.Length = None,
-    speed: options.Speed = None,
-    resolution: options.Resolution = "auto",
+    length: Length = None,
+    speed: Speed = None,
+    resolution: Resolution = "auto",
     repair: Repair = None,
     plugin: Plugin = None,
-    quantity: options.Quantity = None,
+    quantity: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT",
+            help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
+            "be repeated. With --write-time also into the case's folder postProcessing.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     # When
-    time: options.Time = None,
-    times: options.Times = None,
-    steady: options.Steady = False,
-    iterations: options.Iterations = None,
-    residual: options.Residual = None,
-    max_seconds: options.MaxSeconds = None,
+    time: Annotated[
+        float | None,
+        Option(
+            metavar="TIME",
+            help="Predict the state at this time, in the units of the case (seconds), counted from its start. By "
+            "default the network's own time.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    times: Times = None,
+    steady: Steady = False,
+    iterations: Annotated[
+        int | None,
+        Option(
+            metavar="NUMBER",
+            min=1,
+            help="Iterations to the steady state at most, on each size of cells.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    residual: Annotated[
+        float | None,
+        Option(
+            metavar="RESIDUAL",
+            help="Residual at which the steady state has converged: the unbalanced acceleration (root mean square), in "
+            "reference speeds squared per reference length.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        Option(
+            metavar="SECONDS",
+            help="Stop then, at a time or a level of accuracy that is done; what was reached is written, exit code 4.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
     # Files
-    out: options.Out = None,
-    png: options.Png = None,
-    draw_error: options.DrawError = False,
-    html: options.Html = None,
-    animation: options.Animation = None,
-    write_time: options.WriteTime = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
+            "folder next to it), which ParaView plays.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Draw a picture: .png, .pdf or .svg.", rich_help_panel=FILES),
+    ] = None,
+    draw_error: Annotated[
+        bool,
+        Option(
+            "--draw-error",
+            help="Also draw where the error is expected, in a second row of --png.",
+            rich_help_panel=FILES,
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None,
+        Option(metavar="FILE.html", help="Write an interactive page for the browser.", rich_help_panel=FILES),
+    ] = None,
+    animation: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    write_time: Annotated[
+        str | None,
+        Option(
+            metavar="TIME",
+            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady it only names the folder.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     # Accuracy and trust
-    accuracy: options.Accuracy = None,
-    fast: options.Fast = False,
-    fine: options.Fine = False,
-    strict: options.Strict = False,
-    force: options.Force = False,
+    accuracy: Accuracy = None,
+    fast: Fast = False,
+    fine: Fine = False,
+    strict: Annotated[
+        bool,
+        Option(
+            "--strict",
+            help="Treat warnings of the certificate as errors; write nothing, repair nothing.",
+            rich_help_panel=TRUST,
+        ),
+    ] = False,
+    force: Force = False,
     # General
     verbose: Verbose = False,
 ) -> dict[str, Any]:

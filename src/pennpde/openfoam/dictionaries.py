@@ -161,6 +161,11 @@ def number_of(value: Any) -> float | None:
     return float(last) if isinstance(last, int | float) and not isinstance(last, bool) else None
 
 
+def is_on(switch: Any) -> bool:
+    """Whether a switch such as `active` is on, as it is where it is left out."""
+    return switch is None or str(switch).lower() not in ("no", "false", "off", "n", "f", "none")
+
+
 def fits(pattern: str, name: str) -> bool:
     """Whether a keyword in quotes, a regular expression, stands for a name."""
     # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.

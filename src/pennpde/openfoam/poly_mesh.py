@@ -146,6 +146,12 @@ class PolyMesh:
         return facet_areas(self.points, self.faces)
 
     @cached_property
+    def face_normals(self) -> Float[np.ndarray, "faces 3"]:
+        """The same of length one; zero of faces without area."""
+        size = np.linalg.norm(self.face_vectors, axis=1, keepdims=True)
+        return self.face_vectors / np.where(size > 0, size, 1.0)
+
+    @cached_property
     def face_centres(self) -> Float[np.ndarray, "faces 3"]:
         """The centre of area of each face, cut into triangles around the mean of its points."""
         offsets = self.face_offsets
@@ -176,10 +182,8 @@ class PolyMesh:
 
     def distances_to_cells(self, patch: FacePatch) -> Float[np.ndarray, " faces"]:
         """From the faces of a patch to the centres of their cells, along the normal."""
-        vectors = self.face_vectors[patch.faces]
-        normals = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         away = self.face_centres[patch.faces] - self.cell_centres[self.owner[patch.faces]]
-        return (away * normals).sum(axis=1)
+        return (away * self.face_normals[patch.faces]).sum(axis=1)
 
     def faces_of_type(self, kind: str) -> Bool[np.ndarray, " faces"]:
         """True on the faces of all patches of this type."""
@@ -291,6 +295,11 @@ class Piece:
     mesh: PolyMesh
     points: Int64[np.ndarray, " points"]
     cells: int
+
+    def part_of(self, patch: FacePatch) -> FacePatch | None:
+        """Those of the faces of a patch that it has; None: it has none."""
+        own = self.mesh.patches.get(patch.name)
+        return own if own is not None and own.count else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,21 +18,26 @@ from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import mean_rows
 from pennpde.mesh.splitting import SplitMeans
-from pennpde.openfoam.conditions import RESTING, SYMMETRY, entry_of, first_field, is_field
+from pennpde.openfoam.cases import uniform_forces
+from pennpde.openfoam.conditions import RESTING
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import (
+    CONSTRAINTS,
     FLUX,
+    SYMMETRY,
     Dimensions,
     FoamField,
+    control_dictionary,
+    entry_of,
+    first_field,
+    is_field,
     on_faces,
     read_field,
     start_time,
     time_folders,
     write_field,
-    writes_binary,
 )
 from pennpde.openfoam.poly_mesh import PolyMesh
-from pennpde.openfoam.pressure import uniform_forces
 from pennpde.operators import Operators
 from pennpde.operators.multigrid import Levels
 from pennpde.penn.equation import FoamName
@@ -119,11 +124,10 @@ class Projection:
     def on(mesh: PolyMesh, known: Openings) -> Projection:
         internal, cells = len(mesh.neighbour), mesh.number_of_cells
         size = np.linalg.norm(mesh.face_vectors, axis=1)
-        normals = mesh.face_vectors / np.where(size > 0, size, 1.0)[:, None]
-        along = ((mesh.face_centres - mesh.cell_centres[mesh.owner]) * normals).sum(axis=1)
+        along = ((mesh.face_centres - mesh.cell_centres[mesh.owner]) * mesh.face_normals).sum(axis=1)
         beyond = mesh.cell_centres[mesh.neighbour] - mesh.face_centres[:internal]
         distance = along.copy()
-        distance[:internal] += (beyond * normals[:internal]).sum(axis=1)
+        distance[:internal] += (beyond * mesh.face_normals[:internal]).sum(axis=1)
         for one, other in (known.pairs.T, known.pairs.T[::-1]):
             distance[one] = along[one] + along[other]
         # On twisted cells a centre can lie behind its own face.
@@ -187,7 +191,7 @@ class Projection:
 
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""
-_CONSTRAINTS = ("cyclic", "empty", "symmetry", "symmetryPlane", "wedge")
+_CONSTRAINTS = (*CONSTRAINTS, "wedge")
 Corners = tuple[Int64[np.ndarray, " entries"], Int64[np.ndarray, " starts"]]
 """The points of each cell or face, one row after the other, and where each starts."""
 
@@ -278,7 +282,8 @@ class TimeWriter:
     def _write_field(
         self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName, finer: Finer | None
     ) -> None:
-        known, binary = read_field(self._conditions_of(foam.name), self.folder), writes_binary(self.folder)
+        known = read_field(self._conditions_of(foam.name), self.folder)
+        binary = str(control_dictionary(self.folder).get("writeFormat")) == "binary"
         at_points = values.detach().cpu().double()
         if at_points.shape not in ((self.mesh.number_of_points,), (self.mesh.number_of_points, self.mesh.space)):
             raise ValueError(
@@ -291,7 +296,7 @@ class TimeWriter:
             cells, faces = self._details(own, split.numpy())
             in_cells, on_faces = in_cells + cells, on_faces + faces
         if foam.has_reference and any(patch.type == "cyclic" for patch in self.cells.patches.values()):
-            # Predicted is the pressure that includes a uniform force, see `pressure`; OpenFOAM adds the force itself.
+            # Predicted is the pressure that includes a uniform force, see `cases`; OpenFOAM adds the force itself.
             force = sum(uniform_forces(self.folder).values(), np.zeros(3))
             in_cells = in_cells + (self.cells.cell_centres - self.cells.cell_centres.mean(axis=0)) @ force
         if foam.has_flux:

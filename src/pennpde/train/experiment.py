@@ -39,8 +39,7 @@ from pennpde import __version__, checkpoints, registry
 from pennpde.case import Case
 from pennpde.case.moments import FOREVER, number_of_moments
 from pennpde.data import storage
-from pennpde.data.manifest import content_of
-from pennpde.data.storage import DatasetError, Manifest, dataset_hash
+from pennpde.data.storage import DatasetError, Manifest, content_of, dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular, write_json
 from pennpde.machine import device_for, device_name, with_threads

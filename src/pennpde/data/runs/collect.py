@@ -17,7 +17,6 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.moments import TIME, unknown_of
-from pennpde.data.manifest import content_of
 from pennpde.data.runs import report
 from pennpde.data.runs.source import Times, of_unknowns, parse
 from pennpde.data.runs.survey import Division, Family, Run, Shares, Signature, Survey, divide, find_runs, survey
@@ -28,6 +27,7 @@ from pennpde.data.storage import (
     DatasetError,
     Ledger,
     Manifest,
+    content_of,
     facts_of,
     read_manifest,
 )

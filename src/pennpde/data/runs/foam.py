@@ -15,13 +15,10 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.data.runs.source import FLOW, NOT_KNOWN, SCALAR, Quantities, RunError, Source, with_patches
 from pennpde.mesh import Mesh
-from pennpde.openfoam.cases import read_case
-from pennpde.openfoam.conditions import is_field
+from pennpde.openfoam.cases import read_case, with_pressure_reference
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, content_of, number_of, read_dictionary
-from pennpde.openfoam.fields import read_field, time_folders
-from pennpde.openfoam.point_values import PointValues
+from pennpde.openfoam.fields import PointValues, is_field, read_field, time_folders
 from pennpde.openfoam.poly_mesh import Body, pieces_of, plane_of
-from pennpde.openfoam.pressure import with_pressure_reference
 from pennpde.openfoam.unread import is_steady, unread
 
 _SCALAR_SOLVERS = ("scalarTransportFoam", "laplacianFoam")

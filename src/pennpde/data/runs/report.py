@@ -9,10 +9,9 @@ from typing import Any
 from pennpde import pictures
 from pennpde.case import Case
 from pennpde.case.moments import STEADY_PREFIX
-from pennpde.data.manifest import Content, content_of
 from pennpde.data.runs.source import FLOW, SCALAR
 from pennpde.data.runs.survey import SPLITS
-from pennpde.data.storage import Manifest, read_file
+from pennpde.data.storage import Content, Manifest, content_of, read_file
 from pennpde.files import plain, replacing, write_atomically, write_json
 from pennpde.penn.equation import Look
 

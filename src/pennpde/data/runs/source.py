@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.data.manifest import Targets
+from pennpde.data.storage import Targets
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.ducts import Flow
 from pennpde.models.inlet import describe_inlet, inlet_units

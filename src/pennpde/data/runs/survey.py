@@ -18,11 +18,11 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
 from pennpde.case import Case
-from pennpde.data.manifest import Content
 from pennpde.data.runs.files import SERIES, FileSource, is_mesh_file
 from pennpde.data.runs.foam import FoamSource, is_foam_case
 from pennpde.data.runs.source import Quantities, RunError, Source
 from pennpde.data.runs.targets import Plan, chosen_times
+from pennpde.data.storage import Content
 
 CASE_FILE = "case.toml"
 
