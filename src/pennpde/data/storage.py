@@ -394,12 +394,12 @@ def read_files(folder: Path | str, split: str | None = None) -> Iterator[CaseFil
     names = manifest.names(split)
     if split is not None:
         _check_complete(folder, manifest, split)
-    return _one_by_one(CaseReader(folder, manifest), names)
 
+    def one_by_one() -> Iterator[CaseFile]:
+        with CaseReader(folder, manifest) as cases:
+            yield from map(cases.read, names)
 
-def _one_by_one(reader: CaseReader, names: Iterable[str]) -> Iterator[CaseFile]:
-    with reader:
-        yield from map(reader.read, names)
+    return one_by_one()
 
 
 def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -> CaseFile:

@@ -110,11 +110,12 @@ def pack(
             "patches": list(case.mesh.patches),
             "notes": dict(notes or {}),
         }
-        if further := _further(case):
-            flags = {
-                kind: {name: {flag: getattr(each, flag) for flag in each.flags()} for name, each in by_unknown.items()}
-                for kind, by_unknown in further.items()
-            }
+        flags = {
+            kind: {name: {flag: getattr(each, flag) for flag in each.flags()} for name, each in by_unknown.items()}
+            for kind, by_unknown in case.conditions.items()
+            if by_unknown and kind not in _BITS
+        }
+        if flags:
             record |= {"version": _FURTHER_VERSION, "conditions": flags}
         # An attribute of fixed length: h5py gives others a heap of 4 kB.
         own.attrs["case"] = np.bytes_(json.dumps(record, allow_nan=False).encode())
@@ -191,16 +192,7 @@ def named(source: str) -> Iterator[None]:
         yield
     except CaseFileError:
         raise
-    except (
-        OSError,
-        LookupError,
-        RuntimeError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except Exception as error:  # of whatever kind: a damaged file leads these libraries anywhere
         raise CaseFileError(
             f"{source} is not a complete case file ({str(error) or type(error).__name__}). It was cut off, changed, or "
             "written by another program; generate it again or take a good copy."
@@ -280,7 +272,7 @@ class _Writer:
             "NumberOfConnectivityIds": len(mesh.connectivity),
         }
         arrays = {
-            "Points": _padded(mesh.points.detach().numpy()),
+            "Points": np.pad(mesh.points.detach().numpy(), ((0, 0), (0, 3 - mesh.space))),
             "Connectivity": _indices(mesh.connectivity),
             "Offsets": _indices(mesh.offsets),
             "Types": mesh.cell_types,
@@ -299,9 +291,7 @@ class _Writer:
                 "PolyhedronToFaces": _indices(np.arange(len(faces))),
                 "PolyhedronOffsets": _indices(locations),
             }
-        for name, number in numbers.items():
-            self.add(name, np.array([number], np.int64))
-        for name, values in arrays.items():
+        for name, values in ({name: np.array([number]) for name, number in numbers.items()} | arrays).items():
             self.add(name, values)
         for name, patch in mesh.patches.items():
             mask = np.zeros(self.points, np.uint8)
@@ -343,18 +333,14 @@ class _Writer:
     def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
         """The time steps, all on the same mesh."""
         steps = self.group.create_group("Steps")
-        number = len(series.steps)
-        steps.attrs["NSteps"] = number
-        self.add("Steps/Values", np.array(series.steps))
-        zeros = np.zeros(number, np.int64)
-        self.add("Steps/NumberOfParts", zeros + 1)
-        for name in ("PartOffsets", "PointOffsets"):
-            self.add(f"Steps/{name}", zeros)
-        for name in ("CellOffsets", "ConnectivityIdOffsets"):
-            self.add(f"Steps/{name}", zeros[:, None])
+        zeros = np.zeros(len(series.steps), np.int64)
+        steps.attrs["NSteps"] = len(zeros)
+        arrays = {"Values": np.array(series.steps), "NumberOfParts": zeros + 1, "PartOffsets": zeros}
+        arrays |= {"PointOffsets": zeros, "CellOffsets": zeros[:, None], "ConnectivityIdOffsets": zeros[:, None]}
         # Other arrays have no offsets, and so are the same at all times.
-        for name, values in offsets.items():
-            self.add(f"Steps/PointDataOffsets/{name}", values)
+        arrays |= {f"PointDataOffsets/{name}": values for name, values in offsets.items()}
+        for name, values in arrays.items():
+            self.add(f"Steps/{name}", values)
 
     def point_field(self, name: str, values: np.ndarray) -> None:
         if not name or "/" in name or name in (".", ".."):
@@ -444,12 +430,12 @@ class _Reader:
             faces,
         )
         mesh = mesh.with_patches({name: np.flatnonzero(mask) for name, mask in masks.items()})
+        patches = dict(mesh.patches)
         for name, facets in chosen.items():
-            if not np.isin(facets, mesh.patches[name].facets).all():
+            if not np.isin(facets, patches[name].facets).all():
                 raise CaseFileError(f"{self.source}: patch {name!r} lists facets that are not among its points.")
-            patches = {**mesh.patches, name: Patch(mesh.patches[name].points, facets)}
-            mesh = mesh._with(patches=patches)
-        meshes[key] = mesh
+            patches[name] = Patch(patches[name].points, facets)
+        meshes[key] = mesh = mesh._with(patches=patches) if chosen else mesh
         return mesh
 
     def faces(self, cells: int) -> Facets:
@@ -535,10 +521,6 @@ class _Reader:
         return found
 
 
-def _further(case: Case) -> dict[str, Mapping[str, Condition]]:
-    return {kind: each for kind, each in case.conditions.items() if kind not in _BITS and each}
-
-
 def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
     """The facets of patches that do not follow from the points, having been chosen one by one."""
     chosen = {}
@@ -561,10 +543,6 @@ def whole_array(dataset: h5py.h5d.DatasetID) -> np.ndarray:
     values = np.empty(dataset.shape, dataset.dtype)
     dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
     return values
-
-
-def _padded(points: np.ndarray) -> np.ndarray:
-    return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
 
 
 def _indices(values: np.ndarray) -> np.ndarray:

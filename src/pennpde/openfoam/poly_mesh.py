@@ -248,18 +248,8 @@ def _read_boundary(path: Path) -> dict[str, FacePatch]:
         kind, start, number = entries.get("type"), entries.get("startFace"), entries.get("nFaces")
         if not (isinstance(kind, str) and isinstance(start, int) and isinstance(number, int)):
             raise parser.error(f"patch {name!r} needs type, nFaces and startFace; it has {', '.join(entries)}.")
-        neighbour, transform = (
-            str(entries[key]) if key in entries else None for key in ("neighbourPatch", "transform")
-        )
-        patches[name] = FacePatch(
-            name=name,
-            type=kind,
-            start=start,
-            count=number,
-            groups=_words(entries.get("inGroups")),
-            neighbour=neighbour,
-            transform=transform,
-        )
+        pair = (str(entries[key]) if key in entries else None for key in ("neighbourPatch", "transform"))
+        patches[name] = FacePatch(name, kind, start, number, _words(entries.get("inGroups")), *pair)
     parser.expect(")")
     return patches
 
@@ -376,13 +366,12 @@ def pieces_of(folder: Path) -> list[Path]:
 
 
 def _refuse_cut_pairs(folder: Path, meshes: list[PolyMesh]) -> None:
-    for mesh in meshes:
-        for patch in mesh.patches.values():
-            if patch.type == "processorCyclic" and patch.count:
-                raise UnsupportedConditionError(
-                    f"{folder} is decomposed, and {patch.name!r} cuts a cyclic pair between processors. Reconstruct "
-                    "the mesh first, with reconstructParMesh -constant."
-                )
+    patches = [patch for mesh in meshes for patch in mesh.patches.values()]
+    if cut := [patch.name for patch in patches if patch.type == "processorCyclic" and patch.count]:
+        raise UnsupportedConditionError(
+            f"{folder} is decomposed, and {cut[0]!r} cuts a cyclic pair between processors. Reconstruct the mesh "
+            "first, with reconstructParMesh -constant."
+        )
 
 
 def plane_of(body: Body, folder: Path) -> Mesh:

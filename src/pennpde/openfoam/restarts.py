@@ -53,7 +53,6 @@ from pennpde.penn.predictor import Finer
 _CYCLES = 12
 _ROUNDS = 6
 _CLOSED = ("empty", "wedge", *SYMMETRY, *RESTING)
-_UNIFORM = ("uniformFixedValue",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,19 +93,15 @@ def openings(
             if patch.start < partner.start:
                 ours, theirs = (np.arange(each.start, each.start + each.count) for each in (patch, partner))
                 pairs.append(np.stack([ours, theirs], axis=1))
-        elif kind == "fixedValue" or kind in _UNIFORM:
-            values = on_faces(condition.get("value"), patch.count, (3,)) if kind == "fixedValue" else None
-            if values is None:
-                values = _evened(face_velocity[patch.faces]) if kind in _UNIFORM else face_velocity[patch.faces]
+        elif kind == "fixedValue":
+            given = on_faces(condition.get("value"), patch.count, (3,))
+            values = face_velocity[patch.faces] if given is None else given
             flux[patch.faces] = (mesh.face_vectors[patch.faces] * values).sum(axis=1)
+        elif kind == "uniformFixedValue":  # next to a wall some faces have less than the one value; the median has not
+            flux[patch.faces] = mesh.face_vectors[patch.faces] @ np.median(face_velocity[patch.faces], axis=0)
         elif kind not in _CLOSED:
             free[patch.faces] = True
     return Openings(flux, free, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64))
-
-
-def _evened(values: Float[np.ndarray, "faces 3"]) -> Float[np.ndarray, "faces 3"]:
-    """The one value of all faces. Next to a wall some of them are lower; the median is not."""
-    return np.broadcast_to(np.median(values, axis=0), values.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +109,13 @@ class Projection:
     """Makes fluxes on a mesh divergence-free; set up once per mesh and set of free faces."""
 
     mesh: PolyMesh
-    free: Bool[np.ndarray, " faces"]
-    pairs: Int64[np.ndarray, "pairs 2"]
     differences: csr_array
     """ψ of the cells to what is subtracted from the flux of each face."""
     levels: Levels
 
     @staticmethod
     def on(mesh: PolyMesh, known: Openings) -> Projection:
-        internal, cells = len(mesh.neighbour), mesh.number_of_cells
+        internal = len(mesh.neighbour)
         size = np.linalg.norm(mesh.face_vectors, axis=1)
         along = ((mesh.face_centres - mesh.cell_centres[mesh.owner]) * mesh.face_normals).sum(axis=1)
         beyond = mesh.cell_centres[mesh.neighbour] - mesh.face_centres[:internal]
@@ -133,35 +126,20 @@ class Projection:
         # On twisted cells a centre can lie behind its own face.
         typical = np.abs(distance[: max(internal, 1)]).mean()
         coefficient = size / np.maximum(distance, 1e-3 * typical)
-        inner = np.arange(internal)
-        open_faces = np.flatnonzero(known.free)
         first, second = known.pairs.T
         coefficient[second] = coefficient[first]
         # Of each face: its coefficient times (ψ in front - ψ behind); in front of an outlet ψ is zero.
-        rows = [inner, inner, open_faces, first, first, second, second]
-        columns = [
-            mesh.neighbour,
-            mesh.owner[:internal],
-            mesh.owner[open_faces],
-            mesh.owner[second],
-            mesh.owner[first],
-            mesh.owner[first],
-            mesh.owner[second],
-        ]
-        signs = [1.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0]
-        values = [sign * coefficient[row] for sign, row in zip(signs, rows, strict=True)]
-        differences = csr_array(
-            coo_array(
-                (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-                shape=(mesh.number_of_faces, cells),
-            )
-        )
+        front = np.full(mesh.number_of_faces, -1)
+        front[:internal], front[first], front[second] = mesh.neighbour, mesh.owner[second], mesh.owner[first]
+        inner = np.flatnonzero(front >= 0)
+        used = np.flatnonzero((front >= 0) | known.free)
+        values = np.concatenate([coefficient[inner], -coefficient[used]])
+        places = np.concatenate([inner, used]), np.concatenate([front[inner], mesh.owner[used]])
+        differences = csr_array(coo_array((values, places), shape=(mesh.number_of_faces, mesh.number_of_cells)))
         matrix = csr_array(-(mesh.outward @ differences))
-        return Projection(mesh, known.free, known.pairs, differences, Levels.of(matrix))
+        return Projection(mesh, differences, Levels.of(matrix))
 
-    def __call__(
-        self, flux: Float[np.ndarray, " faces"], prescribed: Float[np.ndarray, " faces"]
-    ) -> Float[np.ndarray, " faces"]:
+    def __call__(self, flux: Float[np.ndarray, " faces"], known: Openings) -> Float[np.ndarray, " faces"]:
         """The flux next to a given one that leaves nothing in any cell and is as prescribed on the boundary.
 
         Where every flux through the boundary is prescribed and they do not add up to zero, what cannot go away is
@@ -169,17 +147,17 @@ class Projection:
 
         Args:
             flux: nearly divergence-free.
-            prescribed: see `Openings.flux`.
+            known: with the same free faces and pairs.
         """
         internal = len(self.mesh.neighbour)
-        found = np.where(self.free, flux, prescribed)
+        found = np.where(known.free, flux, known.flux)
         found[:internal] = flux[:internal]
-        first, second = self.pairs.T
+        first, second = known.pairs.T
         found[first] = 0.5 * (flux[first] - flux[second])
         found[second] = -found[first]
         for _ in range(_ROUNDS):
             rest = self.mesh.outward @ found
-            if not self.free.any():
+            if not known.free.any():
                 rest = rest - rest.mean()
             if np.abs(rest).max(initial=0.0) <= 1e-14 * np.abs(found).max(initial=0.0):
                 break
@@ -324,7 +302,7 @@ class TimeWriter:
         known = openings(self.cells, conditions, on_faces)
         given = (self.cells.face_vectors * on_faces).sum(axis=1)
         given[self.cells.faces_of_type("empty")] = 0.0
-        flux = self._projection(known)(given, known.flux)
+        flux = self._projection(known)(given, known)
         return flux, in_cells + self.cells.cell_velocity(flux - given)
 
     def _projection(self, known: Openings) -> Projection:

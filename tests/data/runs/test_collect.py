@@ -17,7 +17,6 @@ from foam_cases import write_dictionary
 from pennpde.case.moments import steady_state
 from pennpde.data import storage
 from pennpde.data.runs import collect as collecting
-from pennpde.data.runs import report
 from pennpde.data.runs.collect import Collection, NothingCollectedError, collect_runs
 from pennpde.data.runs.survey import Shares
 from pennpde.data.storage import content_of
@@ -58,7 +57,7 @@ def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
     assert finished.stderr.count("fvOptions") == 1
     notes = {
         name: facts.get("notes", [])
-        for name, facts in json.loads((out / report.JSON_FILE).read_text())["cases"].items()
+        for name, facts in json.loads((out / collecting.JSON_FILE).read_text())["cases"].items()
     }
     assert [name for name, found in notes.items() if any(each.startswith(words) for each in found)] == [
         "run_0",
@@ -251,7 +250,7 @@ def among_others(tmp_path_factory) -> tuple[Collection, Path]:
     for what, (make, _) in WRONG.items():
         make(folder / "runs" / what.replace(" ", "_"))
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(report, "_draw", no_picture)
+        context.setattr(collecting, "draw_all", no_picture)
         return collect(folder / "runs", folder / "set"), folder / "set"
 
 
