@@ -95,10 +95,9 @@ def _wrapped(text: str) -> str:
         column = _VALUE.match(line)
         indent = column.end() if column and column.end() < width / 2 else len(line) - len(line.lstrip()) + 2
         # A name of a file is not broken: it would no longer be one.
-        how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
-        short = len(line) <= width
-        how |= {"subsequent_indent": " " * indent, "replace_whitespace": False}
-        lines += [line] if short else wrap(line.replace(" %", "\xa0%"), width, **how)
+        how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+        words = line.replace(" %", "\xa0%")
+        lines += [line] if len(line) <= width else wrap(words, width, subsequent_indent=" " * indent, **how)
     return "\n".join(lines).replace("\xa0", " ")
 
 
@@ -130,14 +129,8 @@ class LiveLine:
 
         self._start = time.perf_counter()
         self._hear(stage, 0.0)
-        live = Live(
-            get_renderable=self._line,
-            console=_console(stream),
-            refresh_per_second=8,
-            transient=True,
-            redirect_stdout=False,  # results may go to a file
-        )
-        self._open.enter_context(live)
+        how: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}  # may be a file
+        self._open.enter_context(Live(get_renderable=self._line, console=_console(stream), **how))
         self._open.enter_context(progress.watched(self._hear))
 
     def close(self) -> None:
@@ -354,6 +347,13 @@ Mesher = Annotated[
     str | None,
     Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it such as Allrun.mesh."),
 ]
+
+
+def level_of(accuracy: float | None, *, fast: bool, fine: bool) -> str | None:
+    """The level of accuracy that is asked for by its name."""
+    if sum((accuracy is not None, fast, fine)) > 1:
+        raise typer.BadParameter("--accuracy, --fast and --fine exclude each other; give one of them")
+    return "fast" if fast else "fine" if fine else None
 
 
 def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":

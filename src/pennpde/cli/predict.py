@@ -32,6 +32,7 @@ from pennpde.cli.conventions import (
     Steady,
     Times,
     Verbose,
+    level_of,
     predictor,
     read_mesh,
 )
@@ -39,7 +40,6 @@ from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
     from pennpde.case import Case, Remark
-    from pennpde.penn import Predictor
     from pennpde.prediction import Outcome
     from pennpde.trust.certificate import Certificate
 
@@ -216,8 +216,7 @@ def run(
     _check_targets(input_path, targets)
     if write_time is not None:
         _check_write_time(input_path, write_time)
-    if sum((accuracy is not None, fast, fine)) > 1:
-        raise ValueError("--accuracy, --fast and --fine exclude each other; give one of them")
+    level = level_of(accuracy, fast=fast, fine=fine)
     asked = asked_times(time, times, steady)
     _check_limits(iterations, residual, max_seconds, steady=steady)
     _check_series(asked, targets)
@@ -232,18 +231,23 @@ def run(
     from pennpde.quantities import parse
 
     wanted = [parse(each) for each in quantity or []]
-    network = _network(model, plugin)
-    asked_accuracy = _accuracy(network, model, accuracy, fast=fast, fine=fine)
+    network = predictor(model, plugin, "penn predict needs one")
+    if not network.levels and (level or accuracy is not None):
+        raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
+    if level is not None:
+        network.set_level(network.levels[-1 if fine else 0])
+    elif network.levels and accuracy is None:
+        accuracy = _ACCURACY
     if asked is not None and not network.takes_times:
         raise ValueError(
             f"{model} predicts only the times that it was trained for, not any time: leave out --time, --times and "
             "--steady, or choose a network for any time with --model"
         )
-    start = 0.0
+    start = 0.0  # in the time of the case
     if input_path.is_dir():
         from pennpde.openfoam import start_time
 
-        start = start_time(input_path)  # in the time of the case
+        start = start_time(input_path)
     if asked is None and write_time not in (None, ALL) and network.takes_times:
         asked = (_implied_time(write_time, start),)
     about: dict[str, Any] = {"input": str(input_path), "model": model}
@@ -273,7 +277,7 @@ def run(
                 speed=speed,
                 resolution=resolution,
                 times=asked,
-                accuracy=asked_accuracy,
+                accuracy=accuracy,
                 quantities=wanted,
             )
     except OutOfTimeError as error:
@@ -314,28 +318,14 @@ def run(
             from pennpde.quantities.foam import write_tables
 
             written += write_tables(input_path, outcome, wanted, folders, start)
-    lines, width = (
-        result_lines(outcome, model, written, verbose=verbose),
-        max((len(each.name) for each in wanted), default=0),
-    )
+    lines = result_lines(outcome, model, written, verbose=verbose)
+    width = max((len(each.name) for each in wanted), default=0)
     output.say(*lines[:-1], *(each.line(width) for each in measured), lines[-1])
     tell(output, outcome.certificate, verbose=verbose)
     return about | {"written": written} | ({"stopped": outcome.stopped, "exit_code": 4} if outcome.stopped else {})
 
 
 # What is asked, checked before any work
-
-
-def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast: bool, fine: bool) -> float | None:
-    """The expected error that is asked for, in per cent; --fast and --fine set the network to a level instead."""
-    if not network.levels:
-        if fast or fine or accuracy is not None:
-            raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
-        return None
-    if fast or fine:
-        network.set_level(network.levels[0 if fast else -1])
-        return None
-    return _ACCURACY if accuracy is None else accuracy
 
 
 def _check_limits(iterations: int | None, residual: float | None, max_seconds: float | None, *, steady: bool) -> None:
@@ -461,10 +451,6 @@ def _wrong_times(text: str, why: str) -> BadParameter:
 
 
 # The network and the case
-
-
-def _network(model: str, plugin: str | None) -> "Predictor":
-    return predictor(model, plugin, "penn predict needs one")
 
 
 def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":

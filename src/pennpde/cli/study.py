@@ -22,6 +22,7 @@ from pennpde.cli.conventions import (
     StudyInput,
     Times,
     duration,
+    level_of,
 )
 from pennpde.cli.predict import asked_times
 
@@ -107,14 +108,13 @@ def run(
     The folder gets table.csv, table.parquet where pyarrow is installed, and report.html. A design that cannot be
     computed is a row with its reason.
     """
-    if sum((accuracy is not None, fast, fine)) > 1:
-        raise BadParameter("give one of --accuracy, --fast and --fine", param_hint="--accuracy")
+    level = level_of(accuracy, fast=fast, fine=fine)
     if keep_fields is not None and keep_fields not in (".vtu", ".vtk", ".vtkhdf", ".pvd"):
         raise BadParameter(f"{keep_fields!r} is none of .vtu, .vtk, .vtkhdf, .pvd", param_hint="--keep-fields")
     asked = asked_times(None, times, False)
     given: dict[str, Any] = {
         "vary": vary, "quantities": quantity, "problem": case, "number": number, "seed": seed or None, "times": asked,
-        "steady": steady or None, "accuracy": accuracy, "level": "fast" if fast else "fine" if fine else None,
+        "steady": steady or None, "accuracy": accuracy, "level": level,
         "mesher": mesher, "length": length, "speed": speed, "force": force or None,
         "design": None if design == "grid" else design, "model": None if model == "flow" else model,
     }  # fmt: skip

@@ -44,11 +44,11 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular, write_json
 from pennpde.machine import device_for, device_name, with_threads
 from pennpde.penn.predictor import Predictor, check_unknowns, seen_by
-from pennpde.train import folder, losses
+from pennpde.train import folder
 from pennpde.train.cases import evenly, learned, learned_time, seen_cases
 from pennpde.train.fitting import TrainingResult, fit, threads_of
 from pennpde.train.settings import BUDGETS, Course, Settings
-from pennpde.train.steps import Steps
+from pennpde.train.steps import Steps, errors_of_start, loss_of
 from pennpde.trust import certificate
 from pennpde.trust.certificate import behaviour_range
 
@@ -80,7 +80,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         try:
-            losses.named(self.loss)
+            loss_of(self.loss)
         except ValueError as error:
             raise ValueError(f"The row {self.row!r}: {error}") from error
 
@@ -458,7 +458,7 @@ def run(
         _prepare(model, train, validation)
         if start is not None and training.scales is None:
             known = folder.load(out) if resume else None
-            scales = known.plain["scales"] if known else losses.errors_of_start(model, validation or train)
+            scales = known.plain["scales"] if known else errors_of_start(model, validation or train)
             training = replace(training, scales=scales)
             log.info(f"100 % is the error of {start.name} at its start, at most the spread of the fields")
         if not validation:
@@ -480,7 +480,7 @@ def run(
             resume=resume,
             pause_after=pause_after,
             device=device,
-            loss=losses.named(experiment.loss),
+            loss=loss_of(experiment.loss),
             progress=progress,
             on_improvement=keep,
             as_seen=True,
