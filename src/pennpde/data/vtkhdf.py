@@ -36,8 +36,6 @@ FORMAT_VERSION = 1
 _FURTHER_VERSION = 2
 """Of files with conditions that version 1 does not know."""
 SUFFIX = ".vtkhdf"
-SINGLE = 24
-"""Significant bits of single precision."""
 
 _PATCH = "patch:"  # as Mesh.read knows it
 _CONDITIONS = "conditions:"
@@ -60,7 +58,6 @@ class CaseFileError(ValueError):
 def pack(
     case: Case,
     times: Sequence[float] | None = None,
-    significant_bits: int = SINGLE,
     notes: Mapping[str, Any] | None = None,
     *,
     compressed: bool = True,
@@ -74,8 +71,6 @@ def pack(
         case: a single one, not a batch.
         times: of the targets, one for each entry of their last axis, or one where they have no such axis; 1, 2, ... by
             default. Initial fields belong to time 0.
-        significant_bits: fewer than 24 round the fields further, which packs them smaller: 11 are those of 16-bit
-            floats.
         notes: further facts to keep in the file, in JSON's terms.
         compressed: whether arrays are compressed, each with a checksum. A file that goes into a compressed archive
             becomes smaller there without.
@@ -91,7 +86,7 @@ def pack(
     # h5py must not write on its own to the disk, where it could be interrupted: see `write_atomically`.
     content = io.BytesIO()
     with h5py.File(content, "w", libver=("v110", "v110")) as file:
-        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, significant_bits, compressed)
+        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, compressed)
         writer.mesh(case.mesh)
         writer.case(case, series)
         own = file.create_group("pennpde")
@@ -252,8 +247,8 @@ def _target_blocks(case: Case) -> dict[str, list[Tensor]]:
 
 
 class _Writer:
-    def __init__(self, group: h5py.Group, mesh: Mesh, significant_bits: int, compressed: bool) -> None:
-        self.group, self.significant_bits = group, significant_bits
+    def __init__(self, group: h5py.Group, mesh: Mesh, compressed: bool) -> None:
+        self.group = group
         # Bytes of the same significance lie together either way: they are what repeats.
         self.filters: dict[str, Any] = {"shuffle": True}
         if compressed:
@@ -303,15 +298,15 @@ class _Writer:
         offsets = {}
         for name, initial in case.initial.items():
             blocks = [initial, *targets.get(name, [])]
-            self.point_field(name, np.concatenate([self.rounded(block, name) for block in blocks]))
+            self.point_field(name, np.concatenate([_single(block, name) for block in blocks]))
             steps = np.arange(len(series.steps)) + series.first if len(blocks) > 1 else np.zeros(len(series.steps))
             offsets[name] = steps.astype(np.int64) * self.points
             self.conditions(name, case)
         for name, values in case.features.items():
-            self.point_field(name, self.rounded(values, name))
+            self.point_field(name, _single(values, name))
         for name, values in case.targets.items():
             if name not in case.initial:
-                self.point_field(name, self.rounded(values, name))
+                self.point_field(name, _single(values, name))
         if series.steps:
             self.steps(series, offsets)
 
@@ -354,9 +349,6 @@ class _Writer:
         if _is_plane_tensor(axes, self.space):
             values = np.pad(values, [(0, 0), *[(0, 1)] * len(axes)])
         self.add(f"PointData/{name}", values.reshape(len(values), -1) if axes else values, self.points)
-
-    def rounded(self, values: Tensor, name: str) -> np.ndarray:
-        return _rounded(_finite(values, name).astype(np.float32), self.significant_bits)
 
     def add(self, name: str, values: np.ndarray, rows: int = 0) -> None:
         if values.nbytes < 100:
@@ -560,15 +552,8 @@ def _finite(values: Tensor, name: str) -> np.ndarray:
     return array
 
 
-def _rounded(values: np.ndarray, significant_bits: int) -> np.ndarray:
-    """Single-precision values with fewer significant bits; the others become zero, so that they pack well."""
-    dropped = SINGLE - significant_bits
-    if not 0 <= dropped < SINGLE:
-        raise ValueError(f"significant_bits is {significant_bits}; it is from 1 to {SINGLE}.")
-    if dropped == 0:
-        return values
-    bits = values.view(np.uint32)
-    return ((bits + np.uint32(1 << (dropped - 1))) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)).view(np.float32)
+def _single(values: Tensor, name: str) -> np.ndarray:
+    return _finite(values, name).astype(np.float32)
 
 
 # Shards

@@ -79,10 +79,7 @@ class Experiment:
     training: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
-        try:
-            loss_of(self.loss)
-        except ValueError as error:
-            raise ValueError(f"The row {self.row!r}: {error}") from error
+        loss_of(self.loss)
 
     @property
     def needs_frames(self) -> bool:
@@ -189,9 +186,8 @@ def _experiment(name: str, common: Mapping[str, Any], row: Any, path: Path, chan
     where = f"{path} [rows.{name}]"
     row = _table(row, f"{path}: rows.{name}", f"write [rows.{name}]")
     known = {each.name for each in fields(Experiment)} - {"row"}
-    _refuse_unknown(common, known, f"{path} [common]")
-    _refuse_unknown(row, known, where)
     for part, place in ((common, f"{path} [common]"), (row, where)):
+        _refuse_unknown(part, known, place)
         for key in ("arguments", "training"):
             _table(part.get(key, {}), f"{place} {key}", f"write {key} = {{ ... }}")
         for key in ("dataset", "network", "title", "paper", "note"):
@@ -213,7 +209,7 @@ def _experiment(name: str, common: Mapping[str, Any], row: Any, path: Path, chan
     try:
         return Experiment(row=name, training=settings, **merged)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _table(value: Any, where: str, remedy: str) -> Mapping[str, Any]:
