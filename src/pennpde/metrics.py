@@ -60,13 +60,12 @@ def neumann_squared_error(
     To judge a field, take its gradient with operators that do not know the condition, `Operators.on(mesh)`; those of
     the case, `case.operators[name]`, were made to agree with it.
     """
-    normals = condition.normals.to(gradient)
+    held, rank = condition.mask, condition.rank(condition.normal_derivative)
+    gradient = gradient[held]
+    normals, prescribed = (each[held].to(gradient) for each in (condition.normals, condition.normal_derivative))
     normals = normals.reshape(*normals.shape, *[1] * (gradient.ndim - 2))
-    prescribed = condition.normal_derivative.to(gradient)
-    rank = condition.rank(prescribed)
     prescribed = prescribed.reshape(*prescribed.shape, *[1] * (gradient.ndim - 1 - prescribed.ndim))
-    difference = (normals * gradient).sum(dim=1) - prescribed
-    return _over_components(difference.square(), rank)[condition.mask]
+    return _over_components(((normals * gradient).sum(dim=1) - prescribed).square(), rank)
 
 
 def without_level(

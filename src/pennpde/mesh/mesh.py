@@ -99,6 +99,16 @@ class Topology:
         return np.stack([first[other], second[other].astype(np.int64)])
 
     @cached_property
+    def first_edges(self) -> Int64[np.ndarray, " points"]:
+        """Where in `edges` those of each point begin."""
+        return np.flatnonzero(np.diff(self.edges[0], prepend=-1))
+
+    @cached_property
+    def typical_neighbours(self) -> float:
+        # The median, as points of the boundary have fewer, and a fine mesh has few of those.
+        return float(np.median(np.diff(self.first_edges, append=self.edges.shape[1])))
+
+    @cached_property
     def facets(self) -> Facets:
         if self.known_facets is not None:
             return self.known_facets
@@ -158,6 +168,13 @@ class Geometry:
     @cached_property
     def cell_volumes(self) -> Float[Tensor, " cells"]:
         return torch.from_numpy(signed_volumes(self.positions, self.topology.cells))
+
+    @cached_property
+    def stretching(self) -> float:
+        first, second = self.topology.edges
+        lengths = np.sqrt(sum((x[first] - x[second]) ** 2 for x in np.ascontiguousarray(self.positions.T)))
+        starts = self.topology.first_edges
+        return float((np.maximum.reduceat(lengths, starts) / np.minimum.reduceat(lengths, starts)).mean())
 
     @cached_property
     def point_volumes(self) -> Float[Tensor, " points"]:
@@ -403,6 +420,11 @@ class Mesh:
     def edges(self) -> Int64[np.ndarray, "2 edges"]:
         """Ordered pairs (i, j) of neighbours, sorted by i, then j. Two points are neighbours if a cell holds both."""
         return self.geometry.topology.edges
+
+    @property
+    def stretching(self) -> float:
+        """The mean over all points of their longest edge over their shortest one."""
+        return self.geometry.stretching
 
     # The boundary
 

@@ -145,6 +145,10 @@ class Predictor(nn.Module, ABC):
         """The case with operators as this network wants them; the case itself where it has them already."""
         return case
 
+    def learned(self, case: Case) -> Sequence[Case]:
+        """The cases from which it learns what one case tells: most networks, from the case itself."""
+        return (case,)
+
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh and keep it with the case."""
 

@@ -71,6 +71,11 @@ class Start(nn.Module, ABC):
     def is_started(self, case: Case) -> bool:
         """Whether the initial fields of a case are those of a cheap solution already, as in training."""
 
+    def learned(self, case: Case, time: float) -> Sequence[Case]:
+        """The case with its cheap solution, on each level where a network learns to correct it."""
+        found = self.solve(case, (time,))
+        return found.cases if found.corrected else ()
+
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
 

@@ -451,13 +451,19 @@ def run(
         origin = {} if start is None else {"from": start.to_plain()}
         origin |= {"frozen": kept} if kept else {}
         about = _About(experiment, facts, _spanned(model, train), origin)
-        _prepare(model, train, validation)
+        taught, judges = _taught(model, train), _taught(model, validation)
+        if not taught:
+            raise ValueError(
+                f"{experiment.network} corrects none of the {len(train)} training cases (cells, domain or conditions "
+                "are too unlike those that it knows), so there is nothing to learn; train without --from."
+            )
+        _prepare(model, taught, judges)
         if start is not None and training.scales is None:
             known = folder.load(out) if resume else None
-            scales = known.plain["scales"] if known else errors_of_start(model, validation or train)
+            scales = known.plain["scales"] if known else errors_of_start(model, judges or taught)
             training = replace(training, scales=scales)
             log.info(f"100 % is the error of {start.name} at its start, at most the spread of the fields")
-        if not validation:
+        if not judges:
             judge = "training loss" if start is None else "error on all training cases"
             log.info(f"there are no validation cases: the {judge} decides which weights are the best")
         if pause_after is not None:
@@ -469,8 +475,8 @@ def run(
 
         result = fit(
             model,
-            train,
-            validation,
+            taught,
+            judges,
             training,
             folder=out,
             resume=resume,
@@ -570,6 +576,21 @@ def _refuse_leaks(data: str | Path | Cases, also: str | Path) -> None:
                 f"{also} has {len(leaked)} cases of the {split} split of the dataset among its training cases, the "
                 f"first is {leaked[0]!r}: errors on them would say nothing. Leave them out."
             )
+
+
+def _taught(model: nn.Module, cases: Sequence[Case]) -> list[Case]:
+    """What the network learns from these cases, such as what coarse solutions of them miss."""
+    if not isinstance(model, Predictor):
+        return list(cases)
+    if model.levels and cases:
+        log.info(f"solving {len(cases)} cases on coarse cells, on each level where the network learns")
+    found: list[Case] = []
+    for case in cases:
+        try:
+            found += model.learned(case)
+        except ArithmeticError as error:
+            log.warning(f"{case.name or 'a case'} is left out: {error}")
+    return found
 
 
 def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]) -> None:
