@@ -153,15 +153,7 @@ def collect_runs(
     by_path = {runs[name].given: reason for name, reason in failed.items()}
     draw = bool(made) or not (folder / PICTURE_FILE).exists()
     written = write_report(folder, manifest, skipped, by_path, draw=draw)
-    return Collection(
-        folder=folder,
-        collected=made,
-        kept=kept,
-        failed=failed,
-        skipped=skipped,
-        report=written,
-        seconds=clock.monotonic() - started,
-    )
+    return Collection(folder, made, kept, failed, skipped, written, clock.monotonic() - started)
 
 
 _Results = Iterator[tuple[str, Any]]
@@ -246,9 +238,9 @@ def _signatures(folder: Path, manifest: Manifest) -> dict[str, Signature]:
 
 def _case(run: Run, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     """The file of a run's case, and its facts for the manifest."""
-    made = collect(run.open(plan.quantities, plan.repair), plan, run.name)
-    facts = {**facts_of(made.case), "source": run.given, **made.facts, "ranges": _ranges(made.case)}
-    return pack(made.case, made.moments or None, notes={"source": run.given}), facts
+    case, moments, facts = collect(run.open(plan.quantities, plan.repair), plan, run.name)
+    facts = {**facts_of(case), "source": run.given, **facts, "ranges": _ranges(case)}
+    return pack(case, moments or None, notes={"source": run.given}), facts
 
 
 def _ranges(case: Case) -> dict[str, list[float]]:
@@ -367,8 +359,7 @@ def write_report(
 def _told(manifest: Manifest, name: str) -> dict[str, Any]:
     facts = manifest.cases[name].facts
     split = next((split for split in manifest.splits if name in manifest.splits[split]), None)
-    told = {key: value for key, value in facts.items() if key != "state"}
-    return {"split": split, **told}
+    return {"split": split, **{key: value for key, value in facts.items() if key != "state"}}
 
 
 def _all_ranges(manifest: Manifest) -> dict[str, list[float]]:

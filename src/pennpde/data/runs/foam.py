@@ -231,8 +231,7 @@ class FoamSource(Source):
         folder = self._folders[self.times()[0]]
         for name, foam in self.quantities().fields.items():
             dimensions = read_field(folder / foam.name, self.folder).dimensions
-            powers = _DIMENSIONLESS if dimensions is None else tuple(int(power) for power in dimensions.exponents)
-            powers = (*powers, *_DIMENSIONLESS)[:7]
+            powers = tuple(map(int, (dimensions and dimensions.powers) or _DIMENSIONLESS))
             if foam.dimensions == _KINEMATIC and powers == _PASCAL:
                 raise RunError(
                     f"{foam.name} is in Pa, not the kinematic pressure in m²/s²; divide it by the density, or run an "
