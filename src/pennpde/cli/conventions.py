@@ -205,14 +205,13 @@ class Output:
 
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Iterate over the items with a progress bar, which is shown only on a terminal."""
-        if self.quiet or not is_terminal(sys.stderr):
-            yield from items
-            return
-        from rich.console import Console
-        from rich.progress import track
+        from pennpde.data.workers import Status
 
-        self.live.close()
-        yield from track(items, description, total=total, console=Console(file=sys.stderr), transient=True)
+        with self.progress_bar(description) as show:
+            for done, item in enumerate(items):
+                if show is not None:
+                    show(Status(total, done))
+                yield item
 
     @contextmanager
     def progress_bar(self, description: str) -> Iterator[Callable[["Status"], None] | None]:
@@ -220,6 +219,7 @@ class Output:
         if self.quiet or not is_terminal(sys.stderr):
             yield None
             return
+        self.live.close()
         from rich import progress as shown
         from rich.console import Console
 

@@ -55,7 +55,6 @@ EXAMPLES = [
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
-_POINTS_OF_A_THREAD = 10_000
 _ACCURACY = 2.0
 """Expected error of the first unknown, in per cent, that is good enough unless a user asks for another one."""
 ALL = "all"
@@ -467,7 +466,9 @@ def use_threads_for(case: "Case") -> None:
     """Limit the threads to what the number of points is worth: idle threads slow each other down on a busy machine."""
     import torch
 
-    torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
+    from pennpde.machine import threads_for
+
+    torch.set_num_threads(threads_for(case.number_of_points, torch.device("cpu")))
 
 
 # Time folders of OpenFOAM

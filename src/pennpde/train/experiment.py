@@ -39,6 +39,7 @@ from pennpde import __version__, checkpoints, registry
 from pennpde.case import Case
 from pennpde.case.moments import FOREVER, number_of_moments
 from pennpde.data import storage
+from pennpde.data.runs.source import of_unknowns
 from pennpde.data.storage import DatasetError, Manifest, content_of, dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular, write_json
@@ -308,11 +309,7 @@ def _by_unknowns(folder: str | Path, manifest: Manifest) -> tuple[str | None, in
     if not manifest.cases:
         return None, 0, False
     case = storage.read_file(folder, next(iter(manifest.cases)), manifest).case
-    ranks, kind = {name: values.ndim - 1 for name, values in case.initial.items()}, None
-    if ranks == {"u": 1, "p": 0} and "viscosity" in case.parameters:
-        kind = "flow"
-    elif ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
-        kind = "advection-diffusion"
+    kind = of_unknowns(list(case.initial), list(case.parameters)).network
     return kind, case.space, (number_of_moments(case) or 1) > 1
 
 
