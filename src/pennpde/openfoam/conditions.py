@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -142,8 +142,7 @@ class FieldReader:
                 found.dirichlet[patch.name] = self._flow_rate(patch)
             elif kind == "surfaceNormalFixedValue":
                 speeds = self._on_faces(patch, "refValue", ())
-                vectors = [v[:, None] * n for v, n in zip(speeds, self._normals(patch), strict=True)]
-                found.dirichlet[patch.name] = self._to_points(patch, vectors)
+                found.dirichlet[patch.name] = self._to_points(patch, speeds[:, None] * self._normals(patch))
             elif kind in _STREAMS:
                 self._stream(patch, kind, found)
             elif kind == "fixedGradient":
@@ -172,9 +171,8 @@ class FieldReader:
         for patch in self.body.patches.values():
             listed = any(isinstance(entry.get("value"), NonUniform) for entry in self._entries(patch))
             if listed and self._type(patch) == "fixedValue":
-                pieces = zip(self._pieces(patch), self._on_faces(patch, "value", self.axes), strict=True)
-                for (piece, own), values in pieces:
-                    yield piece.mesh.face_centres[own.faces], values
+                centres = self._joined(patch, lambda piece, own: piece.mesh.face_centres[own.faces])
+                yield centres, self._on_faces(patch, "value", self.axes)
 
     def streams(self) -> dict[str, np.ndarray]:
         """By patch, the direction of the free stream that this field prescribes there."""
@@ -182,7 +180,7 @@ class FieldReader:
         for patch in self.body.patches.values():
             entry = next(self._entries(patch), {})
             if self.axes and entry.get("type") in _STREAMS:
-                found[patch.name] = np.concatenate(self._on_faces(patch, "freestreamValue", self.axes)).mean(axis=0)
+                found[patch.name] = self._on_faces(patch, "freestreamValue", self.axes).mean(axis=0)
         return found
 
     def _stream(self, patch: FacePatch, kind: str, found: Conditions) -> None:
@@ -220,9 +218,9 @@ class FieldReader:
             return replace(given, rows=[(time, {ours: float(rate[0]) / unit}) for time, rate in given.rows])
         return {ours: float(given[0]) / unit}
 
-    def _normals(self, patch: FacePatch) -> list[Float[np.ndarray, "faces 3"]]:
-        """Outward, piece by piece."""
-        return [piece.mesh.face_normals[own.faces] for piece, own in self._pieces(patch)]
+    def _normals(self, patch: FacePatch) -> Float[np.ndarray, "faces 3"]:
+        """Outward."""
+        return self._joined(patch, lambda piece, own: piece.mesh.face_normals[own.faces])
 
     def _rests(self, patch: str, given: np.ndarray | Table | Mapping[str, Any]) -> bool:
         values = [each for _, each in given.rows] if isinstance(given, Table) else [given]
@@ -249,61 +247,54 @@ class FieldReader:
         """
         share = self._on_faces(patch, "valueFraction", ())
         value, gradient = (self._on_faces(patch, key, self.axes) for key in ("refValue", "refGradient"))
-        every = np.concatenate(share)
         what = self._what(patch, "valueFraction")
-        if ((every < 0) | (every > 1)).any():
-            raise FoamFormatError(f"{what} must lie between 0 and 1, found {every.min():g} to {every.max():g}.")
-        if (every == 1).all():
+        if ((share < 0) | (share > 1)).any():
+            raise FoamFormatError(f"{what} must lie between 0 and 1, found {share.min():g} to {share.max():g}.")
+        if (share == 1).all():
             found.dirichlet[patch.name] = self._to_points(patch, value)
-        elif (every == 0).all():
+        elif (share == 0).all():
             found.neumann[patch.name] = self._to_points(patch, gradient)
-        elif (every == 1).any():
+        elif (share == 1).any():
             raise UnsupportedConditionError(
                 f"{what} is 1 on some faces and less on others; split the patch, so that values are prescribed on all "
                 "of one part and none of the other."
             )
         else:
-            distances = [piece.mesh.distances_to_cells(own) for piece, own in self._pieces(patch)]
-            b = [(1 - w) * d for w, d in zip(share, distances, strict=True)]
-            c = [
-                _beside(w, v) * v + _beside(each, g) * g
-                for w, each, v, g in zip(share, b, value, gradient, strict=True)
-            ]
+            b = (1 - share) * self._joined(patch, lambda piece, own: piece.mesh.distances_to_cells(own))
+            c = _beside(share, value) * value + _beside(b, gradient) * gradient
             found.robin[patch.name] = tuple(self._to_points(patch, each) for each in (share, b, c))
 
     def _directions(self, patch: FacePatch) -> tuple[np.ndarray, np.ndarray]:
         """directionMixed: valueFraction is the projector on the directions in which refValue is prescribed."""
         entry = next(self._entries(patch), {})
-        gradients = self._on_faces(patch, "refGradient", self.axes) if "refGradient" in entry else []
-        if any(each.any() for each in gradients):
+        if "refGradient" in entry and self._on_faces(patch, "refGradient", self.axes).any():
             raise UnsupportedConditionError(
                 f"{self._what(patch, 'refGradient')} is not zero: where single components are prescribed, "
                 "the others have the normal derivative zero."
             )
         # Symmetric tensors are xx xy xz yy yz zz.
-        fractions = [each[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]] for each in self._on_faces(patch, "valueFraction", (6,))]
+        fractions = self._on_faces(patch, "valueFraction", (6,))[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].reshape(-1, 3, 3)
         return self._projected(patch, fractions, self._on_faces(patch, "refValue", self.axes))
 
     def _normal_component(self, patch: FacePatch) -> tuple[np.ndarray, np.ndarray]:
         """fixedNormalSlip: of fixedValue the component along the normal is prescribed."""
-        fractions = [(each[:, :, None] * each[:, None, :]).reshape(-1, 9) for each in self._normals(patch)]
+        normals = self._normals(patch)
+        fractions = normals[:, :, None] * normals[:, None, :]
         return self._projected(patch, fractions, self._on_faces(patch, "fixedValue", self.axes))
 
     def _projected(
-        self, patch: FacePatch, fractions: Sequence[np.ndarray], values: Sequence[np.ndarray]
+        self, patch: FacePatch, fractions: Float[np.ndarray, "faces 3 3"], values: Float[np.ndarray, "faces 3"]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Projectors and values at the points of a patch, from those of its faces, which are alike."""
-        for each in fractions:
-            matrices = each.reshape(-1, 3, 3)
-            if np.abs(matrices - matrices[:1]).max() > 1e-9 or np.abs(matrices @ matrices - matrices).max() > 1e-9:
-                raise UnsupportedConditionError(
-                    f"{self._what(patch, 'valueFraction')} must be one projector for the whole patch, such as "
-                    "(1 0 0 0 0 0): blends of value and gradient, and patches that bend, cannot be prescribed so."
-                )
-        space, matrix = self.mesh.space, fractions[0][0].reshape(3, 3)
+        space, matrix = self.mesh.space, fractions[0]
+        if np.abs(fractions - matrix).max() > 1e-9 or np.abs(matrix @ matrix - matrix).max() > 1e-9:
+            raise UnsupportedConditionError(
+                f"{self._what(patch, 'valueFraction')} must be one projector for the whole patch, such as "
+                "(1 0 0 0 0 0): blends of value and gradient, and patches that bend, cannot be prescribed so."
+            )
         projectors = np.zeros((self.mesh.number_of_points, space, space))
         projectors[self.mesh.patch(patch.name).points] = matrix[:space, :space]
-        return projectors, self._to_points(patch, [each @ matrix.T for each in values])
+        return projectors, self._to_points(patch, values @ matrix.T)
 
     def _over_time(self, patch: FacePatch, key: str, axes: tuple[int, ...] | None = None) -> np.ndarray | Table:
         """OpenFOAM's Function1 of time: a constant or a table; of the field, or of other axes."""
@@ -391,26 +382,23 @@ class FieldReader:
     def _values(self, patch: FacePatch, key: str) -> Float[np.ndarray, "points *axes"]:
         return self._to_points(patch, self._on_faces(patch, key, self.axes))
 
-    def _on_faces(self, patch: FacePatch, key: str, axes: tuple[int, ...]) -> list[Float[np.ndarray, "faces *axes"]]:
-        """Values on the faces of a patch, piece by piece."""
-        entries = self._entries(patch)
-        return [
-            self._face_values(own, key, entry.get(key), axes)
-            for (_, own), entry in zip(self._pieces(patch), entries, strict=True)
-        ]
+    def _joined(self, patch: FacePatch, of_piece: Callable[[Piece, FacePatch], np.ndarray]) -> np.ndarray:
+        """What the pieces have on the faces of a patch, one after the other."""
+        return np.concatenate([of_piece(piece, own) for piece, own in self._pieces(patch)])
 
-    def _to_points(self, patch: FacePatch, on_faces: Sequence[np.ndarray]) -> Float[np.ndarray, "points *axes"]:
+    def _on_faces(self, patch: FacePatch, key: str, axes: tuple[int, ...]) -> Float[np.ndarray, "faces *axes"]:
+        entries = self._entries(patch)
+        return self._joined(patch, lambda _, own: self._face_values(own, key, next(entries).get(key), axes))
+
+    def _to_points(
+        self, patch: FacePatch, on_faces: Float[np.ndarray, "faces *axes"]
+    ) -> Float[np.ndarray, "points *axes"]:
         """Point values on a patch: of each point the mean of its faces, weighted by area; zero elsewhere."""
-        points, values, weights = [], [], []
-        for (piece, own), faces in zip(self._pieces(patch), on_faces, strict=True):
-            area = np.linalg.norm(piece.mesh.face_vectors[own.faces], axis=1)
-            sizes = np.diff(piece.mesh.face_offsets)[own.faces]
-            low, high = piece.mesh.face_offsets[own.start], piece.mesh.face_offsets[own.start + own.count]
-            points.append(piece.points[piece.mesh.face_points[low:high]])
-            values.append(np.repeat(faces, sizes, axis=0))
-            weights.append(np.repeat(area, sizes))
-        together = (np.concatenate(each) for each in (points, values, weights))
-        return self._placed(patch, _means(*together, self.body.mesh.number_of_points))
+        sizes = self._joined(patch, lambda piece, own: np.diff(piece.mesh.face_offsets)[own.faces])
+        areas = self._joined(patch, lambda piece, own: np.linalg.norm(piece.mesh.face_vectors[own.faces], axis=1))
+        points, weights = self._joined(patch, Piece.points_of), np.repeat(areas, sizes)
+        values = np.repeat(on_faces, sizes, axis=0)
+        return self._placed(patch, _means(points, values, weights, self.body.mesh.number_of_points))
 
     def _face_values(
         self, patch: FacePatch, key: str, given: Any, axes: tuple[int, ...]

@@ -257,9 +257,8 @@ class PointValues:
         count = body.mesh.number_of_cells
         cells = [np.arange(count)]
         for piece, patch in faces:
-            low, high = piece.mesh.face_offsets[patch.start], piece.mesh.face_offsets[patch.start + patch.count]
             places.append(piece.mesh.face_centres[patch.faces])
-            of_point.append(piece.points[piece.mesh.face_points[low:high]])
+            of_point.append(piece.points_of(patch))
             of_place.append(np.repeat(count + np.arange(patch.count), np.diff(piece.mesh.face_offsets)[patch.faces]))
             cells.append(piece.cells + piece.mesh.owner[patch.faces])
             count += patch.count

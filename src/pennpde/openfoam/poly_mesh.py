@@ -291,6 +291,11 @@ class Piece:
         own = self.mesh.patches.get(patch.name)
         return own if own is not None and own.count else None
 
+    def points_of(self, patch: FacePatch) -> Int64[np.ndarray, " entries"]:
+        """The points of the faces of its patch, one face after the other, by their numbers in the whole mesh."""
+        low, high = self.mesh.face_offsets[patch.start], self.mesh.face_offsets[patch.start + patch.count]
+        return self.points[self.mesh.face_points[low:high]]
+
 
 @dataclass(frozen=True, eq=False)
 class Body:
