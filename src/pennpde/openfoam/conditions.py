@@ -390,9 +390,7 @@ class FieldReader:
         entries = self._entries(patch)
         return self._joined(patch, lambda _, own: self._face_values(own, key, next(entries).get(key), axes))
 
-    def _to_points(
-        self, patch: FacePatch, on_faces: Float[np.ndarray, "faces *axes"]
-    ) -> Float[np.ndarray, "points *axes"]:
+    def _to_points(self, patch: FacePatch, on_faces: Float[np.ndarray, "faces ..."]) -> Float[np.ndarray, "points ..."]:
         """Point values on a patch: of each point the mean of its faces, weighted by area; zero elsewhere."""
         sizes = self._joined(patch, lambda piece, own: np.diff(piece.mesh.face_offsets)[own.faces])
         areas = self._joined(patch, lambda piece, own: np.linalg.norm(piece.mesh.face_vectors[own.faces], axis=1))

@@ -302,8 +302,8 @@ def _coverage(judged: Sequence[Judged]) -> Coverage:
         {name: float(np.median(errors)) for name, (errors, _, _) in columns.items()},
         {name: float(np.median(expected)) for name, (_, expected, _) in columns.items()},
         {grade: grades.count(grade) for grade in GRADES if grade in grades},
-        len(wrong),
-        tuple(wrong),
+        good_but_wrong=len(wrong),
+        wrong=tuple(wrong),
     )
 
 

@@ -153,7 +153,8 @@ def collect_runs(
     by_path = {runs[name].given: reason for name, reason in failed.items()}
     draw = bool(made) or not (folder / PICTURE_FILE).exists()
     written = write_report(folder, manifest, skipped, by_path, draw=draw)
-    return Collection(folder, made, kept, failed, skipped, written, clock.monotonic() - started)
+    seconds = clock.monotonic() - started
+    return Collection(folder, made, kept, failed, skipped, report=written, seconds=seconds)
 
 
 _Results = Iterator[tuple[str, Any]]
