@@ -7,6 +7,7 @@ has paused. Results go to stdout, everything else to stderr.
 
 import inspect
 import json
+import math
 import re
 import shutil
 import sys
@@ -114,11 +115,11 @@ def _console(stream: Any) -> Any:
 
 
 class LiveLine:
-    """The last line of a terminal: what is being computed, how much of it is done, and the seconds so far."""
+    """The last line of a terminal: what is being computed, how much of it is done, and seconds, so far and still."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._start = 0.0
+        self._start = self._stage_start = 0.0
         self._stage, self._share = "", 0.0
 
     def show(self, stage: str, stream: Any) -> None:
@@ -138,13 +139,19 @@ class LiveLine:
         self._open.close()
 
     def _hear(self, stage: str, share: float) -> None:
+        if stage != self._stage or share < self._share:  # another one, or the same on other cells
+            self._stage_start = time.perf_counter()
         self._stage, self._share = stage, share
 
     def _line(self) -> Any:
         from rich.text import Text
 
-        share = f" {self._share:.0%}" if self._share > 0 else ""
-        words = f"{self._stage}{share} … {time.perf_counter() - self._start:.0f} s"
+        now, share, left = time.perf_counter(), "", ""
+        if self._share > 0:
+            still = (now - self._stage_start) * (1.0 / self._share - 1.0)
+            share = f" {self._share:.0%}"
+            left = f", about {duration(still)} left of this" if still >= 1.0 else ""
+        words = f"{self._stage}{share} … {now - self._start:.0f} s{left}"
         return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
@@ -509,6 +516,12 @@ def describe(error: Exception) -> str:
         return f"{error.strerror}: {error.filename}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror  # without "[Errno 28]"
+    # Libraries that find no room say anything.
+    if not isinstance(error, ValueError | LookupError) and (allowed := _allowed_memory()) < _NEEDED_MEMORY:
+        return (
+            f"only {allowed / 1e6:.0f} MB of memory are allowed here (ulimit -v), and PyTorch with its compiler takes "
+            f"{_NEEDED_MEMORY / 1e6:.0f} MB. Allow more"
+        )
     if _is_lack_of_memory(error):
         return f"there is not enough memory: {error or type(error).__name__}. Use a smaller mesh, batch or network"
     # str(KeyError("text")) puts the text in quotes.
@@ -523,6 +536,19 @@ def describe(error: Exception) -> str:
 def _flag(name: str, text: str, *flags: str) -> inspect.Parameter:
     annotation = Annotated[bool, Option(*flags, help=text, rich_help_panel=GENERAL)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+
+
+_NEEDED_MEMORY = 1.2e9
+
+
+def _allowed_memory() -> float:
+    """Bytes that this process may have."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return math.inf
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return math.inf if allowed == resource.RLIM_INFINITY else allowed
 
 
 def _is_lack_of_memory(error: Exception) -> bool:

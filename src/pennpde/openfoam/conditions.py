@@ -321,6 +321,11 @@ class FieldReader:
         outside = str(settings.get("outOfBounds", "clamp"))
         if outside not in ("clamp", "error", "warn"):
             raise UnsupportedConditionError(f"{what} has outOfBounds {outside!r}; known are clamp, error and warn.")
+        between = str(settings.get("interpolationScheme", "linear"))
+        if between != "linear":
+            raise UnsupportedConditionError(
+                f"{what} has interpolationScheme {between!r}; known is linear: give more rows."
+            )
         if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
             raise FoamFormatError(f"{what} must be a table of (time value) rows, found {shown(rows)}.")
         table = []
@@ -361,6 +366,11 @@ class FieldReader:
             return UnsupportedConditionError(
                 f"{self._what(patch, kind)} contains code, which is never run. Give a table (uniformFixedValue), or a "
                 "mesh and a problem file with a formula."
+            )
+        if kind == "wedge":
+            return UnsupportedConditionError(
+                f"Patch {patch.name!r} is a wedge: the flow is axisymmetric, and only plane flow is predicted, between "
+                "two patches of type 'empty'."
             )
         what = self._what(patch, f"the condition {kind!r}")
         return UnsupportedConditionError(f"{what} {where}is not supported. Known are {', '.join(_KNOWN)}.")
