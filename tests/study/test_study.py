@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from paths import ROOT
 from pennpde.data.workers import Status
 from pennpde.flow import scheme
 from pennpde.flow.marched_together import Together
+from pennpde.flow.scheme import FlowScheme
 from pennpde.penn import PENN
 from pennpde.study import Study
 from pennpde.study.table import ROWS, Row, read_table
@@ -64,6 +66,21 @@ def test_a_design_that_cannot_be_meshed_is_a_row_with_its_reason():
     assert [row.reason for row in found.rows] == ["", "the ramp is too steep"]
     assert found.rows[1].quantities == {}
     assert found["pressure drop inlet outlet"][1] is None
+
+
+def test_a_march_that_diverges_is_a_row_with_its_reason(monkeypatch):
+    """A fluid of negative viscosity speeds up whatever moves; no case has one, so the equations are given it."""
+    assembled = FlowScheme._assembled
+
+    def unstable(self, case, splits):
+        problem = assembled(self, case, splits)
+        sign = -1e4 if case.parameters["viscosity"] < 0.012 else 1.0
+        return replace(problem, viscosity=sign * problem.viscosity)
+
+    monkeypatch.setattr(FlowScheme, "_assembled", unstable)
+    found = small(vary={"ramp": [0.0], "viscosity": [0.01, 0.02]}).run()
+    assert "diverged" in found.rows[0].reason
+    assert [bool(row.quantities) for row in found.rows] == [False, True]
 
 
 def test_a_quantity_that_a_design_lacks_leaves_the_others():

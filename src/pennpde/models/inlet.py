@@ -358,8 +358,9 @@ class BoundaryProfile:
         if not (self.entrances & ~self.total).any():
             return []
         text = (
-            "A static pressure drives fluid in, which only friction limits: the flow is sensitive there and may "
-            "diverge. A total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem file) does not."
+            "A static pressure drives fluid in, which only friction limits: where the pressure rises behind the inlet "
+            "the flow may diverge. With a total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem "
+            "file) it does not."
         )
         return [Remark(text, severe=False)]
 

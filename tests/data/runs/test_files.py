@@ -12,8 +12,8 @@ import torch
 from finished_runs import PROBLEM, grid_at, pressure, square, velocity
 from mesh_writers import DEADLY
 from pennpde.data import storage
-from pennpde.data.manifest import content_of
 from pennpde.data.runs.collect import NothingCollectedError, collect_runs
+from pennpde.data.storage import content_of
 from pennpde.mesh import Mesh
 
 TIMES = (0.0, 0.5, 1.0)
