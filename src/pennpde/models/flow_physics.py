@@ -22,6 +22,7 @@ from pennpde.case.units import Units
 from pennpde.machine import remembered
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import facet_parabolas
+from pennpde.mesh.cells import cross
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.inlet import (
     BoundaryProfile,
@@ -357,8 +358,7 @@ def sharpness(mesh: Mesh) -> float:
     for corners in (cells.triangles, cells.quads):
         positions = cells.points[corners]
         ahead, behind = (np.roll(positions, shift, axis=1) - positions for shift in (-1, 1))
-        across = ahead[..., 0] * behind[..., 1] - ahead[..., 1] * behind[..., 0]
-        np.add.at(inside, corners, np.abs(np.arctan2(across, (ahead * behind).sum(axis=-1))))
+        np.add.at(inside, corners, np.abs(np.arctan2(cross(ahead, behind), (ahead * behind).sum(axis=-1))))
     beyond = np.maximum(inside[np.unique(cells.facets)] / math.pi - 1.0, 0.0)
     return math.sqrt(float(np.square(beyond).sum()))
 
