@@ -1,5 +1,7 @@
 """The sparse product: against SciPy, its derivatives, and under everything that traces it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -28,6 +30,22 @@ def parts(matrix: SparseMatrix) -> tuple[torch.Tensor, ...]:
         matrix.transposed_row_starts,
         matrix.transposed_columns,
         matrix.transposed_values,
+    )
+
+
+def with_values(matrix: SparseMatrix, values: torch.Tensor) -> SparseMatrix:
+    """The matrix with other entries, and the same ones in its transpose: as gradients reach what a flow is made of."""
+    places = scipy.sparse.csr_matrix(
+        (np.arange(len(values)) + 1, matrix.columns.numpy(), matrix.row_starts.numpy()), shape=matrix.shape
+    )
+    order = torch.from_numpy(places.T.tocsr().data - 1)
+    return SparseMatrix(
+        matrix.row_starts,
+        matrix.columns,
+        values,
+        matrix.transposed_row_starts,
+        matrix.transposed_columns,
+        values[order],
     )
 
 
@@ -80,9 +98,24 @@ def test_first_and_second_derivatives_by_the_field():
     assert torch.autograd.gradgradcheck(lambda field: torch.tanh(matrix @ torch.sin(field)), x)
 
 
-@pytest.mark.slow
-def test_the_operator_is_registered_as_pytorch_asks():
+def test_first_and_second_derivatives_by_the_entries():
     matrix = SparseMatrix.from_scipy(random_matrix())
+    values = matrix.values.clone().requires_grad_()
+    x = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+
+    def product(values, x):
+        return with_values(matrix, values) @ torch.sin(x)
+
+    assert torch.autograd.gradcheck(product, (values, x))
+    assert torch.autograd.gradgradcheck(product, (values, x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entries_too", [False, True])
+def test_the_operator_is_registered_as_pytorch_asks(entries_too):
+    matrix = SparseMatrix.from_scipy(random_matrix())
+    if entries_too:
+        matrix = replace(matrix, values=matrix.values.clone().requires_grad_())
     dense = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     torch.library.opcheck(_sparse_product, (*parts(matrix), dense))
     torch.library.opcheck(_sparse_product, (*parts(matrix), torch.randn(3, 5, dtype=torch.float64).T))

@@ -30,6 +30,7 @@ from pennpde.models.inlet import (
     describe_boundary,
     facet_velocity,
     flow_units,
+    holes,
     later,
     prescribed_pressures,
     pressure_level,
@@ -336,7 +337,7 @@ def _kind(case: Case) -> str:
         return "open flow"
     if boundary.lost.any() or inlets.sum() <= _FEW_FACETS:
         return "few facets"
-    if describe_boundary(case)["holes"]:
+    if holes(case.mesh):
         return "bodies"
     if float(sizes[boundary.opened].sum()) > _WIDER * float(sizes[inlets].sum()):
         shape = "widening"  # the pressure that is gained is a small difference

@@ -130,7 +130,7 @@ def describe_boundary(case: Case) -> Mapping[str, float]:
     inward = prescribed & (through < -_LEAK * sizes * speeds)
     numbers = {
         "speed of moving walls": float(speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
-        "holes": float(_components(ends) - 1),
+        "holes": float(holes(case.mesh)),
         "outlets": float(_components(ends[open_facets])),
     }
     if bool(inward.any()) and open_facets.any():
@@ -141,6 +141,11 @@ def describe_boundary(case: Case) -> Mapping[str, float]:
             math.degrees(math.acos(max(-1.0, min(1.0, cosine)))), 1
         )
     return numbers | inlet_profile(case)
+
+
+def holes(mesh: Mesh) -> int:
+    """Parts of the boundary of a plane mesh besides the outer one."""
+    return _components(mesh.facets.connectivity.reshape(-1, 2)) - 1
 
 
 def _components(ends: Int64[np.ndarray, "facets 2"]) -> int:

@@ -34,6 +34,7 @@ by h leaves an error that does not shrink with h. Inside a jittered mesh it is p
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,7 +46,7 @@ from torch import Tensor
 
 from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping, damped_laplacian
-from pennpde.operators.graph import ClosedNeighbours, PointGraph
+from pennpde.operators.graph import LARGEST_KEPT, ClosedNeighbours, PointGraph
 from pennpde.operators.sparse import SparseMatrix
 
 if TYPE_CHECKING:
@@ -172,32 +173,12 @@ class Operators:
             return operators._with_lifts(transfer, normals, is_stress_free).to(dtype)
         number, space = points.shape
         graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
-        rows, columns = graph.rows, graph.columns
+        rows = graph.rows
 
-        # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
-        # through than gathered in threes. And in place where that is possible: fresh memory costs more than sums.
-        at_points = points.T.contiguous()
-        offsets = [x.index_select(0, columns).sub_(x.index_select(0, rows)) for x in at_points]
-        squares = offsets[0] * offsets[0]
-        for offset in offsets[1:]:
-            squares.addcmul_(offset, offset)
-        # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
-        squares.index_fill_(0, graph.diagonal, 1.0)
-        directions = [offset / squares for offset in offsets]
-
-        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
-        summed = {
-            (k, m): points.new_zeros(number).index_add(0, rows, offsets[k] * directions[m])
-            for k in range(space)
-            for m in range(k, space)
-        }
-        every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
-        plain = torch.stack(every, dim=1).reshape(number, space, space)
-        moments = moments + plain
+        directions, plain = _directions_and_moments(points, graph)
+        moments = neumann_weight * normals[:, :, None] * normals[:, None, :] + plain
         inverse = _inverse_moments(moments, singular, points, np.diff(graph.starts) - 1)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
-
-        del offsets, squares
 
         def weights_of(inverse: Float[Tensor, "points space space"]) -> list[Float[Tensor, " entries"]]:
             weights = []
@@ -597,6 +578,40 @@ def _extreme_eigenvalues(
     first, second, across = moments[:, 0, 0], moments[:, 1, 1], moments[:, 0, 1]
     mean, apart = 0.5 * (first + second), torch.hypot(0.5 * (first - second), across)
     return mean - apart, mean + apart
+
+
+_Known = tuple[list[Float[Tensor, " entries"]], Float[Tensor, "points space space"]]
+_LAST: deque[tuple[Tensor, int, PointGraph, _Known]] = deque(maxlen=1)
+"""Unknowns of a case and its certificate assemble operators from the same points."""
+
+
+def _directions_and_moments(points: Float[Tensor, "points space"], graph: PointGraph) -> _Known:
+    """By axis, the offsets of neighbours over their squares; and the moments of all neighbours without conditions."""
+    for known, version, of_graph, found in list(_LAST):
+        same = known.data_ptr() == points.data_ptr() and known.shape == points.shape and known.dtype == points.dtype
+        if same and version == points._version and of_graph is graph:
+            return found
+    number, space = points.shape
+    # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
+    # through than gathered in threes. And in place where autograd does not mind: fresh memory costs more than sums.
+    offsets = [x.index_select(0, graph.columns).sub_(x.index_select(0, graph.rows)) for x in points.T.contiguous()]
+    squares = offsets[0] * offsets[0]
+    for offset in offsets[1:]:
+        squares.addcmul_(offset, offset)
+    # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
+    squares.index_fill_(0, graph.diagonal, 1.0)
+    directions = [offset / squares for offset in offsets]
+    summed = {
+        (k, m): points.new_zeros(number).index_add(0, graph.rows, offsets[k] * directions[m])
+        for k in range(space)
+        for m in range(k, space)
+    }
+    every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
+    found = directions, torch.stack(every, dim=1).reshape(number, space, space)
+    # Tensors of inference mode can never be a part of what has gradients.
+    if number <= LARGEST_KEPT and not (points.is_inference() or torch.is_inference_mode_enabled()):
+        _LAST.append((points, points._version, graph, found))
+    return found
 
 
 def _inverse_moments(

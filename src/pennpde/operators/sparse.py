@@ -66,12 +66,12 @@ def multiply(row_starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor)
     return torch.addmm(nothing, matrix, dense.contiguous(), beta=0)
 
 
-def _is_plain(dense: Tensor) -> bool:
+def _is_plain(values: Tensor, dense: Tensor) -> bool:
     """Whether nobody but the caller looks at a product: no derivative, no compiler, no autocast, no GPU.
 
     Then the operator's own machinery, which loads PyTorch's compiler for more than a second, is not needed.
     """
-    wanted = torch.is_grad_enabled() and dense.requires_grad
+    wanted = torch.is_grad_enabled() and (values.requires_grad or dense.requires_grad)
     watched = wanted or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu")
     return dense.device.type == "cpu" and not watched and type(dense) is Tensor
 
@@ -82,11 +82,21 @@ def _(row_starts, columns, values, transposed_row_starts, transposed_columns, tr
 
 
 def _save_for_backward(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[3:6], *inputs[:3])
+    ctx.save_for_backward(*inputs)
 
 
 def _backward(ctx, gradient):
-    return *[None] * 6, _sparse_product(*ctx.saved_tensors, gradient.contiguous())
+    row_starts, columns, values, t_row_starts, t_columns, t_values, dense = ctx.saved_tensors
+    gradient_of_dense = gradient_of_values = None  # by values: optimisation of flows at a time, through their steps
+    if ctx.needs_input_grad[6]:
+        gradient_of_dense = _sparse_product(
+            t_row_starts, t_columns, t_values, row_starts, columns, values, gradient.contiguous()
+        )
+    if ctx.needs_input_grad[2]:
+        rows = torch.repeat_interleave(row_starts.diff(), output_size=columns.shape[0])
+        gradient_of_values = (gradient[rows] * dense[columns]).sum(dim=1)
+    # The transpose holds the same numbers, so the product does not depend on it a second time.
+    return None, None, gradient_of_values, None, None, None, gradient_of_dense
 
 
 _sparse_product.register_autograd(_backward, setup_context=_save_for_backward)
@@ -163,7 +173,7 @@ class SparseMatrix:
         return self.row_starts.shape[0] - 1, self.transposed_row_starts.shape[0] - 1
 
     def __matmul__(self, dense: Float[Tensor, "columns channels"]) -> Float[Tensor, "rows channels"]:
-        if _is_plain(dense):
+        if _is_plain(self.values, dense):
             return multiply(self.row_starts, self.columns, self.values, dense)
         return _sparse_product(
             self.row_starts,
@@ -177,7 +187,7 @@ class SparseMatrix:
 
     def times_rows(self, dense: Float[Tensor, "channels columns"]) -> Float[Tensor, "channels rows"]:
         """The product with each row of a matrix: for few channels, each of them in one piece."""
-        if _is_plain(dense):
+        if _is_plain(self.values, dense):
             _hear_out_pytorch()
             parts = (self.row_starts, self.columns, self.values)
             matrix = torch.sparse_csr_tensor(*parts, self.shape, check_invariants=False)
