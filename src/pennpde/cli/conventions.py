@@ -20,7 +20,7 @@ from functools import wraps
 from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from typer import Argument, Option
@@ -96,10 +96,9 @@ def _wrapped(text: str) -> str:
         column = _VALUE.match(line)
         indent = column.end() if column and column.end() < width / 2 else len(line) - len(line.lstrip()) + 2
         # A name of a file is not broken: it would no longer be one.
-        how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
-        short = len(line) <= width
-        how |= {"subsequent_indent": " " * indent, "replace_whitespace": False}
-        lines += [line] if short else wrap(line.replace(" %", "\xa0%"), width, **how)
+        how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+        words = line.replace(" %", "\xa0%")
+        lines += [line] if len(line) <= width else wrap(words, width, subsequent_indent=" " * indent, **how)
     return "\n".join(lines).replace("\xa0", " ")
 
 
@@ -131,14 +130,8 @@ class LiveLine:
 
         self._start = time.perf_counter()
         self._hear(stage, 0.0)
-        live = Live(
-            get_renderable=self._line,
-            console=_console(stream),
-            refresh_per_second=8,
-            transient=True,
-            redirect_stdout=False,  # results may go to a file
-        )
-        self._open.enter_context(live)
+        how: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}  # may be a file
+        self._open.enter_context(Live(get_renderable=self._line, console=_console(stream), **how))
         self._open.enter_context(progress.watched(self._hear))
 
     def close(self) -> None:
@@ -219,14 +212,13 @@ class Output:
 
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Iterate over the items with a progress bar, which is shown only on a terminal."""
-        if self.quiet or not is_terminal(sys.stderr):
-            yield from items
-            return
-        from rich.console import Console
-        from rich.progress import track
+        from pennpde.data.workers import Status
 
-        self.live.close()
-        yield from track(items, description, total=total, console=Console(file=sys.stderr), transient=True)
+        with self.progress_bar(description) as show:
+            for done, item in enumerate(items):
+                if show is not None:
+                    show(Status(total, done))
+                yield item
 
     @contextmanager
     def progress_bar(self, description: str) -> Iterator[Callable[["Status"], None] | None]:
@@ -234,6 +226,7 @@ class Output:
         if self.quiet or not is_terminal(sys.stderr):
             yield None
             return
+        self.live.close()
         from rich import progress as shown
         from rich.console import Console
 
@@ -299,6 +292,76 @@ Repair = Annotated[
     ),
 ]
 
+CaseFile = Annotated[
+    Path | None,
+    Option(metavar="FILE.toml", help="Patches, boundary conditions and parameters for a mesh.", rich_help_panel=WHAT),
+]
+Length = Annotated[
+    float | None,
+    Option(metavar="LENGTH", help="Reference length (flow: the inlet width).", rich_help_panel=WHAT),
+]
+Speed = Annotated[
+    float | None,
+    Option(metavar="SPEED", help="Reference speed (flow: the inlet speed).", rich_help_panel=WHAT),
+]
+Resolution = Annotated[
+    Literal["auto", "own", "network"],
+    Option(
+        help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
+        "your mesh is unlike the training meshes).",
+        rich_help_panel=WHAT,
+    ),
+]
+Times = Annotated[
+    str | None,
+    Option(
+        metavar="FIRST:LAST:INTERVAL",
+        help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
+        rich_help_panel=WHEN,
+    ),
+]
+Steady = Annotated[
+    bool,
+    Option("--steady", help="Predict the steady state; with --time or --times after these.", rich_help_panel=WHEN),
+]
+Accuracy = Annotated[
+    float | None,
+    Option(
+        metavar="PER_CENT",
+        help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
+        "accuracy is taken on which it holds (of a study for each design, else all have one level). For networks with "
+        "such levels; penn predict with flow: 2.",
+        rich_help_panel=TRUST,
+    ),
+]
+Fast = Annotated[
+    bool,
+    Option("--fast", help="The fastest level of accuracy, whatever its error.", rich_help_panel=TRUST),
+]
+Fine = Annotated[
+    bool,
+    Option("--fine", help="The most accurate level.", rich_help_panel=TRUST),
+]
+Force = Annotated[
+    bool,
+    Option(
+        "--force",
+        help="Keep fields and numbers even where the expected error is above 50 %.",
+        rich_help_panel=TRUST,
+    ),
+]
+Mesher = Annotated[
+    str | None,
+    Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it such as Allrun.mesh."),
+]
+
+
+def level_of(accuracy: float | None, *, fast: bool, fine: bool) -> str | None:
+    """The level of accuracy that is asked for by its name."""
+    if sum((accuracy is not None, fast, fine)) > 1:
+        raise typer.BadParameter("--accuracy, --fast and --fine exclude each other; give one of them")
+    return "fast" if fast else "fine" if fine else None
+
 
 def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":
     """The network of a name that solves boundary value problems.
@@ -322,18 +385,13 @@ def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":
 
 def check_device(name: str | None) -> None:
     """Refuse a device that PyTorch does not know, or that this machine does not have, before any work."""
-    if name is None:
-        return
-    import torch
+    from pennpde import machine
 
     try:
-        torch.zeros(1, device=torch.device(name))
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise typer.BadParameter(
-            f"{name!r} cannot be used on this machine; take cpu, or cuda where there is a GPU. PyTorch says: {reason}",
-            param_hint="--device",
-        ) from None
+        if name is not None:
+            machine.check_device(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--device") from None
 
 
 def read_mesh(path: Path, repair: bool, output: Output) -> "Mesh":
