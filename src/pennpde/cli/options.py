@@ -34,7 +34,7 @@ Resolution = Annotated[
 Quantity = Annotated[
     list[str] | None,
     Option(
-        metavar="TEXT",
+        metavar="QUANTITY",
         help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
         "be repeated. With --write-time also into the case's folder postProcessing.",
         rich_help_panel=WHAT,

@@ -83,7 +83,9 @@ def run(
     length: Annotated[float | None, Option(help="Reference length (flow: the inlet width).")] = None,
     speed: Annotated[float | None, Option(help="Reference speed (flow: the inlet speed).")] = None,
     force: Annotated[bool, Option("--force", help="Keep numbers with an expected error above 50 %.")] = False,
-    out: Annotated[Path | None, Option(help="Folder of the study.", show_default="the name of the input")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Folder of the study.", show_default="the name of the input")
+    ] = None,
     keep_fields: Annotated[
         str | None, Option(metavar="SUFFIX", help="Also write the fields of each design: .vtu, .vtk, .vtkhdf or .pvd.")
     ] = None,
