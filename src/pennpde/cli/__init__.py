@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if is_usage_error(error):
             _show_usage(error)
-            sys.exit(error.exit_code)
+            sys.exit(getattr(error, "exit_code", 1))
         if not isinstance(error, OSError):
             raise
         if "--debug" in given or error.errno not in (errno.ENOSPC, errno.EIO):

@@ -118,7 +118,7 @@ Animation = Annotated[
     Path | None,
     Option(
         metavar="FILE",
-        help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
+        help="Draw all times as an animation: .mp4, .webm or .gif; the colours have a fixed range.",
         rich_help_panel=FILES,
     ),
 ]

@@ -65,7 +65,7 @@ class Targets:
 _SUFFIXES = {
     "out": (".vtu", ".vtk", ".vtkhdf", ".pvd"),
     "png": (".png", ".pdf", ".svg"),
-    "animation": (".mp4", ".gif"),
+    "animation": (".mp4", ".webm", ".gif"),
     "html": (".html",),
 }
 

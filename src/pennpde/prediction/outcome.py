@@ -224,7 +224,7 @@ class Outcome:
         return made
 
     def animate(self, path: Path | str, *names: str, title: str = "") -> None:
-        """Write all times as an animation, .mp4 or .gif: colours mean the same at all times.
+        """Write all times as an animation, .mp4, .webm or .gif: colours mean the same at all times.
 
         Args:
             path: Of the file.
