@@ -229,7 +229,9 @@ class Page:
 
     async def _computed(self, computation: Computation) -> Shown:
         request = computation.request
-        words, record = await self._pool.view(request.content, computation.large, computation.begin, computation.hear)
+        words, record = await self._pool.view(
+            request.content, computation.large, computation.begin, computation.hear, urgent=request.follows
+        )
         title = Path(words["title"]).stem if request.source == "upload" else words["title"]
         asked = {name: request.content[name] for name in ("values", "moments", "level")}
         return Shown(request, words | {"file": _file_name(title), "asked": asked}, record)

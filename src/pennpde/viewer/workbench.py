@@ -416,8 +416,10 @@ def about(name: str, config: Config | None) -> list[dict[str, str]]:
             "Training": ", ".join(how),
         }
         for split, errors in config.metrics.items():
-            known = errors.items() if isinstance(errors, Mapping) else ()
-            rows[f"Error, {split}"] = ", ".join(f"{key} {value:.2e}" for key, value in known if _is_number(value))
+            known = errors if isinstance(errors, Mapping) else {}
+            # Other numbers than those of unknowns, such as a trainer's own, would be a riddle here.
+            told = [f"{key} {value:.2e}" for key, value in known.items() if _is_number(value) and " " not in key]
+            rows[f"Error, {split}"] = ", ".join(told)
     else:
         rows["Training"] = "none: untrained weights"
     return [_row(label, value) for label, value in rows.items() if value]
