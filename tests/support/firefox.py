@@ -16,7 +16,12 @@ from typing import Any
 
 import aiohttp
 
-PREFERENCES = {"webgl.force-enabled": True, "ui.prefersReducedMotion": 1, "browser.shell.checkDefaultBrowser": False}
+PREFERENCES = {
+    "webgl.force-enabled": True,
+    "ui.prefersReducedMotion": 1,
+    "browser.shell.checkDefaultBrowser": False,
+    "focusmanager.testmode": True,  # without a window manager no window has the focus
+}
 _KEYS = {"Escape": "\ue00c", "Enter": "\ue006", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowRight": "\ue014"}
 
 

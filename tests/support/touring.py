@@ -11,7 +11,7 @@ import time
 from typing import Any, Protocol
 
 SIZES = ((1400, 900), (900, 700), (400, 800))
-PATIENCE = 40.0
+PATIENCE = 120.0
 _PLACE = """(selector) => {
   const inner = ["summary", ".v-slider-thumb", "input", ".v-field"];
   const found = [...document.querySelectorAll(selector)].find((each) => each.getClientRects().length);
@@ -34,6 +34,7 @@ _PLACE = """(selector) => {
   return [atX, atY];
 }"""
 
+_SETTLED = "!pennPage.pane.busy && !pennPage.isDraft(pennPage.pane)"
 _IN_PICTURE = """(x, y) => {
   const box = document.querySelector(".penn-field").getBoundingClientRect();
   const place = pennPage.pictures[0].view.toScreen(x, y);
@@ -139,11 +140,11 @@ def tour(browser: Browser, mesh: bytes) -> set[str]:
         change(f"slider-{name}", "pennPage.pane.values.cavity", "Home" if name == "resolution" else "ArrowLeft")
     go.type("viscosity", "0.02", "pennPage.pane.values.cavity.viscosity === 0.02")
     change("slider-duration", "pennPage.duration", "Home")
-    until("!pennPage.pane.busy && pennPage.view.times.length === 20 && pennPage.reynolds")
+    until(f"{_SETTLED} && pennPage.view.times.length === 20 && pennPage.reynolds")
     change("slider-reynolds", "pennPage.pane.values.cavity.viscosity", "ArrowLeft")
     tap("steady", "pennPage.steady")
     tap("steady", "!pennPage.steady")
-    until("!pennPage.pane.busy && pennPage.view.times.length === 20 && pennPage.view.expected.grade")
+    until(f"{_SETTLED} && pennPage.view.times.length === 20 && pennPage.view.expected.grade")
     # What is shown of it
     for name in value("pennPage.fields.join()").split(",")[::-1]:
         tap(f"field-{name}", f"pennPage.field === {name!r}")
@@ -183,10 +184,12 @@ def tour(browser: Browser, mesh: bytes) -> set[str]:
         go.close()
     go.type("study-low", "0.9", "document.querySelector('[data-test=study-low] input').value === '0.9'")
     go.type("study-high", "1.1", "document.querySelector('[data-test=study-high] input').value === '1.1'")
-    go.type("study-count", "2", "document.querySelector('[data-test=study-count] input').value === '2'")
-    tap("study-run")
-    tap("study-stop", "document.querySelector('[data-test=study-run]')")
-    tap("study-run", "document.querySelector('[data-test=study-status]')?.innerText.startsWith('2 predictions')")
+    for count in ("40", "2"):  # the first is stopped
+        go.type("study-count", count, f"document.querySelector('[data-test=study-count] input').value === {count!r}")
+        tap("study-run")
+        if count == "40":
+            tap("study-stop", "document.querySelector('[data-test=study-run]')")
+    until("document.querySelector('[data-test=study-status]')?.innerText.startsWith('2 predictions')")
     tap("study-csv", "window.saved?.endsWith('study.csv')")
     tap("tool-study", "!pennPage.tool")
     # Two cases
@@ -201,7 +204,7 @@ def tour(browser: Browser, mesh: bytes) -> set[str]:
 
 
 def _downloads(go: Tour) -> None:
-    go.until("!pennPage.pane.busy && !pennPage.isDraft(pennPage.pane)")
+    go.until(_SETTLED)
     go.tap("download")
     for suffix in ("png", "pdf", "mp4", "webm", "vtu", "vtkhdf", "html"):
         go.place(f"download-{suffix}")
@@ -246,7 +249,7 @@ def _drawing(go: Tour) -> None:
         go.browser.tap(*json.loads(go.browser.value(f"JSON.stringify(({_IN_PICTURE})({x}, {y}))")))
     go.browser.press("Enter")
     go.until(f"{shapes}.length === 1 && {shapes}[0].length === 4 && !pennPage.pane.fault")
-    go.until("!pennPage.pane.busy && !pennPage.isDraft(pennPage.pane) && pennPage.view.title === 'Drawing'")
+    go.until(f"{_SETTLED} && pennPage.view.title === 'Drawing'")
     go.browser.value("window.shared = ''")
     go.tap("link", "window.shared.includes('/s/')")
     go.browser.value("(fetch(window.shared).then((answer) => { window.led = answer.ok && answer.redirected; }), 1)")

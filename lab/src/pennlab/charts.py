@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#7a4419", "#000000")
 """Those of Okabe and Ito, as far as they are dark enough for lines."""
 _DOTS_PER_INCH = 200
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,

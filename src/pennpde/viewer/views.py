@@ -103,7 +103,7 @@ class Request:
 
     @property
     def follows(self) -> bool:
-        """Whether it is one of the answers that follow a hand, which come before others: one time, the fastest level."""
+        """Whether it is an answer that follows a hand, which comes before others: one time, the fastest level."""
         return self.level == LEVELS[1] and self.moments is not None and self.moments.frames == 1 and not self.is_steady
 
     @property

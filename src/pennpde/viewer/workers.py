@@ -199,7 +199,7 @@ class Pool:
         count = max(1, min(4, cores)) if workers is None else workers
         threads = max(1, min(8, cores // 2))
         self._quick = Lane([Worker([*arguments, "--threads", "1"]) for _ in range(count)])
-        self._slow = Lane([Worker([*arguments, "--threads", str(threads), "--nice", "10"])])
+        self._slow = Lane([Worker([*arguments, "--threads", str(threads)])])
         self._starting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, Any]:
@@ -264,7 +264,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--uploads", type=Path, required=True)
     parser.add_argument("--plugin")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--nice", type=int, default=5)
     given = parser.parse_args(arguments)
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -272,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if hasattr(os, "nice"):
-        os.nice(given.nice)  # the page itself answers first, however much there is to compute
+        os.nice(5)  # the page itself answers first, however much there is to compute
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     bench: Any = None
