@@ -65,8 +65,8 @@ OUTPUT = ROOT / "lab" / "benchmarks" / "results" / "equal_error.json"
 PAGE = ROOT / "docs" / "flow.md"
 TRIALS = ROOT / "data" / "trials"
 OPENFOAM = (
-    *(Setting(spacing, 8.0, loose=True, outer=1) for spacing in (1.0, 1.25, 1.6, 2.0, 3.0, 4.0, 6.0)),
-    *(Setting(spacing, 4.0, loose=True, outer=1) for spacing in (0.8, 1.0, 1.25)),
+    *(Setting(spacing, 8.0, loose=True, outer=1) for spacing in (0.65, 0.8, 1.0, 1.25, 1.6, 2.0, 3.0, 4.0, 6.0)),
+    *(Setting(spacing, 4.0, loose=True, outer=1) for spacing in (0.65, 0.8, 1.0, 1.25)),
     *(Setting(spacing, 16.0, loose=True, outer=1) for spacing in (1.6, 2.0, 4.0)),
     *(Setting(spacing, step=0.04) for spacing in (2.0, 4.0)),
 )

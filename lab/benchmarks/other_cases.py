@@ -85,12 +85,12 @@ CASES: Mapping[str, Made] = {
     "step Re 100, started": (lambda: steady.step(100, 0.5).case, (2.0, 8.0)),
     **{f"cylinder Re {n}": (lambda n=n: steady.cylinder(n, 48, 32).case, NOW) for n in (10, 20, 40)},
     "DFG 2D-1": (lambda: published("cylinder"), NOW),
-    "elbow": (lambda: steady.elbow().case, NOW),
-    "elbow, started": (lambda: steady.elbow().case, (10.0,)),
+    "elbow": (steady.elbow, NOW),
+    "elbow, started": (steady.elbow, (10.0,)),
     **{f"channel, layers {n}": (lambda n=n: layered("channel", n), NOW) for n in (10, 16, 44, 92, 300, 1000)},
     **{f"{name}, layers {n}": (lambda name=name, n=n: layered(name, n), NOW) for name in ("plate", "bend", "step")
        for n in (30, 300)},
-    "sbend": (lambda: steady.sbend().case, NOW),
+    "sbend": (steady.sbend, NOW),
     **{name: (lambda make=make: make(1), NOW) for name, make in unkind_cases.STEADY_CASES.items()},
     **{name: (lambda make=make: make(1), (0.5, 2.0)) for name, make in unkind_cases.STARTED_CASES.items()},
 }  # fmt: skip
@@ -189,10 +189,9 @@ def main() -> None:
     assert folder is not None
     calibration = hashlib.sha256((Path(folder) / expected_error_file(given.level)).read_bytes()).hexdigest()[:12]
     records = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {"levels": {}}
-    known = records["levels"].get(given.level, {})
-    rows = dict(known["rows"]) if known.get("calibration") == calibration else {}
+    rows = records["levels"].setdefault(given.level, {})
     for name in given.names or CASES:
-        if name in rows and not given.names and not given.references:
+        if rows.get(name, {}).get("calibration") == calibration and not given.names and not given.references:
             continue
         case, reference = reference_of(name)
         if given.references:
@@ -203,10 +202,9 @@ def main() -> None:
         if reference is None:
             print(f"{name}: no reference", flush=True)
             continue
-        rows[name] = judged(name, case, model, reference)
+        rows[name] = judged(name, case, model, reference) | {"calibration": calibration}
         print(name, json.dumps(rows[name]), flush=True)
-        ordered = {each: rows[each] for each in CASES if each in rows}
-        records["levels"][given.level] = {"calibration": calibration, "rows": ordered}
+        records["levels"][given.level] = {each: rows[each] for each in CASES if each in rows}
         OUTPUT.write_text(json.dumps(records, indent=1) + "\n")
     if given.references:
         return

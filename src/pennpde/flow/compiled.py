@@ -163,6 +163,7 @@ class CompiledSteps:
                 self.kernels.Flow(
                     float(problem.viscosity),
                     slip=_NOTHING if problem.slip is None else problem.slip.numpy(),
+                    static=np.empty(0) if problem.static is None else problem.static.numpy(),
                     closed=bool(problem.closed),
                     prescribed=self._prescribed(problem),
                     rise=rise,

@@ -85,6 +85,7 @@ class Problem:
             ends, next to corners in which patches with different velocities meet.
         open: 1 at points of outlets, but for those through which pressure drives fluid in.
         total: inward normals where `pressure` is the total one, zero elsewhere; None where there is no such point.
+        static: 1 at points through which a static pressure drives fluid in; None where there are none.
         wall_distance: from walls at rest.
         jump: what the jumps of a periodic pressure add to its differences along edges and to its gradient; None where
             there are none.
@@ -120,6 +121,7 @@ class Problem:
     facet_jumps: Float[Tensor, " facets"] | None = None
     numbering: Numbering | None = None
     total: Float[Tensor, "2 points"] | None = None
+    static: Float[Tensor, " points"] | None = None
 
     @staticmethod
     def of(
@@ -198,6 +200,7 @@ class Problem:
             facet_jumps=None if jump is None else torch.from_numpy(grid.pressure_jump[grid.cells.facets].mean(axis=1)),
             numbering=numbering,
             total=_total(grid, places, number),
+            static=_static(grid, places, held),
         )
 
     @staticmethod
@@ -205,8 +208,8 @@ class Problem:
         """The flows of a batch. They have no periodic pressure jumps."""
         if len(parts) == 1:
             return parts[0]
-        if any(part.jump is not None or part.total is not None for part in parts):
-            raise ValueError("Flows with a periodic pressure jump or a total pressure go one by one, not in a batch.")
+        if any(part.goes_alone for part in parts):
+            raise ValueError("Flows with a periodic pressure jump, or that a pressure drives, go one by one.")
         starts = np.cumsum([0, *(part.cells.number_of_points for part in parts)])
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
@@ -223,6 +226,11 @@ class Problem:
             places=places,
             **joined,
         )
+
+    @property
+    def goes_alone(self) -> bool:
+        """Whether the flow has what flows of a batch do not have."""
+        return not (self.jump is None and self.total is None and self.static is None)
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Problem:
         def move(tensor: Tensor) -> Tensor:
@@ -305,6 +313,13 @@ def _total(grid: Grid, places: np.ndarray, number: int) -> Float[Tensor, "2 poin
     inward = np.zeros((number, 2))
     np.add.at(inward, places[ends], np.stack([-along[:, 1], along[:, 0]], axis=1)[:, None])
     return torch.nn.functional.normalize(_components_first(inward), dim=0)
+
+
+def _static(grid: Grid, places: np.ndarray, held: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"] | None:
+    """`Problem.static` of a grid."""
+    drives = np.zeros(len(held), bool)
+    drives[places[grid.cells.facets[grid.facet_entrance & ~grid.facet_total].ravel()]] = True
+    return torch.from_numpy((drives & ~held).astype(float)) if drives.any() else None
 
 
 def _jump(

@@ -29,6 +29,7 @@ from pennpde.case.companion import CompanionError, back, companion_mesh, ends_of
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.mesh import Mesh
+from pennpde.operators import Operators
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
 from pennpde.penn.equation import OUTFLOW
 from pennpde.penn.predictor import Finer, attempted, check_unknowns
@@ -381,7 +382,9 @@ def prepare(asked: Request) -> Prepared:
     progress.tell(f"preparing {asked.case.number_of_points:,} points")
     model, units = asked.model, asked.units
     one = 1.0 if units is None else units.length
-    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, asked.resolution)
+    # One that starts from a solution on coarse cells works on any cells, whichever it was trained on.
+    resolution = "own" if asked.resolution == "auto" and model.levels else asked.resolution
+    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, resolution)
     meshed = time.perf_counter()
     seen = model.equation.complete(asked.case if companion is None else companion)
     scaled = units.dimensionless(seen) if units is not None else seen
@@ -477,9 +480,10 @@ def judge(compared: Compared) -> Outcome:
     prepared = solved.prepared
     asked, prediction, scaled, case = prepared.request, solved.prediction, prepared.scaled, prepared.case
     model, equation = asked.model, asked.model.equation
-    certificate = _certified(returned)
+    operators = Operators.on(scaled.mesh, singular="pseudoinverse")
+    certificate = _certified(returned, operators)
     coarse = None if compared.coarse is None else {name: compared.coarse[name] for name in equation.unknowns}
-    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse)
+    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse, operators)
     free = equation.free_levels(case)
     calibration = calibration_of(model)
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
@@ -555,7 +559,7 @@ def _flow(compared: Compared) -> SolvedFlow | None:
     return make({**prediction.fields, **prediction.balance}, coarser=coarser)
 
 
-def _certified(returned: Returned) -> Certificate:
+def _certified(returned: Returned, operators: Operators) -> Certificate:
     prepared = returned.solved.prepared
     asked, fields = prepared.request, returned.fields
     prediction, units = returned.solved.prediction, asked.units
@@ -564,7 +568,10 @@ def _certified(returned: Returned) -> Certificate:
         prediction = replace(prediction, balance=balance)
     judged, equation = prepared.case.over(asked.hold), asked.model.equation
     if not prepared.has_companion:
-        return certify(prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled)
+        own = operators if units is None or units.length == 1.0 else operators.scaled(1.0 / units.length)
+        return certify(
+            prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled, operators=own
+        )
     seen = prepared.scaled.over(asked.own_times)
     return certify_interpolated(prediction, seen, judged, asked.ranges, equation, fields=fields)
 
@@ -718,7 +725,7 @@ def _knows_triangles(case: Case, ranges: Ranges) -> bool:
 
 def _is_like_training(mesh: Mesh, one: float, ranges: Ranges) -> bool:
     """Whether cells have sizes and shapes of training, in units of the length that counts as one."""
-    numbers = describe_mesh(mesh)
+    numbers = dict(describe_mesh(mesh))
     numbers[_CELL_SIZE] /= one
     compared = {each.name: each for each in compared_with(numbers, ranges)}
     low, high = ranges[_CELL_SIZE]
