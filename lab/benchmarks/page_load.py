@@ -202,7 +202,8 @@ def table(record: dict[str, Any]) -> str:
             "",
             f"{record['clients']} clients for {record['seconds']:.0f} s on {record['cores']} "
             f"core{'s' * (record['cores'] > 1)}; load average before {record['load_before']:.1f}. Errors: "
-            f"{record['errors']}. Predictions: {record['predictions']}, of {record['processor_seconds_per_prediction']:.1f} processor seconds each. "
+            f"{record['errors']}. Predictions: {record['predictions']}, "
+            f"of {record['processor_seconds_per_prediction']:.1f} processor seconds each. "
             f"Refined answers that nobody waited for: {record['moved_on']}. Given up by a client after "
             f"{record['patience_seconds']:.0f} s: {record['given_up']}."
             f"{' The page went before what else ran (`chrt -r 5`).' if record['before_others'] else ''}",
