@@ -196,7 +196,7 @@ def first_field(folder: Path, name: str, time: float | None) -> Path:
     if time is not None:
         times = [each for each in times if is_same_time(float(each.name), time)]
     for each in times:
-        if is_field(each / name):
+        if is_there(each / name):
             return each / name
     when = "at any time" if time is None else f"at time {time:g}"
     known = ", ".join(each.name for each in time_folders(folder)) or "none"
@@ -212,8 +212,8 @@ def fields_of(body: Body, name: str, time: float | None) -> list[FoamField]:
     return found
 
 
-def is_field(path: Path) -> bool:
-    """Whether a field is there, packed or not."""
+def is_there(path: Path) -> bool:
+    """Whether a file of a case is there, packed or not."""
     return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
 
 

@@ -30,7 +30,7 @@ from pennpde.openfoam.fields import (
     control_dictionary,
     entry_of,
     first_field,
-    is_field,
+    is_there,
     on_faces,
     read_field,
     start_time,
@@ -292,7 +292,7 @@ class TimeWriter:
     def _conditions_of(self, name: str) -> Path:
         """The file with the conditions of a field: that of the start, or the earliest."""
         start = start_time(self.folder)
-        found = [path for path in time_folders(self.folder) if float(path.name) == start and is_field(path / name)]
+        found = [path for path in time_folders(self.folder) if float(path.name) == start and is_there(path / name)]
         return found[0] / name if found else first_field(self.folder, name, None)
 
     def _projected(

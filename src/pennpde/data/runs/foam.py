@@ -17,7 +17,7 @@ from pennpde.data.runs.source import FLOW, NOT_KNOWN, SCALAR, Quantities, RunErr
 from pennpde.mesh import Mesh
 from pennpde.openfoam.cases import read_case, with_pressure_reference
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, content_of, number_of, read_dictionary
-from pennpde.openfoam.fields import PointValues, is_field, read_field, time_folders
+from pennpde.openfoam.fields import PointValues, is_there, read_field, time_folders
 from pennpde.openfoam.poly_mesh import Body, pieces_of, plane_of
 from pennpde.openfoam.unread import is_steady, unread
 
@@ -87,7 +87,7 @@ class FoamSource(Source):
         return max((float(path.name) for path in time_folders(folder)), default=-1.0)
 
     def _ever(self, name: str) -> bool:
-        return any(is_field(folder / name) for folder in self._folders.values())
+        return any(is_there(folder / name) for folder in self._folders.values())
 
     def times(self) -> tuple[float, Sequence[float]]:
         collated = [each for each in self.folder.iterdir() if re.fullmatch(r"processors\d+.*", each.name)]
@@ -108,7 +108,7 @@ class FoamSource(Source):
                     raise RunError(f"time {folder.name}{where} has no field {' and no '.join(missing)}")
 
     def _missing(self, folder: Path) -> list[str]:
-        return [each.name for each in self.quantities().fields.values() if not is_field(folder / each.name)]
+        return [each.name for each in self.quantities().fields.values() if not is_there(folder / each.name)]
 
     def counts_iterations(self) -> bool:
         return is_steady(self.folder)
@@ -196,7 +196,7 @@ class FoamSource(Source):
         name = parameters.get("velocity")
         if name is None:
             return None
-        written = [folder / name for folder in self._folders.values() if is_field(folder / name)]
+        written = [folder / name for folder in self._folders.values() if is_there(folder / name)]
         if not written:
             del parameters["velocity"]
             return None

@@ -344,12 +344,14 @@ def divide(signatures: Mapping[str, Signature], shares: Shares, known: Mapping[s
         count = Counter(best.values())
         if all(count[split] >= _FULL_ENOUGH * number for split, number in wanted.items()):
             break
-    nearest, closest = None, ()
-    for one, other in combinations(range(len(names)), 2):
-        if best[names[one]] != best[names[other]] and (nearest is None or apart[one, other] < nearest):
-            nearest, closest = float(apart[one, other]), (names[one], names[other])
+    parted = [
+        (float(apart[one, other]), one, other)
+        for one, other in combinations(range(len(names)), 2)
+        if best[names[one]] != best[names[other]]
+    ]
+    nearest, *closest = min(parted, default=(None,))
     splits = {split: [name for name in names if best[name] == split] for split in SPLITS}
-    return Division(splits, nearest, len(groups), closest)
+    return Division(splits, nearest, len(groups), tuple(names[place] for place in closest))
 
 
 def distances(signatures: Sequence[Signature]) -> Float[np.ndarray, "runs runs"]:
