@@ -24,11 +24,12 @@ from torch import Tensor, nn
 from pennpde import checkpoints
 from pennpde.case import Case
 from pennpde.data import storage
+from pennpde.data.storage import evenly
 from pennpde.files import write_atomically, write_json
 from pennpde.metrics import relative_l2
 from pennpde.penn.predictor import seen_by
 from pennpde.pictures import save_figure
-from pennpde.train.cases import evenly, learned, seen_cases
+from pennpde.train.cases import learned, seen_cases
 from pennpde.train.folder import read_log
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"

@@ -28,6 +28,7 @@ from pennpde.data.storage import (
     Ledger,
     Manifest,
     content_of,
+    evenly,
     facts_of,
     read_file,
     read_manifest,
@@ -447,10 +448,5 @@ def _twins(splitting: Mapping[str, Any]) -> str:
 
 def _shown(manifest: Manifest) -> list[str]:
     """Cases of all splits, spread over each."""
-    chosen: list[str] = []
-    for split in SPLITS:
-        names = manifest.names(split) if split in manifest.splits else []
-        number = min(len(names), MOST_PICTURED // len(SPLITS))
-        places = [round(place * (len(names) - 1) / max(number - 1, 1)) for place in range(number)]
-        chosen += [names[place] for place in dict.fromkeys(places)]
-    return chosen
+    names = [manifest.names(split) if split in manifest.splits else [] for split in SPLITS]
+    return [name for split in names for name in evenly(split, MOST_PICTURED // len(SPLITS))]

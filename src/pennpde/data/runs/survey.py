@@ -23,6 +23,7 @@ from pennpde.data.runs.foam import FoamSource, is_foam_case
 from pennpde.data.runs.source import Quantities, RunError, Source
 from pennpde.data.runs.targets import Plan, chosen_times
 from pennpde.data.storage import Content
+from pennpde.mesh.cells import mean_rows
 
 CASE_FILE = "case.toml"
 
@@ -507,16 +508,14 @@ def _sampled(case: Case) -> tuple[np.ndarray, np.ndarray]:
         edges = facets.connectivity.reshape(-1, 2)[chosen]
         share = ((places - ends[chosen]) / (ends[chosen + 1] - ends[chosen]))[:, None]
         return (1 - share) * positions[edges[:, 0]] + share * positions[edges[:, 1]], chosen
-    middles = np.add.reduceat(positions[facets.connectivity], facets.offsets[:-1]) / facets.sizes[:, None]
-    return middles[chosen], chosen
+    return mean_rows(positions[facets.connectivity], facets.offsets)[chosen], chosen
 
 
 def _prescribed(case: Case, name: str, facets: np.ndarray) -> list[np.ndarray]:
     condition = case.dirichlet[name]
     held = case.mesh.facets.within(condition.mask.numpy())[facets]
-    connectivity, offsets = case.mesh.facets.connectivity, case.mesh.facets.offsets
     flat = condition.values.numpy().reshape(len(condition.values), -1)
-    means = np.add.reduceat(flat[connectivity], offsets[:-1]) / np.diff(offsets)[:, None]
+    means = mean_rows(flat[case.mesh.facets.connectivity], case.mesh.facets.offsets)
     values = np.where(held[:, None], means[facets], 0.0)
     if condition.values.ndim == 1:
         return [values[:, 0]]
