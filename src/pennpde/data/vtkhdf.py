@@ -30,7 +30,8 @@ from pennpde.case.conditions.protocol import Role
 from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.files import check_stored
 from pennpde.mesh import Mesh, Patch
-from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Cells, Facets
+from pennpde.mesh.cells import POLYGON, POLYHEDRON, Cells, Facets
+from pennpde.mesh.checks import check_layout, checked_points
 from pennpde.mesh.files import grid_arrays, grid_group, step_arrays
 
 FORMAT_VERSION = 1
@@ -376,14 +377,15 @@ class _Reader:
         if key in meshes:
             return meshes[key]
         faces = self.faces(len(types)) if (types == POLYHEDRON).any() else None
-        self.check_mesh(points, connectivity, offsets, types, faces)
-        mesh = Mesh(
-            torch.from_numpy(np.ascontiguousarray(points[:, : self.space])),
-            connectivity.astype(np.int64),
-            offsets.astype(np.int64),
-            types,
-            faces,
-        )
+        cells = Cells(connectivity.astype(np.int64), offsets.astype(np.int64), types, faces)
+        positions = checked_points(points)[:, : self.space].contiguous()
+        # Compiled code further on would follow numbers that point outside of their arrays.
+        check_layout(cells, len(positions))
+        if faces is not None:
+            check_layout(
+                Cells(faces.connectivity, faces.offsets, np.full(len(faces), POLYGON, np.uint8)), len(positions)
+            )
+        mesh = Mesh(positions, cells.connectivity, cells.offsets, types, faces)
         mesh = mesh.with_patches({name: np.flatnonzero(mask) for name, mask in masks.items()})
         patches = dict(mesh.patches)
         for name, facets in chosen.items():
@@ -400,19 +402,6 @@ class _Reader:
         if not np.array_equal(order, np.arange(len(offsets) - 1)) or len(sizes) != cells:
             raise CaseFileError(f"{self.source}: the faces of polyhedra are not in the order of the cells.")
         return Facets(self.array("FaceConnectivity").astype(np.int64), offsets, np.repeat(np.arange(cells), sizes))
-
-    def check_mesh(
-        self, points: np.ndarray, connectivity: np.ndarray, offsets: np.ndarray, types: np.ndarray, faces: Facets | None
-    ) -> None:
-        """Refuse numbers that point outside of their arrays: compiled code further on would follow them."""
-        rows = [(connectivity, offsets)] + ([] if faces is None else [(faces.connectivity, faces.offsets)])
-        sound = points.ndim == 2 and points.shape[1] == 3 and len(offsets) == len(types) + 1
-        for entries, starts in rows:
-            sound = sound and len(starts) > 0 and starts[0] == 0 and starts[-1] == len(entries)
-            sound = sound and bool(np.all(np.diff(starts) > 0)) and len(entries) > 0
-            sound = sound and int(entries.min()) >= 0 and int(entries.max()) < len(points)
-        if not sound or not np.isin(types, list(CELL_TYPES)).all() or not np.isfinite(points).all():
-            raise CaseFileError(f"{self.source}: cells, offsets and points do not belong together; take a good copy.")
 
     def field(self, name: str, axes: Sequence[int]) -> Tensor:
         """The blocks of a field, [blocks, points, *axes]."""
