@@ -28,7 +28,7 @@ from pennpde.checkpoints import CheckpointError, load
 from pennpde.data import storage, vtkhdf
 from pennpde.data.storage import DatasetError
 from pennpde.data.vtkhdf import CaseFileError
-from pennpde.mesh.selections import parse_selection
+from pennpde.mesh.formulas import parse_selection
 from pennpde.openfoam import FoamFormatError
 from problems import heated_plate, rectangle
 

@@ -2,13 +2,14 @@
 
     python lab/benchmarks/quantities_calibration.py [--references SECONDS]
 
-The reference of each flow is the scheme's steady state on cells split three times; its own error, a quarter of the next
-coarser one's, is added by Richardson's factor. References take most of the time and know nothing of the network: they
-are kept in `lab/benchmarks/results/quantities_references.json`, and the option adds some. Then every flow is predicted
-on each level: quantities of which the network's own coarser solution differs by d have an error of some times d; the
-factors of each group of quantities are learned here. Writes `src/pennpde/quantities/quantities.json` and the table of
-docs/quantities.md, each family judged by the others. What is predicted is kept in `runs/quantities.jsonl` for the
-weights that it was predicted with, so a run that was interrupted goes on.
+The references of each flow, steady and soon after the start, are the scheme's on cells split three times; their own
+error, a quarter of the next coarser one's, is added by Richardson's factor. They take most of the time and know nothing
+of the network: they are kept in `lab/benchmarks/results/quantities_references.json`, and the option adds some. Then
+every flow is predicted on each level: quantities of which the network's own coarser solution differs by d have an error
+of some times d; the factors of each group of quantities are learned here. Writes
+`src/pennpde/quantities/quantities.json` and the table of docs/quantities.md, each family judged by the others. What is
+predicted is kept in `runs/quantities.jsonl` for the weights that it was predicted with, so a run that was interrupted
+goes on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,8 @@ SPLITS = ("test-unseen-families", "test", "test-unseen-reynolds", "validation")
 LEVELS = ("fast", "standard", "fine")
 SINGULAR = ("cavity", "ventilated", "moving-tee")
 """Families with walls that slide along others: their friction has no limit on finer cells, so it has no error."""
+WHEN: Mapping[str, Mapping[str, Any]] = {"at 1": {"times": 1.0}, "steady": {"steady": True}}
+"""On `fast` only flows on their way are corrected, and so have a coarser solution."""
 SPLITS_OF_LEVEL = {"fast": 0, "standard": 1, "fine": 2}
 REFERENCE_SPLITS = 3
 POINTS = 300
@@ -71,11 +75,12 @@ def main() -> None:
     torch.set_num_threads(1)
     references = json.loads(REFERENCES.read_text()) if REFERENCES.exists() else {}
     end = time.monotonic() + given.references
-    for family, case in _chosen(references):
+    for family, case in _chosen({name for name, each in references.items() if each.keys() >= WHEN.keys()}):
         if time.monotonic() > end:
             break
         began = time.process_time()
-        references[_name(case)] = {"family": family, "quantities": _reference(case)}
+        known = references.setdefault(_name(case), {"family": family})
+        known |= {name: _reference(case, how) for name, how in WHEN.items() if name not in known}
         REFERENCES.write_text(json.dumps(references, indent=0) + "\n")
         print(case.name, case.number_of_points, f"{time.process_time() - began:.0f} s", flush=True)
     rows = measured(references)
@@ -97,10 +102,10 @@ def _name(case: Case) -> str:
     return (case.name or "").partition(".")[0]
 
 
-def _reference(case: Case) -> dict[str, float]:
-    """Quantities of the steady state on fine cells; none where there is no such state."""
+def _reference(case: Case, how: Mapping[str, Any]) -> dict[str, float]:
+    """Quantities on fine cells; none of a steady state that there is not."""
     try:
-        outcome = pennpde.predict(FlowScheme(splits=REFERENCE_SPLITS), case, steady=True, resolution="own")
+        outcome = pennpde.predict(FlowScheme(splits=REFERENCE_SPLITS), case, **how, resolution="own")
     except ArithmeticError:
         return {}
     if not outcome.certificate.converged:
@@ -114,7 +119,7 @@ def _reference(case: Case) -> dict[str, float]:
 
 
 def measured(references: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every flow with a reference on every level of the network."""
+    """Every flow with a reference on every level of the network; none where a level has no coarser solution."""
     network = pennpde.load_pretrained("flow")
     assert isinstance(network, Predictor)
     config = config_of(network)
@@ -123,16 +128,18 @@ def measured(references: Mapping[str, Any]) -> list[dict[str, Any]]:
     kept = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
     rows = [row for row in kept if row["weights"] == weights]
     done = {row["case"] for row in rows}
-    for family, case in _chosen(done, only={name for name, each in references.items() if each["quantities"]}):
-        true, own = references[_name(case)]["quantities"], []
-        for level in LEVELS:
+    for family, case in _chosen(done, only=references):
+        own = []
+        for level, (when, true) in product(LEVELS, references[_name(case)].items()):
+            if when not in WHEN or not true:
+                continue
             network.set_level(level)
-            flow = pennpde.predict(network, case, steady=True, resolution="own").flow
+            flow = pennpde.predict(network, case, **WHEN[when], resolution="own").flow
             assert flow is not None
+            about = {"case": _name(case), "family": family, "when": when, "level": level, "weights": weights}
             for each in _wanted(case):
                 row = _row(each, flow, true[each.name]) if each.name in true else None
                 if row is not None:
-                    about = {"case": _name(case), "family": family, "level": level, "weights": weights}
                     own.append(about | {"group": each.kind.group, "quantity": each.name} | row)
         with ROWS.open("a") as lines:
             lines.writelines(json.dumps(row) + "\n" for row in own)

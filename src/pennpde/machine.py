@@ -107,6 +107,17 @@ def device_for(device: torch.device | str | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
+def check_device(name: str) -> None:
+    """Refuse a device that PyTorch does not know, or that this machine does not have."""
+    try:
+        torch.zeros(1, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{name!r} cannot be used on this machine; take cpu, or cuda where there is a GPU. PyTorch says: {reason}"
+        ) from None
+
+
 def device_name(device: torch.device) -> str:
     """The name of a GPU or processor, for records."""
     if device.type == "cuda":

@@ -20,6 +20,7 @@ from pennpde.case import Case
 from pennpde.case.moments import STEADY_PREFIX, unknown_of
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import Facets, fans
 from pennpde.metrics import rank_of
 from pennpde.penn.equation import Look
 
@@ -374,7 +375,6 @@ def field_panels(
     mesh: Mesh,
     fields: Mapping[str, Tensor],
     looks: Mapping[str, Look] | None = None,
-    label: str = "",
     *,
     streamlines: bool = True,
     units: bool = False,
@@ -385,7 +385,6 @@ def field_panels(
         mesh: Plane.
         fields: Over the points.
         looks: How fields are titled and coloured, as `Equation.looks` has it.
-        label: Before each title.
         streamlines: Whether those of vectors are drawn.
         units: Whether the fields have the units of `Look.unit`.
     """
@@ -396,7 +395,7 @@ def field_panels(
         look = (looks or {}).get(name, Look(f"|{name}|" if is_vector else name))
         panels.append(
             Panel(
-                f"{label}: {look.title}" if label else look.title,
+                look.title,
                 mesh,
                 values.reshape(len(values), -1).norm(dim=1) if is_vector else values,
                 DIVERGING if look.signed else SEQUENTIAL,
@@ -436,18 +435,14 @@ def series_panels(
 
 
 def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:
-    """The cells of a plane mesh as triangles, each polygon a fan around its first corner."""
+    """The cells of a plane mesh as triangles, each polygon a fan around the corner that sees the others best."""
     if mesh.space != 2:
         raise ValueError(
             f"Only a plane mesh can be drawn flat; this one has {mesh.space} dimensions. Draw a slice, or open the "
             "file in ParaView."
         )
-    sizes = np.diff(mesh.offsets)
-    fans = []
-    for size in np.unique(sizes):
-        corners = mesh.connectivity[mesh.offsets[np.flatnonzero(sizes == size), None] + np.arange(size)]
-        fans += [corners[:, [0, second, second + 1]] for second in range(1, size - 1)]
-    return np.concatenate(fans)
+    cells = Facets(mesh.connectivity, mesh.offsets, np.arange(mesh.number_of_cells))
+    return fans(np.pad(mesh.points.numpy(), ((0, 0), (0, 1))), cells)
 
 
 def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]) -> tuple[Any, np.ndarray]:

@@ -21,7 +21,7 @@ from pennpde.flow import scheme
 from pennpde.flow.marched_together import Together
 from pennpde.flow.scheme import FlowScheme
 from pennpde.penn import PENN
-from pennpde.study import Study
+from pennpde.study import Study, execution
 from pennpde.study.table import ROWS, Row, read_table
 from small_studies import QUANTITIES, deadly, slow, small, step, write_problem
 
@@ -286,6 +286,7 @@ def test_designs_side_by_side_have_the_numbers_that_they_have_one_by_one(monkeyp
         return Together(parts, "cpu", launch=kernels_on_cpu.launch)
 
     monkeypatch.setattr(scheme, "Together", on_cpu)
+    monkeypatch.setattr(execution, "check_device", lambda _: None)
     monkeypatch.setattr(PENN, "_corrected", lambda self, cases, _: corrected(self, cases, "cpu"))
     monkeypatch.setattr(
         kernels_on_cpu, "THREADS", 1
@@ -303,9 +304,14 @@ def test_designs_side_by_side_have_the_numbers_that_they_have_one_by_one(monkeyp
 corrected = PENN._corrected
 
 
-def test_a_device_and_an_accuracy_exclude_each_other():
-    with pytest.raises(ValueError, match="give a level"):
-        small(level="", accuracy=2.0).run(device="cuda")
+@pytest.mark.parametrize(
+    ("changes", "device", "words"),
+    [({"level": "", "accuracy": 2.0}, "cpu", "give a level"), ({}, "gpu", "'gpu' cannot be used on this machine")],
+)
+def test_a_device_that_cannot_be_used_is_refused_before_any_work(tmp_path, changes, device, words):
+    with pytest.raises(ValueError, match=words):
+        small(**changes).run(tmp_path / "s", device=device)
+    assert not (tmp_path / "s").exists()
 
 
 # What no design can be computed with

@@ -1,7 +1,7 @@
 """A boundary value problem as a TOML file that accompanies a mesh file.
 
 [patches]                                    # in order; several may share points
-inlet = "x == 0"                             # comparisons, see `pennpde.mesh.selections`
+inlet = "x == 0"                             # comparisons, see `pennpde.mesh.formulas`
 outlet = { box = [[4.99, -1], [5.01, 3]] }   # two corners
 top = { half_space = { point = [0, 2], normal = [0, 1] } }   # on and behind the plane, seen along the normal
 hot = { array = "marker", equals = 3 }       # an array of the mesh file
@@ -55,9 +55,10 @@ import numpy as np
 
 from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
-from pennpde.case.conditions.given import is_partial, is_profile, is_vector, parse_expression
+from pennpde.case.conditions.given import is_partial, is_profile, is_vector
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
+from pennpde.mesh.formulas import parse_expression
 from pennpde.registry import did_you_mean
 
 _CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))

@@ -385,18 +385,13 @@ def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":
 
 def check_device(name: str | None) -> None:
     """Refuse a device that PyTorch does not know, or that this machine does not have, before any work."""
-    if name is None:
-        return
-    import torch
+    from pennpde import machine
 
     try:
-        torch.zeros(1, device=torch.device(name))
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise typer.BadParameter(
-            f"{name!r} cannot be used on this machine; take cpu, or cuda where there is a GPU. PyTorch says: {reason}",
-            param_hint="--device",
-        ) from None
+        if name is not None:
+            machine.check_device(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--device") from None
 
 
 def read_mesh(path: Path, repair: bool, output: Output) -> "Mesh":

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from pennpde.machine import remembered
+from pennpde.mesh.cells import cross
 from pennpde.mesh.mesh import Mesh
-from pennpde.mesh.triangulation import cross
 
 CORNER = np.radians(30.0)
 """A boundary that turns by more at a point has a corner there; by less, it may be a curve in short edges."""

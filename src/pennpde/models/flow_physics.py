@@ -22,6 +22,7 @@ from pennpde.case.units import Units
 from pennpde.machine import remembered
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import facet_parabolas
+from pennpde.mesh.cells import cross
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.inlet import (
     BoundaryProfile,
@@ -29,6 +30,7 @@ from pennpde.models.inlet import (
     describe_boundary,
     facet_velocity,
     flow_units,
+    holes,
     later,
     prescribed_pressures,
     pressure_level,
@@ -335,7 +337,7 @@ def _kind(case: Case) -> str:
         return "open flow"
     if boundary.lost.any() or inlets.sum() <= _FEW_FACETS:
         return "few facets"
-    if describe_boundary(case)["holes"]:
+    if holes(case.mesh):
         return "bodies"
     if float(sizes[boundary.opened].sum()) > _WIDER * float(sizes[inlets].sum()):
         shape = "widening"  # the pressure that is gained is a small difference
@@ -357,8 +359,7 @@ def sharpness(mesh: Mesh) -> float:
     for corners in (cells.triangles, cells.quads):
         positions = cells.points[corners]
         ahead, behind = (np.roll(positions, shift, axis=1) - positions for shift in (-1, 1))
-        across = ahead[..., 0] * behind[..., 1] - ahead[..., 1] * behind[..., 0]
-        np.add.at(inside, corners, np.abs(np.arctan2(across, (ahead * behind).sum(axis=-1))))
+        np.add.at(inside, corners, np.abs(np.arctan2(cross(ahead, behind), (ahead * behind).sum(axis=-1))))
     beyond = np.maximum(inside[np.unique(cells.facets)] / math.pi - 1.0, 0.0)
     return math.sqrt(float(np.square(beyond).sum()))
 

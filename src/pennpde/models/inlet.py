@@ -14,8 +14,6 @@ from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
@@ -26,6 +24,7 @@ from pennpde.case.units import Scale, Units
 from pennpde.machine import remembered
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import facet_means, facet_parabolas
+from pennpde.mesh.cells import connected
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -131,7 +130,7 @@ def describe_boundary(case: Case) -> Mapping[str, float]:
     inward = prescribed & (through < -_LEAK * sizes * speeds)
     numbers = {
         "speed of moving walls": float(speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
-        "holes": float(_components(ends) - 1),
+        "holes": float(holes(case.mesh)),
         "outlets": float(_components(ends[open_facets])),
     }
     if bool(inward.any()) and open_facets.any():
@@ -144,6 +143,11 @@ def describe_boundary(case: Case) -> Mapping[str, float]:
     return numbers | inlet_profile(case)
 
 
+def holes(mesh: Mesh) -> int:
+    """Parts of the boundary of a plane mesh besides the outer one."""
+    return _components(mesh.facets.connectivity.reshape(-1, 2)) - 1
+
+
 def _components(ends: Int64[np.ndarray, "facets 2"]) -> int:
     """Connected parts of a set of facets."""
     return _joined(ends.tobytes()) if len(ends) else 0
@@ -152,9 +156,7 @@ def _components(ends: Int64[np.ndarray, "facets 2"]) -> int:
 @lru_cache(maxsize=8)  # shapes of a study share it
 def _joined(ends: bytes) -> int:
     points, places = np.unique(np.frombuffer(ends, np.int64), return_inverse=True)
-    first, second = places.reshape(-1, 2).T
-    graph = scipy.sparse.coo_matrix((np.ones(len(first)), (first, second)), shape=(len(points), len(points)))
-    return int(scipy.sparse.csgraph.connected_components(graph, directed=False)[0])
+    return connected(places.reshape(-1, 2).T, len(points))[0]
 
 
 def inlet_profile(case: Case) -> dict[str, float]:

@@ -96,7 +96,7 @@ def _single(components: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Componen
     for each, own in others:
         held = each.flatten(1).any(dim=1)
         projector, values = torch.where(held[:, None, None], each, projector), torch.where(held[:, None], own, values)
-    return Components(projector.flatten(1).any(dim=1), projector, values)
+    return Components(projector.flatten(1).any(dim=1), values, projector=projector)
 
 
 def _with_face_values(condition: Condition, lists: list[tuple[np.ndarray, np.ndarray]], mesh: Mesh) -> Condition:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import cross
 
 _GAUSS = 1.0 / np.sqrt(3.0)
 _CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)

@@ -125,6 +125,7 @@ def _cases_at_own_time(
 
 def _about(network: Any, model: str, dataset: Path, split: str) -> dict[str, Any]:
     """Origin of network and cases, for the record."""
+    from pennlab.paper.budgets import training_in_short
     from pennpde.checkpoints import config_of
     from pennpde.data import storage
     from pennpde.train import dataset_hash
@@ -143,7 +144,7 @@ def _about(network: Any, model: str, dataset: Path, split: str) -> dict[str, Any
             "folder": str(dataset),
         },
         "split": split,
-        "training": config.training_in_short,
+        "training": training_in_short(config),
     }
 
 
