@@ -35,7 +35,7 @@ from pennpde.data.storage import (
 )
 from pennpde.data.vtkhdf import pack
 from pennpde.data.workers import Failure, Status, each
-from pennpde.files import locked_folder, plain, remove_leftovers, replacing, write_atomically, write_json
+from pennpde.files import locked_folder, plain, remove_leftovers, write_atomically, write_json
 from pennpde.pictures import draw_all
 
 DATASET = "collected"
@@ -353,8 +353,7 @@ def write_report(
     write_atomically(folder / TEXT_FILE, "\n".join(_text(folder.name, record, content)) + "\n")
     if draw:
         cases = [read_file(folder, name, manifest).case for name in _shown(manifest)]
-        with replacing(folder / PICTURE_FILE) as temporary:
-            draw_all(temporary, cases, in_a_row=2, panel_width=3.2)
+        draw_all(folder / PICTURE_FILE, cases, in_a_row=2, panel_width=3.2)
     return plain(record)
 
 
