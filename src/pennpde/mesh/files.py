@@ -445,7 +445,8 @@ def _steps(group: h5py.Group, times: Sequence[float], varying: Sequence[str], po
     for name, values in step_arrays(group, times, offsets).items():
         group[name] = values
     # VTK's reader stops at field data of which it does not know the size at each time.
-    fields, steps = group["FieldData"], group["Steps"]
+    fields: Any = group["FieldData"]
+    steps: Any = group["Steps"]
     for name, values in fields.items():
         steps[f"FieldDataOffsets/{name}"] = np.zeros(len(times), np.int64)
         components = values.shape[1] if values.ndim > 1 else 1
