@@ -341,7 +341,7 @@ TASKS: dict[str, Callable[[], dict[str, Any]]] = {
     "dfg-2d-2 fine": partial(dfg_2d_2, "fine", 16.0, 25.0, 0.03),
     **{f"dfg-2d-3 {level}": partial(dfg_2d_3, level, 16.0, 0.05) for level in ("standard", "fine")},
     **{
-        f"dfg-2d-3 {level}, half the steps": partial(dfg_2d_3, level, 16.0, 0.05, pace=0.5)
+        f"dfg-2d-3 {level}, steps half as long": partial(dfg_2d_3, level, 16.0, 0.05, pace=0.5)
         for level in ("standard", "fine")
     },
     "dfg-2d-3 fine, cells 2/3 as large": partial(dfg_2d_3, "fine", 24.0, 0.05),
@@ -358,7 +358,7 @@ def page_table(results: dict[str, Any]) -> str:
         for place, (label, each) in enumerate(entry["quantities"].items()):
             about = [
                 f"{name.partition(' ')[0]}, {entry['points']} points",
-                f"`{entry['level']}`{', half the steps' * name.endswith('half the steps')}",
+                f"`{entry['level']}`{', steps half as long' * name.endswith('steps half as long')}",
                 f"{entry['seconds']:.0f}",
             ]
             rows.append([*(about if place == 0 else ["", "", ""]), label, *_compared(each, entry["level"])])

@@ -20,7 +20,7 @@ from pennpde.case import Case
 from pennpde.case.moments import STEADY_PREFIX, unknown_of
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
-from pennpde.mesh.cells import Facets, fans
+from pennpde.mesh.cells import Facets, fans, mean_rows
 from pennpde.metrics import rank_of
 from pennpde.penn.equation import Look
 
@@ -342,7 +342,7 @@ def _draw_solids(path: Path | str, rows: Sequence[Sequence[Panel]]) -> None:
             assert panel.values is not None
             axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
             facets, positions = panel.mesh.facets, panel.mesh.points.numpy()
-            means = np.add.reduceat(panel.values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
+            means = mean_rows(panel.values.numpy()[facets.connectivity], facets.offsets)
             colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
             polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
             axes.add_collection3d(
@@ -375,6 +375,7 @@ def field_panels(
     mesh: Mesh,
     fields: Mapping[str, Tensor],
     looks: Mapping[str, Look] | None = None,
+    label: str = "",
     *,
     streamlines: bool = True,
     units: bool = False,
@@ -385,6 +386,7 @@ def field_panels(
         mesh: Plane.
         fields: Over the points.
         looks: How fields are titled and coloured, as `Equation.looks` has it.
+        label: Before each title.
         streamlines: Whether those of vectors are drawn.
         units: Whether the fields have the units of `Look.unit`.
     """
@@ -395,7 +397,7 @@ def field_panels(
         look = (looks or {}).get(name, Look(f"|{name}|" if is_vector else name))
         panels.append(
             Panel(
-                look.title,
+                f"{label}: {look.title}" if label else look.title,
                 mesh,
                 values.reshape(len(values), -1).norm(dim=1) if is_vector else values,
                 DIVERGING if look.signed else SEQUENTIAL,

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as shown  # short, however large the value is
 from typing import Any
@@ -221,18 +222,11 @@ def _varying(given: Any, mesh: Mesh, label: str) -> Any:
         return _value(given, mesh, label)
     if not isinstance(given.get("table"), list):
         raise ValueError(f'{label} is {shown(given)}; write {{ table = [[time, value], ...], outside = "clamp" }}.')
-    rows = []
-    for row in given["table"]:
-        if not isinstance(row, list) or len(row) != 2:
-            raise ValueError(f"{label} has the row {shown(row)} in its table; a row is [time, value].")
-        time = _number_or_vector(row[0], f"{label}, time")
-        if isinstance(time, list):
-            raise ValueError(f"{label} has the time {shown(row[0])} in its table; a time is a number.")
-        rows.append((time, _value(row[1], mesh, f"{label} at time {time:g}")))
     try:
-        return Table(rows, given.get("outside", "error"))
+        table = Table(given["table"], given.get("outside", "error"))
     except ValueError as error:
         raise ValueError(f"{label}: {error}") from None
+    return replace(table, rows=[(time, _value(row, mesh, f"{label} at time {time:g}")) for time, row in table.rows])
 
 
 def _with_tables(given: Any, folder: Path, where: str) -> Any:

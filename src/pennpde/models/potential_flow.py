@@ -20,7 +20,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import facet_means
-from pennpde.mesh.cells import TETRAHEDRON, Cells, cell_facets, next_in_row
+from pennpde.mesh.cells import TETRAHEDRON, Cells, cell_facets, mean_rows, next_in_row
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.operators.elements import local_matrices
 
@@ -106,7 +106,7 @@ def _inflow(
     # A facet in space is a fan of triangles around the mean of its points, whose share goes to all of them equally.
     positions = mesh.points.detach().cpu().double().numpy()
     following = next_in_row(facets.connectivity, facets.offsets)
-    centre = np.add.reduceat(positions[facets.connectivity], facets.offsets[:-1]) / sizes[:, None]
+    centre = mean_rows(positions[facets.connectivity], facets.offsets)
     first, second = (positions[points] - centre[facet] for points in (facets.connectivity, following))
     third = (value[facet] * np.cross(first, second)).sum(axis=1) / 6
     load = np.bincount(facets.connectivity, third, minlength=mesh.number_of_points)

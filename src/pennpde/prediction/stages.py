@@ -367,7 +367,9 @@ def prepare(asked: Request) -> Prepared:
     progress.tell(f"preparing {asked.case.number_of_points:,} points")
     model, units = asked.model, asked.units
     one = 1.0 if units is None else units.length
-    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, asked.resolution)
+    # One that starts from a solution on coarse cells works on any cells, whichever it was trained on.
+    resolution = "own" if asked.resolution == "auto" and model.levels else asked.resolution
+    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, resolution)
     meshed = time.perf_counter()
     seen = model.equation.complete(asked.case if companion is None else companion)
     scaled = units.dimensionless(seen) if units is not None else seen
@@ -708,7 +710,7 @@ def _knows_triangles(case: Case, ranges: Ranges) -> bool:
 
 def _is_like_training(mesh: Mesh, one: float, ranges: Ranges) -> bool:
     """Whether cells have sizes and shapes of training, in units of the length that counts as one."""
-    numbers = describe_mesh(mesh)
+    numbers = dict(describe_mesh(mesh))
     numbers[_CELL_SIZE] /= one
     compared = {each.name: each for each in compared_with(numbers, ranges)}
     low, high = ranges[_CELL_SIZE]

@@ -22,6 +22,7 @@ from pennpde.case.conditions.protocol import (
     only,
 )
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import mean_rows
 
 if TYPE_CHECKING:
     from pennpde.case.companion import Along
@@ -103,10 +104,7 @@ def _at_ends(mesh: Mesh, facets: np.ndarray, values: np.ndarray) -> np.ndarray:
         return values[chosen.connectivity.reshape(-1, 2)]
     if not len(facets):
         return np.zeros((0, 2, *values.shape[1:]))
-    sizes = np.diff(chosen.offsets)
-    means = np.add.reduceat(values[chosen.connectivity], chosen.offsets[:-1]) / sizes.reshape(
-        -1, *[1] * (values.ndim - 1)
-    )
+    means = mean_rows(values[chosen.connectivity], chosen.offsets)
     return np.stack([means, means], axis=1)
 
 

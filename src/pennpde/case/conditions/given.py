@@ -266,11 +266,11 @@ class Table:
         if len(self.rows) == 0:
             raise ValueError("A table needs at least one row, (time, value).")
         for row in self.rows:
-            if not isinstance(row, Sequence) or len(row) != 2 or not isinstance(row[0], int | float):
-                raise ValueError(f"A row of a table is (time, value); got {row!r}.")
-        times = self.times
-        if not all(np.isfinite(times)) or any(after <= before for before, after in pairwise(times)):
-            raise ValueError(f"The times of a table must increase from row to row; got {times}.")
+            if not _is_row(row) or isinstance(row[0], bool) or not isinstance(row[0], int | float):
+                raise ValueError(f"A row of a table is a time, which is a number, and a value; got {shown(row)}.")
+        times = [time for time, _ in self.rows]
+        if not all(abs(time) <= LARGEST for time in times) or any(after <= before for before, after in pairwise(times)):
+            raise ValueError(f"The times of a table must increase from row to row; got {shown(times)}.")
         if self.outside not in ("error", "clamp"):
             raise ValueError(f'What a table gives outside of its times is "error" or "clamp"; got {self.outside!r}.')
 
