@@ -673,11 +673,9 @@ def draw_all(path: Path | str, shown: Iterable[Case | Mesh], in_a_row: int = 1, 
         mesh, fields = (each, each.fields) if isinstance(each, Mesh) else (each.mesh, _last_fields(each))
         doubles = {name: values.double() for name, values in fields.items()} or {"mesh": mesh.points[:, 0]}
         looks = {name: Look(name, bool((values < 0).any())) for name, values in doubles.items() if values.ndim == 1}
-        name = "" if isinstance(each, Mesh) else f"{each.name}: "
-        panels = field_panels(mesh, doubles, looks, streamlines=False)
-        groups.append(
-            [replace(panel, title=name + panel.title, outline=place == 0) for place, panel in enumerate(panels)]
-        )
+        label = "" if isinstance(each, Mesh) else each.name
+        panels = field_panels(mesh, doubles, looks, label, streamlines=False)
+        groups.append([replace(panels[0], outline=True), *panels[1:]])
     rows = [list(chain(*groups[place : place + in_a_row])) for place in range(0, len(groups), in_a_row)]
     if rows[0][0].mesh.space == 3:
         _draw_solids(path, rows)
