@@ -54,7 +54,7 @@ def run(
         int | None, Option(min=2, help="Flows solved at most.", show_default="60; 200 without gradients")
     ] = None,
     points: Annotated[int, Option(min=3, help="Points of a Pareto front.")] = 7,
-    out: Annotated[Path | None, Option(help="Folder for optimum.json and best.vtu.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder for optimum.json and best.vtu.")] = None,
 ) -> dict[str, Any]:
     """Find the best design of a plane flow, steady or at a time.
 

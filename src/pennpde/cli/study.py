@@ -86,7 +86,9 @@ def run(
     length: Length = None,
     speed: Speed = None,
     force: Force = False,
-    out: Annotated[Path | None, Option(help="Folder of the study.", show_default="the name of the input")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Folder of the study.", show_default="the name of the input")
+    ] = None,
     keep_fields: Annotated[
         str | None, Option(metavar="SUFFIX", help="Also write the fields of each design: .vtu, .vtk, .vtkhdf or .pvd.")
     ] = None,

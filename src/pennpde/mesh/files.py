@@ -110,7 +110,9 @@ def _dataset(path: Path, step: int | None = None) -> Any:
     except SystemExit:
         raise ValueError(f"{path} is damaged, or no mesh file that meshio reads.") from None
     except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError, ImportError) as error:
-        reason = " ".join(str(error).split())
+        # VTK's own words, if there are any, without the place in the memory where it stood.
+        reason = " ".join(str(error).partition("while reading the file.")[2].split() or str(error).split())
+        reason = re.sub(r" on algorithm \w+ ?\(0x[0-9a-f]+\)", "", reason).strip('"')
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
 
 
