@@ -193,13 +193,20 @@ def predict(
             the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
     """
+    if not isinstance(model, nn.Module | str | PathLike):
+        raise TypeError(
+            f'The network is given as {_kind(model)}; give its name first, then the case: predict("flow", case).'
+        )
     if not isinstance(model, nn.Module):
         model = load_pretrained(model)
     from_openfoam = isinstance(case, str | PathLike)
     if from_openfoam:
         case = Case.from_openfoam(case, getattr(model, "equation", None))
     elif not isinstance(case, Case):
-        raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {type(case).__name__}.")
+        raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {_kind(case)}.")
+    for name, reference in (("length", length), ("speed", speed)):
+        if not (reference is None or isinstance(reference, float | int)):
+            raise TypeError(f"The reference {name} is {reference!r:.60}; give a number, in the units of the case.")
     asked: dict[str, Any] = {"length": length, "speed": speed, "resolution": resolution}
     asked["times"] = _listed(times, steady)
     if accuracy is None:
@@ -267,11 +274,19 @@ def _stopped(outcome: Outcome, why: str) -> Outcome:
     return replace(outcome, certificate=certificate, stopped=why)
 
 
+def _kind(given: object) -> str:
+    name = type(given).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def _listed(times: float | Sequence[float] | None, steady: bool) -> tuple[float, ...] | None:
     """The times that are asked for, the steady state as the last of them."""
     if times is None:
         return (STEADY,) if steady else None
-    listed = tuple(np.atleast_1d(np.asarray(times, dtype=float)).tolist())
+    try:
+        listed = tuple(np.atleast_1d(np.asarray(times, dtype=float)).tolist())
+    except (TypeError, ValueError):
+        raise ValueError(f"The times are {times!r:.60}; give a number, or several such as [0.5, 1.0, 2.0].") from None
     return (*listed, STEADY) if steady and STEADY not in listed else listed
 
 
@@ -284,7 +299,7 @@ def _accurate(
     **asked: Any,
 ) -> Outcome:
     """The outcome of the cheapest level whose expected errors are small enough, else that of the last one."""
-    if not 0 < accuracy < 100:
+    if not isinstance(accuracy, float | int) or not 0 < accuracy < 100:
         raise ValueError(f"accuracy is {accuracy!r}; it is in per cent, above 0 and below 100.")
     if not isinstance(model, Predictor) or not model.levels:
         return _predicted(model, case, ranges, **asked)
