@@ -57,7 +57,8 @@ class Marched:
 
 def can_march_together(problem: Problem) -> bool:
     """Whether a flow may be among those that are marched together."""
-    return problem.jump is None and problem.total is None and _bandwidth(problem) <= WIDEST
+    plane = problem.cells.space == 2
+    return plane and problem.jump is None and problem.total is None and _bandwidth(problem) <= WIDEST
 
 
 class Together:
