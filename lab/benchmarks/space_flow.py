@@ -167,7 +167,7 @@ def icofoam(kind: str, across: int) -> dict:
     steps = math.ceil(end / step)
     resting, free, zero = {"type": "noSlip"}, {"type": "zeroGradient"}, "uniform 0"
     pressure = {"inlet": free, "outlet": {"type": "fixedValue", "value": zero}, "wall": free}
-    velocity = {"inlet": {"type": "fixedValue", "value": "uniform (0 0 0)"}, "outlet": free, "wall": resting}
+    velocity: dict = {"inlet": {"type": "fixedValue", "value": "uniform (0 0 0)"}, "outlet": free, "wall": resting}
     if kind == "cavity":
         velocity = {"lid": {"type": "fixedValue", "value": "uniform (1 0 0)"}, "wall": resting}
         pressure = dict.fromkeys(velocity, free)

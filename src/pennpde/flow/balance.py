@@ -138,7 +138,9 @@ def _array(values: Tensor) -> np.ndarray:
 
 
 def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[Tensor, " facets"]:
-    """Volume per time (in the plane, and depth) out of the domain through each facet of the user's mesh, negative at inlets.
+    """What leaves the domain in a unit of time through each facet of the user's mesh, negative at inlets.
+
+    A volume, in the plane per depth.
 
     Args:
         problem: One flow.
@@ -164,7 +166,8 @@ def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[
 def _outflow_in_space(problem: Problem, boundary: BoundaryProfile, left: np.ndarray) -> Float[Tensor, " facets"]:
     """Of the facets around a cell that are open, each has a share of what the fluxes leave by its area."""
     assert problem.facets is not None, "a batch has no facets"
-    assert problem.owner is not None and problem.facet_fluxes is not None, "facets in the plane have no owners"
+    assert problem.owner is not None, "facets in the plane have no owners"
+    assert problem.facet_fluxes is not None, "facets in the plane have no fluxes"
     owner, ends, through = problem.owner.numpy(), problem.facets.numpy(), _array(problem.facet_fluxes).copy()
     parts = np.bincount(owner, minlength=len(boundary.opened))
     sizes = np.repeat((np.linalg.norm(boundary.outward, axis=1) / parts)[owner][:, None], 4, axis=1)

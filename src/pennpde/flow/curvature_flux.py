@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from pennpde.mesh.cells import goes_on
+from pennpde.mesh.cells import leads_across
 from pennpde.mesh.space_cells import EDGES
 
 MEAN = 1.0 / 3.0
@@ -60,6 +60,7 @@ class Curvature:
         faces: Float[np.ndarray, "space pairs"],
         stretch: Float[np.ndarray, " edges"],
         offsets: Float[np.ndarray, "space edges"],
+        outside: Bool[np.ndarray, " points"] | None = None,
     ) -> Curvature:
         """From the cells, and for each pair of corners, cell by cell, its edge and its face.
 
@@ -74,6 +75,7 @@ class Curvature:
             stretch: of each edge, its squared length over the area of the larger dual cell at its ends; in space of
                 its cube over the volume.
             offsets: of each edge, from one end to the other.
+            outside: points on the boundary; in the plane they are found.
         """
         cell, side, means, total, space = [], [], [], 0, len(faces)
         for cells in groups:
@@ -95,7 +97,8 @@ class Curvature:
         side_edges = _chosen(edge, sides)
         return Curvature(
             heights=torch.from_numpy(
-                _heights(side_edges, ends, offsets) * np.clip((_LONG[1] - stretch) / (_LONG[1] - _LONG[0]), 0.0, 1.0)
+                _heights(side_edges, ends, offsets, outside)
+                * np.clip((_LONG[1] - stretch) / (_LONG[1] - _LONG[0]), 0.0, 1.0)
             ),
             side_cell=torch.from_numpy(_chosen(cells_of_pairs, sides)),
             side_edge=torch.from_numpy(side_edges),
@@ -131,7 +134,6 @@ class Curvature:
             face_edge=moved("face_edge", edges),
             faces=torch.cat([part.faces for part in parts], dim=1),
             number_of_cells=sum(part.number_of_cells for part in parts),
-            means=None if parts[0].means is None else torch.cat([getattr(part, "means") for part in parts]),
         )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Curvature:
@@ -139,7 +141,9 @@ class Curvature:
         tensors = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: change(value) for name, value in tensors.items() if isinstance(value, Tensor)})
 
-    def fluxes(self, here: Float[Tensor, "space edges"], there: Float[Tensor, "space edges"]) -> Float[Tensor, " edges"]:
+    def fluxes(
+        self, here: Float[Tensor, "space edges"], there: Float[Tensor, "space edges"]
+    ) -> Float[Tensor, " edges"]:
         """What flows through the face of each edge, from its first point to its second.
 
         Args:
@@ -159,20 +163,21 @@ def _chosen(values: np.ndarray, mask: Bool[np.ndarray, " pairs"]) -> np.ndarray:
 
 
 def _heights(
-    sides: Int[np.ndarray, " sides"], ends: Int[np.ndarray, "2 edges"], offsets: Float[np.ndarray, "space edges"]
+    sides: Int[np.ndarray, " sides"],
+    ends: Int[np.ndarray, "2 edges"],
+    offsets: Float[np.ndarray, "space edges"],
+    outside: Bool[np.ndarray, " points"] | None,
 ) -> Float[np.ndarray, " edges"]:
     """An eighth, and a quarter across the first edge from a boundary.
 
     There derivatives differ by half of what they should: at a point of the boundary they are those half an edge inside.
     """
-    if len(offsets) == 3:
-        # An edge on one boundary may lead to another.
-        own = np.unique(sides)
-        across = np.zeros(ends.shape[1], bool)
-        across[own] = np.logical_xor(*goes_on(*ends[:, own], offsets[:, own].T))
+    if outside is not None:
+        own, across = np.unique(sides), np.zeros(ends.shape[1], bool)
+        across[own] = leads_across(ends[0, own], ends[1, own], offsets[:, own].T, outside)
         return np.where(across, 0.25, 0.125)
     number = int(ends.max(initial=-1)) + 1
-    outside: Bool[np.ndarray, " points"] = np.zeros(number, bool)
+    outside = np.zeros(number, bool)
     outside[ends[:, np.bincount(sides, minlength=ends.shape[1]) == 1]] = True  # sides of one cell only
     across = outside[ends[0]] ^ outside[ends[1]]
     return np.where(across, 0.25, 0.125)

@@ -1,7 +1,7 @@
 """Dual cells: the finite volume scheme that linear elements are, edge by edge.
 
-Each point has a cell of area (in space: volume) m around it; between two neighbours i and j lies a face with the area vector
-a_ij = G_ij - G_ji, and k_ij = -K_ij is what diffusion conducts through it (`elements` has G and K). What flows
+Each point has a cell of area (in space: volume) m around it; between two neighbours i and j lies a face with the area
+vector a_ij = G_ij - G_ji, and k_ij = -K_ij is what diffusion conducts through it (`elements` has G and K). What flows
 through a face leaves one cell for the other, so sums are conserved, and everything acts on differences of neighbours.
 
 Points and edges are the last axis here, components come before them: gathering and summing long rows of one component
@@ -29,6 +29,8 @@ from pennpde.operators.sparse import SparseMatrix
 
 _BLOCK = 16_384
 """So many cells are assembled at a time."""
+_OPEN = 1e-6
+"""Of the size of a cell in space, so much of its surface lies on the boundary, or nothing does."""
 _NOTHING = 1e-9
 """Corners of a cell in space that conduct less than this share of its largest conductance, and have no more of a face
 between them, are no neighbours: in a box only those along edges are."""
@@ -116,12 +118,19 @@ class DualCells:
             squares = (offsets**2).sum(axis=0)
             powers = squares if space == 2 else squares**1.5
             stretch = powers / np.maximum(areas[first], areas[second])
-            return Curvature.of(groups, edges, np.stack([first, second]), shares, stretch, offsets)
+            outside = None
+            if space == 3:  # there the faces between a point and its neighbours do not close
+                faces = np.array([summed(each) for each in shares])
+                open_sides = [np.bincount(first, each, number) - np.bincount(second, each, number) for each in faces]
+                outside = np.linalg.norm(open_sides, axis=0) > _OPEN * areas ** (2.0 / 3.0)
+            return Curvature.of(groups, edges, np.stack([first, second]), shares, stretch, offsets, outside)
 
         # What does not wait for the rest is made by another thread: of a million points each takes a second.
         with ThreadPoolExecutor(torch.get_num_threads()) if number > _BLOCK else _ThisThread() as pool:
             curved = pool.submit(curvature)
-            forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:space], gradients[space:]))
+            forth, reverse = (
+                np.stack([summed(each) for each in both]) for both in (gradients[:space], gradients[space:])
+            )
             conductances = -summed(stiffness)
             slopes = pool.submit(_gradient, first, second, forth, reverse, areas, pattern)
             return cls(

@@ -139,7 +139,8 @@ class Grid:
 
     def _onto_in_space(self, finer: SpaceCells) -> Grid:
         """What facets of both sides of an edge prescribe holds there; a velocity between two patches is the mean."""
-        assert isinstance(self.cells, SpaceCells) and self.facet_heights is not None, "cells in the plane"
+        assert isinstance(self.cells, SpaceCells), "cells in the plane"
+        assert self.facet_heights is not None, "facets in the plane have parabolas"
         facet_velocity, facet_heights = quartered(self.facet_velocity, self.facet_heights, self.cells.facets)
         number, total = len(self.cells.points), len(finer.points)
 
@@ -153,8 +154,7 @@ class Grid:
             velocity[number:][~held[number:]] = 0.0
         parts = np.repeat(self.facet_held, 4)
         given, known = _agreed(finer.facets[parts], facet_velocity[parts], total)
-        known[:number] = False
-        velocity = np.where(known[:, None], given, velocity)
+        velocity[number:] = np.where(known[number:, None], given[number:], velocity[number:])
         made = replace(
             self,
             cells=finer,
@@ -162,6 +162,7 @@ class Grid:
             velocity=velocity,
             pressure_held=on_facets(self.facet_open, self.pressure_held),
             pressure=finer.parents @ self.pressure,
+            slip=np.zeros((total, 6)),
             representative=np.arange(total),
             pressure_jump=np.zeros(total),
             facet_velocity=facet_velocity,
@@ -186,8 +187,8 @@ class Grid:
             for place in range(4):
                 np.add.at(matrices, ends[facets, place], given[facets])
         sizes, directions = np.linalg.eigh(matrices)
-        counted = (sizes > _ACROSS * sizes[:, -1:]) & (sizes[:, -1:] > 0) & ~self.held[:, None]
-        rests = counted.all(axis=1)
+        counted: np.ndarray = (sizes > _ACROSS * sizes[:, -1:]) & (sizes[:, -1:] > 0) & ~self.held[:, None]
+        rests: np.ndarray = counted.all(axis=1)
         slip = np.concatenate([directions[:, :, -1] * counted[:, 2:], directions[:, :, -2] * counted[:, 1:2]], axis=1)
         velocity = np.where(rests[:, None], 0.0, self.velocity)
         return replace(self, slip=np.where(rests[:, None], 0.0, slip), held=self.held | rests, velocity=velocity)

@@ -376,7 +376,9 @@ def _components_first(values: Float[np.ndarray, "points space"]) -> Float[Tensor
     return torch.from_numpy(np.ascontiguousarray(values.T))
 
 
-def _distance(positions: Float[np.ndarray, "points space"], walls: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"]:
+def _distance(
+    positions: Float[np.ndarray, "points space"], walls: Bool[np.ndarray, " points"]
+) -> Float[Tensor, " points"]:
     """The distance to the nearest point of a wall: near enough to tell layers from the rest."""
     if not walls.any():
         return torch.full((len(positions),), float(np.ptp(positions, axis=0).max()), dtype=torch.float64)

@@ -92,7 +92,8 @@ class SteadyEquations:
         ]
         curved, bent = cells.curvature, self._along[0] - self._along[1]
         shape = edges, curved.number_of_cells
-        sides = sparse.csr_array((np.ones(len(curved.side_cell)), (curved.side_cell, curved.side_edge)), shape[::-1])
+        shares = np.ones(len(curved.side_cell)) if curved.means is None else curved.means.numpy()
+        sides = sparse.csr_array((shares, (curved.side_cell, curved.side_edge)), shape[::-1])
         above = sides @ _diagonal(MEAN * curved.heights) @ bent
         self._convected = [
             _diagonal(face) @ self._mean

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from pennpde.mesh.cells import at_corners, goes_on
+from pennpde.mesh.cells import at_corners, leads_across
 from pennpde.mesh.mesh import Mesh
 from pennpde.mesh.triangulation import cross
 
@@ -189,7 +189,7 @@ def facet_profiles(
     means, _ = facet_means(values, mesh, held)
     patches = patches_at_points(mesh)
     fewest = np.minimum.reduceat(patches[facets.connectivity], facets.offsets[:-1])
-    shared = at_corners(facets, patches, number) > fewest[:, None]
+    shared = at_corners(facets, patches.astype(float), number) > fewest[:, None]
     found = np.where(shared[..., None], means[:, None], at_corners(facets, values, number))
     beyond = np.arange(number) >= facets.sizes[:, None]
     found[beyond] = 0.0
@@ -224,7 +224,9 @@ def facet_heights(
         # At each corner the slopes that both of its sides have.
         metric = np.stack([[(one * two).sum(axis=-1) for two in (ahead, behind)] for one in (ahead, behind)])
         shares = np.linalg.solve(metric.transpose(2, 3, 0, 1), np.stack([rise, other], axis=2))
-        gradients.append((ahead[..., None] * shares[:, :, :1] + behind[..., None] * shares[:, :, 1:]).reshape(-1, 3, given.shape[2]))
+        gradients.append(
+            (ahead[..., None] * shares[:, :, :1] + behind[..., None] * shares[:, :, 1:]).reshape(-1, 3, given.shape[2])
+        )
         areas.append(np.linalg.norm(np.cross(ahead, behind), axis=2).ravel())
         along.append(ahead.reshape(-1, 3))
         here.append(ends.ravel())
@@ -242,8 +244,12 @@ def facet_heights(
     slopes /= total[:, None, None]
     bend = np.einsum("ea,eac->ec", lengths, slopes[start] - slopes[end])
     # At the rim of a patch slopes across it are those half a side within.
-    before, after = goes_on(start, end, lengths)
-    result[facet, side] = np.where(before ^ after, 0.25, 0.125)[:, None] * bend
+    keys = np.minimum(start, end) * np.int64(len(total)) + np.maximum(start, end)
+    _, back, count = np.unique(keys, return_inverse=True, return_counts=True)
+    rim = np.zeros(len(total), bool)
+    alone = count[back.ravel()] == 1
+    rim[start[alone]] = rim[end[alone]] = True
+    result[facet, side] = np.where(leads_across(start, end, lengths, rim), 0.25, 0.125)[:, None] * bend
     return result
 
 

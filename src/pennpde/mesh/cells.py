@@ -37,8 +37,8 @@ HIGHER_ORDER = {
     **dict.fromkeys((27, 37, 74, 81), PYRAMID),
 }
 
-_CONTINUED = 0.7
-"""Cosine of the angle by which an edge that goes on may turn: 45 degrees."""
+_CONTINUED = 0.8
+"""Cosine of the angle by which an edge that goes on may turn: 37 degrees."""
 
 # A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
 # 1e-16, and the thinnest cells of boundary layers keep 1e-8.
@@ -271,15 +271,19 @@ def at_corners(
     return found
 
 
-def goes_on(
-    first: Int64[np.ndarray, " edges"], second: Int64[np.ndarray, " edges"], along: Float[np.ndarray, "edges space"]
-) -> Bool[np.ndarray, "2 edges"]:
-    """Whether beyond its first point, and beyond its second, an edge is continued by another one.
+def leads_across(
+    first: Int64[np.ndarray, " edges"],
+    second: Int64[np.ndarray, " edges"],
+    along: Float[np.ndarray, "edges space"],
+    rim: Bool[np.ndarray, " points"],
+) -> Bool[np.ndarray, " edges"]:
+    """Which edges begin at a boundary and lead away from it: at one of their ends no other edge continues them.
 
     Args:
         first: The point at which each edge starts.
         second: Where it ends.
         along: From the one to the other.
+        rim: Points on the boundary. An edge between two of them may lead from one part of it to another.
     """
     directions = along / np.maximum(np.linalg.norm(along, axis=1), 1e-300)[:, None]
     points, away = np.concatenate([first, second]), np.concatenate([directions, -directions])
@@ -292,8 +296,8 @@ def goes_on(
         other = starts + (places + turn) % degrees
         np.minimum(least, np.einsum("ea,ea->e", sorted_away, sorted_away[other]), out=least)
     found = np.empty(len(order), bool)
-    found[order] = least < -_CONTINUED
-    return found.reshape(2, -1)
+    found[order] = rim[points[order]] & (least >= -_CONTINUED)
+    return np.logical_xor(*found.reshape(2, -1))
 
 
 def joined(parts: Sequence[Facets]) -> Facets:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -18,7 +18,8 @@ from scipy.sparse import csr_array
 from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON, POLYHEDRON, PYRAMID, TETRAHEDRON, WEDGE, mean_rows, take_rows
 from pennpde.mesh.mesh import Mesh
 
-_KINDS = TETRAHEDRON, PYRAMID, WEDGE, HEXAHEDRON
+_KINDS = {TETRAHEDRON: 4, PYRAMID: 5, WEDGE: 6, HEXAHEDRON: 8}
+"""With their numbers of corners."""
 _FLATTEST = 1e-6
 """Of a part of a polyhedron, as a share of the mean part: the centre must see every face from inside."""
 
@@ -48,7 +49,7 @@ class SpaceCells:
     """
 
     points: Float[np.ndarray, "points 3"]
-    groups: tuple[Int64[np.ndarray, "cells corners"], ...]
+    groups: tuple[Int64[np.ndarray, "_ _"], ...]
     facets: Int64[np.ndarray, "facets 4"]
     owner: Int64[np.ndarray, " facets"]
     parents: csr_array
@@ -58,8 +59,8 @@ class SpaceCells:
         """The cells of a mesh in space. Centres of faces and of polyhedra come after its points."""
         points = mesh.points.detach().cpu().numpy().astype(float)
         groups = []
-        for kind in _KINDS:
-            size, chosen = CELL_TYPES[kind].number_of_points, np.flatnonzero(mesh.cell_types == kind)
+        for kind, size in _KINDS.items():
+            chosen = np.flatnonzero(mesh.cell_types == kind)
             groups.append(mesh.connectivity[mesh.offsets[:-1][chosen, None] + np.arange(size)])
         facets, sizes = mesh.facets, mesh.facets.sizes
         if not (mesh.cell_types == POLYHEDRON).any():
@@ -107,7 +108,7 @@ class SpaceCells:
         return SpaceCells(
             parents @ self.points,
             made,
-            _parts(facets.T, sides, centre, ~bent).reshape(-1, 4),
+            _parts([*facets.T], sides, centre, ~bent).reshape(-1, 4),
             np.repeat(self.owner, 4),
             parents,
         )
@@ -121,8 +122,10 @@ def quartered(
     heights: Float[np.ndarray, "facets 4 *axes"],
     facets: Int64[np.ndarray, "facets 4"],
 ) -> tuple[Float[np.ndarray, "parts 4 *axes"], Float[np.ndarray, "parts 4 *axes"]]:
-    """The same of the four parts of facets as of these: values at the corners, and those in the middle of each side
-    above the mean of its ends, as parabolas have them."""
+    """Values at the corners of facets, and heights of the parabolas along their sides, for the four parts of each.
+
+    A height is what a value in the middle of a side has above the mean of its ends.
+    """
     (a, b, c, d), (ab, bc, cd, da) = np.moveaxis(values, 1, 0), np.moveaxis(heights, 1, 0)
     middles = [
         0.5 * (one + other) + above
@@ -253,7 +256,7 @@ def _of_prisms(cells: np.ndarray, mid, faces: _Rows) -> list[np.ndarray]:
         layers.append((ends, middles))
     layers.insert(1, (upright, across))
     parts = []
-    for (low_ends, low), (high_ends, high) in zip(layers, layers[1:], strict=False):
+    for (low_ends, low), (high_ends, high) in pairwise(layers):
         for k in range(3):
             parts.append(np.stack([low_ends[k], low[k], low[k - 1], high_ends[k], high[k], high[k - 1]], 1))
         parts.append(np.stack([*low, *high], 1))
@@ -271,7 +274,7 @@ def _of_hexahedra(cells: np.ndarray, mid, faces: _Rows, centres: np.ndarray) -> 
     layers.insert(1, (upright, sides, centres))
     return [
         np.stack([e[k], m[k], c, m[k - 1], above_e[k], above_m[k], above_c, above_m[k - 1]], 1)
-        for (e, m, c), (above_e, above_m, above_c) in zip(layers, layers[1:], strict=False)
+        for (e, m, c), (above_e, above_m, above_c) in pairwise(layers)
         for k in range(4)
     ]
 
@@ -282,7 +285,9 @@ def _with_polyhedra(mesh: Mesh, points: np.ndarray, groups: list[np.ndarray]) ->
     assert faces is not None
     number, owners = len(points), np.unique(faces.cells)
     many = np.flatnonzero(faces.sizes > 4)
-    rows = [np.sort(take_rows(faces.connectivity, faces.offsets, many[k : k + 1])[0]).tobytes() for k in range(len(many))]
+    rows = [
+        np.sort(take_rows(faces.connectivity, faces.offsets, many[k : k + 1])[0]).tobytes() for k in range(len(many))
+    ]
     known = {row: k for k, row in enumerate(dict.fromkeys(rows))}
     on_faces = np.full(len(faces), -1)
     on_faces[many] = [number + known[row] for row in rows]

@@ -250,9 +250,7 @@ def _mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " poin
 
 
 _ROUNDING = 1e-9
-_IN_SPACE = (
-    "The flow is computed by the plain scheme: what the network has learned is for the plane, and is left out in space."
-)
+_IN_SPACE = "in space the plain scheme alone is at work, without what is learned for the plane, and is not calibrated"
 _KINDS: WeakKeyDictionary[Case, str] = WeakKeyDictionary()
 _UNDER_WAY = "widening", "corners", "smooth"
 """Kinds of flows whose errors show otherwise before the flow is steady."""
@@ -288,8 +286,7 @@ class PlaneFlowPhysics(FlowPhysics):
         boundary = BoundaryProfile.of(case)
         for each in (case, *later(case)) if not boundary.opened.any() else ():
             BoundaryProfile.of(each).refuse_contradiction(case.mesh.patches)
-        about_space = [] if case.space == 2 else [Remark(_IN_SPACE, severe=False)]
-        return _with_level(case).remarked(*boundary.remarks(case), *_about_start(case), *about_space)
+        return _with_level(case).remarked(*boundary.remarks(case), *_about_start(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
         """Width and mean speed of the inlets; of cavities the length and speed of the lid.
@@ -309,7 +306,7 @@ class PlaneFlowPhysics(FlowPhysics):
         return flow_units(length, speed, pressure_level(case))
 
     def uncalibrated(self, case: Case) -> str:
-        return "" if case.space == 2 else "flows in space are not calibrated yet"
+        return "" if case.space == 2 else _IN_SPACE
 
     def kind(self, case: Case, time: float) -> str:
         """By what decides how errors show: openings, cells, bodies, corners, and whether the flow is on its way."""

@@ -229,6 +229,8 @@ def _inlet_width(case: Case, speed: float) -> float:
 _LOST = 0.1
 """Share of a patch's largest velocity by which the values at the points may miss what a facet prescribes. A developed
 profile on four facets misses 0.05; a jet of one facet between walls misses all of it."""
+_ALIGNED = 0.5
+"""Cosine between the normal of a facet and that of the slip wall that it may be a part of."""
 _INWARD = 0.01
 """Share of the largest prescribed velocity with which a wall has to move inwards beside an outlet to be told."""
 _LATER = tuple(10.0 ** (0.5 * power) for power in range(-8, 9))
@@ -288,6 +290,8 @@ class BoundaryProfile:
             slips = facets.within((case.slip["u"].normals.cpu().numpy() != 0).any(axis=1))
         held = facets.within(points)
         known, known_pressure = condition.on_facets, pressure.on_facets
+        if slips.any() and mesh.space == 3:
+            slips = _across(slips, case)
         if known is not None and known_pressure is not None:
             # A facet of no patch that lies between two walls is a part of them.
             held = known.held | (held & ~known_pressure.held & ~slips)
@@ -400,6 +404,18 @@ class BoundaryProfile:
                 "changes; an outlet further away from the moving wall would help."
             )
         ]
+
+
+def _across(slips: Bool[np.ndarray, " facets"], case: Case) -> Bool[np.ndarray, " facets"]:
+    """Those facets of slip walls in space: all points of others may be at slip walls, too, as in thin slabs."""
+    facets = case.mesh.facets
+    across = case.slip["u"].normals.cpu().numpy()[facets.connectivity]
+    normals = np.repeat(case.mesh.facet_areas.numpy(), facets.sizes, axis=0)
+    along = np.abs((across * normals).sum(axis=1)) / np.linalg.norm(normals, axis=1)
+    found = slips & (np.maximum.reduceat(along, facets.offsets[:-1]) > _ALIGNED)
+    for by_patch in (case.dirichlet["u"].on_facets, case.dirichlet["p"].on_facets):
+        found &= True if by_patch is None else ~by_patch.held
+    return found
 
 
 def total_pressures(case: Case) -> Bool[torch.Tensor, " points"]:

@@ -74,8 +74,10 @@ def _pyramids(corners: Float[np.ndarray, "cells 5 3"]) -> tuple[np.ndarray, np.n
     for half in (each for way in _HALVES for each in way):
         own = list(half)
         for whole, part in zip((masses, stiffness, gradient), _tetrahedra(corners[:, own]), strict=True):
-            places = np.ix_(np.arange(number), *[own] * (2 if whole.ndim > 2 else 1))
-            whole[places] += 0.5 * part
+            if whole.ndim == 2:
+                whole[:, own] += 0.5 * part
+            else:
+                whole[:, np.array(own)[:, None], own] += 0.5 * part
     return masses, stiffness, gradient
 
 
@@ -170,7 +172,10 @@ def _reference(size: int, *, at_corners: bool) -> tuple[np.ndarray, np.ndarray]:
         for share in shares:
             layers = 0.5 * (1.0 - height), 0.5 * (1.0 + height)
             values.append(np.concatenate([layer * share for layer in layers]))
-            rows = [np.insert(layer * by_triangle, 2, sign * share, axis=1) for layer, sign in zip(layers, (-0.5, 0.5), strict=True)]
+            rows = [
+                np.insert(layer * by_triangle, 2, sign * share, axis=1)
+                for layer, sign in zip(layers, (-0.5, 0.5), strict=True)
+            ]
             derivatives.append(np.concatenate(rows))
     return np.array(values), np.array(derivatives)
 

@@ -473,7 +473,8 @@ def judge(compared: Compared) -> Outcome:
     coarse = None if compared.coarse is None else {name: compared.coarse[name] for name in equation.unknowns}
     evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse)
     free = equation.free_levels(case)
-    calibration = _calibration(prepared)
+    calibration, why = _calibration(prepared), equation.uncalibrated(scaled)
+    unknown = [f"The expected error is unknown: {why}."] if why else []
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
     missing = tuple(each.text for each in remarks if each.severe)
     ignored = tuple(each.text for each in remarks if each.other_physics)
@@ -491,7 +492,7 @@ def judge(compared: Compared) -> Outcome:
     certificate = replace(
         certificate,
         notes=(*prepared.notes, *(each.text for each in remarks if not each.severe)),
-        warnings=(*missing, *certificate.warnings),
+        warnings=(*missing, *unknown, *certificate.warnings),
     )
     return Outcome(
         case=case,
