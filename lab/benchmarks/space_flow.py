@@ -1,6 +1,6 @@
 """Flows in space by the plain scheme: square duct, cubic cavity at Reynolds number 100, both against icoFoam.
 
-python lab/benchmarks/space_flow.py            # prints the tables of the record
+python lab/benchmarks/space_flow.py            # writes the table of docs/general_flow.md from the record
 python lab/benchmarks/space_flow.py --measure  # measures what the record does not have yet, one line at a time
 
 duct     developed flow: a duct twice as long as wide, the exact profile at its inlet, Reynolds number 50. Reference:
@@ -26,12 +26,15 @@ import numpy as np
 import torch
 
 import pennpde as penn
+from pennlab.paper.tables import markdown_table, write_within
 from pennlab.running.new_cases import NewField, workplace, write_case
 from pennpde.openfoam.dictionaries import Dimensions, NonUniform, Uniform, format_dictionary
 from pennpde.openfoam.fields import read_field
 from pennpde.openfoam.poly_mesh import PolyMesh
+from pennpde.penn import PENN
 
 RESULTS = Path(__file__).parent / "results" / "space_flow.json"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "general_flow.md"
 DUCT, CAVITY = (6, 8, 12), (8, 12, 16)
 """Cells across."""
 FINE = 16, 32
@@ -125,6 +128,7 @@ def box(number: tuple[int, ...], size: tuple[int, ...], shape: str) -> tuple[np.
 
 def ours(kind: str, across: int, shape: str) -> dict:
     case, model = case_of(kind, across, shape), penn.load_pretrained("flow")
+    assert isinstance(model, PENN)
     model.set_level("fast")
     with torch.no_grad():
         began = time.process_time()
@@ -199,7 +203,7 @@ def icofoam(kind: str, across: int) -> dict:
         return {
             "cells": mesh.number_of_cells,
             "seconds": float(re.findall(r"ExecutionTime = (\S+) s", log)[-1]),
-            **errors(kind, mesh.cell_centres, *found, np.ones(mesh.number_of_cells)),
+            **errors(kind, mesh.cell_centres, found[0], found[1], np.ones(mesh.number_of_cells)),
         }
 
 
@@ -263,24 +267,26 @@ def interpolated(line: np.ndarray, places: np.ndarray) -> np.ndarray:
     return CubicSpline(line[0], line[1])(places)
 
 
-def table() -> None:
+def table() -> str:
     record = json.loads(RESULTS.read_text())
-    print("| flow | program | cells across | points | seconds | error of u | pressure gradient |")
     truth = reference(record) if all(f"cavity icoFoam {n}" in record for n in FINE) else None
+    rows = []
     for name, each in record.items():
         kind, program, across = name.split()
-        size = each.get("points", each.get("cells"))
-        if kind == "cavity":
-            if truth is None or (program == "icoFoam" and int(across) in FINE):
-                continue  # the reference is made of them
+        if kind == "duct":
+            told = f"{100 * each['u']:.2f} %", f"{100 * each['pressure gradient']:.2f} %"
+        elif truth is None or (program == "icoFoam" and int(across) in FINE):
+            continue  # the reference is made of them
+        else:
             apart = [
                 interpolated(np.array(each["lines"][line]).T, places) - values
                 for line, (places, values) in truth.items()
             ]
-            told = f"{100 * math.sqrt(np.mean(np.concatenate(apart) ** 2)):.2f} % |  "
-        else:
-            told = f"{100 * each['u']:.2f} % | {100 * each['pressure gradient']:.2f} % "
-        print(f"| {kind} | {program} | {across} | {size:,} | {each['seconds']:.2f} | {told}|")
+            told = f"{100 * math.sqrt(np.mean(np.concatenate(apart) ** 2)):.2f} %", ""
+        size = f"{each.get('points', each.get('cells')):,}"
+        rows.append((kind, program, across, size, f"{each['seconds']:.2f}", *told))
+    headings = "flow", "cells", "across", "points or cells", "seconds", "error of u", "of the pressure gradient"
+    return markdown_table(headings, rows)
 
 
 def main() -> None:
@@ -288,7 +294,8 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     if parser.parse_args().measure:
         measure()
-    table()
+    print(table())
+    write_within(PAGE, table(), "flows in space")
 
 
 if __name__ == "__main__":

@@ -187,8 +187,8 @@ class Grid:
             for place in range(4):
                 np.add.at(matrices, ends[facets, place], given[facets])
         sizes, directions = np.linalg.eigh(matrices)
-        counted: np.ndarray = (sizes > _ACROSS * sizes[:, -1:]) & (sizes[:, -1:] > 0) & ~self.held[:, None]
-        rests: np.ndarray = counted.all(axis=1)
+        counted = np.logical_and(sizes > _ACROSS * sizes[:, -1:], sizes[:, -1:] > 0) & ~self.held[:, None]
+        rests = np.all(counted, axis=1)
         slip = np.concatenate([directions[:, :, -1] * counted[:, 2:], directions[:, :, -2] * counted[:, 1:2]], axis=1)
         velocity = np.where(rests[:, None], 0.0, self.velocity)
         return replace(self, slip=np.where(rests[:, None], 0.0, slip), held=self.held | rests, velocity=velocity)
