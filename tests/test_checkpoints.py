@@ -198,18 +198,6 @@ def test_an_argument_that_a_network_does_not_take_is_refused_with_those_that_it_
         registry.build("test-linear", {"widht": 3})
 
 
-def test_a_config_tells_in_short_what_its_network_has_had():
-    settings = {"minutes": 5.0, "epochs": None, "steps": None, "batch_size": 8, "learning_rate": 1e-3}
-    config = checkpoints.Config(
-        "ducts",
-        dataset={"train": 203},
-        training={"settings": settings, "steps": 900, "minutes": 4.9, "restarts": 0},
-    )
-    had = {"steps": 900, "minutes": 4.9, "cases": 203, "batch": 8, "budget": {"minutes": 5.0}}
-    assert config.training_in_short == had
-    assert checkpoints.Config("ducts").training_in_short == {}
-
-
 def test_a_network_is_found_by_its_former_name_and_the_new_one_is_told():
     with pytest.warns(FutureWarning, match="flow-paper is called ducts now"):
         former = checkpoints.load_pretrained("flow-paper")

@@ -116,20 +116,6 @@ def test_parts_of_killed_writers_are_removed_by_the_next_one_and_those_of_runnin
     assert sorted(tmp_path.iterdir()) == sorted([path, running, other])
 
 
-@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg", ".html"])
-def test_half_a_picture_or_page_does_not_replace_the_old_one(tmp_path, suffix):
-    path = tmp_path / f"flow{suffix}"
-    path.write_text("before")
-
-    def write() -> None:
-        with files.replacing(path) as temporary:
-            temporary.write_text("the first half")
-
-    with pytest.raises(OSError, match="could not be written completely"):
-        write()
-    assert path.read_text() == "before"
-
-
 def test_a_folder_appears_when_it_is_complete_and_the_old_one_is_kept_until_then(tmp_path):
     path = tmp_path / "4"
 

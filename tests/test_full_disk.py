@@ -30,10 +30,11 @@ from pennpde.models.ducts import Flow
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a command on a full disk."""
+    """What became of a command on a full disk, and what libraries wrote to the terminal behind its back."""
 
     exit_code: int
     output: str
+    noise: str
 
 
 def on_a_full_disk(most: int, command: Callable[[], tuple[int, str]]) -> Finished:
@@ -43,8 +44,9 @@ def on_a_full_disk(most: int, command: Callable[[], tuple[int, str]]) -> Finishe
     def work() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        os.dup2(write_end, 2)
         code, output = command()
-        os.write(write_end, json.dumps([code, output[-10_000:]]).encode())
+        os.write(write_end, b"\n" + json.dumps([code, output[-10_000:]]).encode())
 
     with forked(work) as process:
         os.close(write_end)
@@ -53,7 +55,8 @@ def on_a_full_disk(most: int, command: Callable[[], tuple[int, str]]) -> Finishe
         ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
     assert ended is not None
     assert (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0), "the program was ended by a signal"
-    return Finished(*json.loads(said))
+    noise, _, result = said.decode().rpartition("\n")
+    return Finished(*json.loads(result), noise)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -117,6 +120,7 @@ def test_a_disk_that_fills_leaves_the_old_file_and_says_so(what, sound, tmp_path
     assert "looks like a bug" not in finished.output
     assert "Traceback" not in finished.output
     assert "Written: " not in finished.output
+    assert not finished.noise.strip()
     assert contents(Path("out"))[name.removeprefix("out/")] == before[name.removeprefix("out/")]
     assert sorted(contents(Path("out"))) == sorted(before)
 

@@ -28,7 +28,7 @@ from pennpde.checkpoints import CheckpointError, load
 from pennpde.data import storage, vtkhdf
 from pennpde.data.storage import DatasetError
 from pennpde.data.vtkhdf import CaseFileError
-from pennpde.mesh.selections import parse_selection
+from pennpde.mesh.formulas import parse_selection
 from pennpde.openfoam import FoamFormatError
 from problems import heated_plate, rectangle
 
@@ -349,7 +349,7 @@ def test_a_damaged_shard_is_read_or_refused(count, tmp_path):
     @given(st.lists(edits(), min_size=1, max_size=3))
     def law(changes):
         path.write_bytes(changed(sound, changes))
-        with in_time(), suppress(CaseFileError), storage.Shard(path) as shard:
+        with in_time(), suppress(CaseFileError), vtkhdf.Shard(path) as shard:
             for plate in plates:
                 shard.read(plate.name)
 

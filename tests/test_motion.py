@@ -9,11 +9,12 @@ from torch.testing import assert_close
 
 from flow_problems import flow, mask_of, square, tensors_of
 from motions import random_orthogonal
+from pennlab import motions as motions_of_sets
 from pennlab.datasets import advection_diffusion, polynomial
-from pennpde import testing as rigid_motion
 from pennpde.case import Slip, batch
 from pennpde.mesh.mesh import turned
 from pennpde.operators import Operators
+from pennpde.testing import random_motion
 
 double = torch.float64
 
@@ -28,7 +29,7 @@ def cases():
 @pytest.mark.parametrize("space", [2, 3])
 def test_motions_are_orthogonal_and_half_of_them_reflect(space):
     random = np.random.default_rng(0)
-    matrices = torch.stack([rigid_motion.random_motion(space, random)[0] for _ in range(400)])
+    matrices = torch.stack([random_motion(space, random)[0] for _ in range(400)])
     unit = torch.eye(space, dtype=torch.float64).expand_as(matrices)
     assert_close(matrices @ matrices.mT, unit)
     determinants = torch.linalg.det(matrices)
@@ -43,24 +44,24 @@ def test_motions_are_orthogonal_and_half_of_them_reflect(space):
 def test_all_are_rotations_or_all_reflect_where_that_is_asked_for(space, reflections, determinant):
     random = np.random.default_rng(0)
     for _ in range(20):
-        matrix, _ = rigid_motion.random_motion(space, random, reflections)
+        matrix, _ = random_motion(space, random, reflections)
         assert_close(matrix @ matrix.T, torch.eye(space, dtype=torch.float64))
         assert float(torch.linalg.det(matrix)) == pytest.approx(determinant)
 
 
 def test_each_case_has_its_own_motion_and_the_same_one_again(cases):
-    first, again = rigid_motion.moved(cases), rigid_motion.moved(cases)
-    other = rigid_motion.moved(cases, seed=1)
+    first, again = motions_of_sets.moved(cases), motions_of_sets.moved(cases)
+    other = motions_of_sets.moved(cases, seed=1)
     for one, same, different in zip(first, again, other, strict=True):
         assert torch.equal(one.mesh.points, same.mesh.points)
         assert not torch.equal(one.mesh.points, different.mesh.points)
-    turns = torch.stack([rigid_motion.motion_of(case)[0] for case in cases])
+    turns = torch.stack([motions_of_sets.motion_of(case)[0] for case in cases])
     assert len(torch.unique(turns, dim=0)) == len(cases)
 
 
 def test_distances_scalars_and_volumes_stay_and_vectors_turn(cases):
-    for case, moved in zip(cases, rigid_motion.moved(cases), strict=True):
-        turn, shift = rigid_motion.motion_of(case)
+    for case, moved in zip(cases, motions_of_sets.moved(cases), strict=True):
+        turn, shift = motions_of_sets.motion_of(case)
         assert moved.name == case.name
         assert_close(moved.mesh.points, case.mesh.points @ turn.T + shift)
         assert_close(moved.mesh.cell_volumes, case.mesh.cell_volumes)
@@ -72,8 +73,8 @@ def test_distances_scalars_and_volumes_stay_and_vectors_turn(cases):
 
 def test_the_gradient_turns_along_in_space():
     case = polynomial.gradient_case("test_000")
-    (moved,) = rigid_motion.moved([case], seed=3)
-    turn, _ = rigid_motion.motion_of(case, seed=3)
+    (moved,) = motions_of_sets.moved([case], seed=3)
+    turn, _ = motions_of_sets.motion_of(case, seed=3)
     assert_close(moved.targets["grad"], case.targets["grad"] @ turn.T)
     gradients = [
         Operators.on(each.mesh, neumann=("boundary",)).grad(

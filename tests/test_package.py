@@ -38,7 +38,7 @@ PACKAGES = sorted(file.parent for file in PACKAGE.rglob("__init__.py") if file.p
 # Here the names of unknowns belong: equations, and the datasets and networks of the paper.
 KNOW_UNKNOWNS = (
     *("models/", "flow/", "quantities/", "study/optimisation/", "viewer/subjects.py"),
-    *("data/manifest.py", "data/runs/", "train/experiment.py"),
+    *("data/storage.py", "data/runs/", "train/experiment.py"),
 )
 
 

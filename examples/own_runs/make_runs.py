@@ -1,10 +1,12 @@
-"""Finished simulations as a user has them, in SI units: bends, and two smaller families. Needs OpenFOAM and pennlab.
+"""Finished simulations as a user has them, in SI units: bends, nozzles, diffusers, plumes. Needs OpenFOAM and pennlab.
 
     python examples/own_runs/make_runs.py bends --out runs/bends            # icoFoam, 54 runs of some seconds each
+    python examples/own_runs/make_runs.py nozzles --out runs/nozzles        # icoFoam, 54 runs
     python examples/own_runs/make_runs.py diffusers --out runs/diffusers    # simpleFoam, steady
     python examples/own_runs/make_runs.py plumes --out runs/plumes          # scalarTransportFoam
 
     penn collect runs/bends/* --out data/bends --spacing 0.06L --test-share 0.15     # 41 to train, 5, 8 to test
+    penn collect runs/nozzles/* --out data/nozzles --spacing 0.06L --test-share 0.15
     penn collect runs/diffusers/* --out data/diffusers --spacing 0.06L --time steady --test-share 0.25
     penn collect runs/plumes/* --out data/plumes --time 0:4:1 --test-share 0.25
 
@@ -89,11 +91,7 @@ def diffuser(folder: Path, number: int, seed: int, cells: int) -> dict[str, floa
     ratio, ramp = random.uniform(0.6, 1.8), width * random.uniform(1.0, 3.0)
     before, after = width * random.uniform(1.0, 2.0), width * random.uniform(3.0, 5.0)
     speed = reynolds * WATER / width
-    x = np.linspace(0.0, before + ramp + after, _steps(before + ramp + after, width, cells) + 1)
-    share = np.clip((x - before) / ramp, 0.0, 1.0)
-    half = 0.5 * width * (1 + (ratio - 1) * share**2 * (3 - 2 * share))
-    lower = [(float(place), float(-height)) for place, height in zip(x, half, strict=True)]
-    upper = [(float(place), float(height)) for place, height in zip(x, half, strict=True)]
+    lower, upper = _tapered(width, before, ramp, after, ratio, cells)
     control = {"application": "simpleFoam", "endTime": 1500, "deltaT": 1, "writeInterval": 1500}
     simple = {"consistent": True, "nNonOrthogonalCorrectors": 1, "residualControl": {"p": 1e-5, "U": 1e-6}}
     solution = {"SIMPLE": simple, "relaxationFactors": {"equations": {"U": 0.9}, "fields": {"p": 1.0}}}
@@ -103,6 +101,33 @@ def diffuser(folder: Path, number: int, seed: int, cells: int) -> dict[str, floa
     }
     _write_duct(folder, lower, upper, cells, speed, WATER, control, solution, width, schemes)
     return {"width": width, "speed": speed, "reynolds": reynolds, "ratio": ratio, "ramp": ramp}
+
+
+def nozzle(folder: Path, number: int, seed: int, cells: int) -> dict[str, float]:
+    """Start-up of water in a duct that narrows smoothly, up to 2 widths over speed."""
+    random = np.random.default_rng([seed, 4, number])
+    width = 0.01 * random.uniform(0.6, 1.6)
+    reynolds = math.exp(random.uniform(math.log(100), math.log(1000)))
+    ratio, ramp = random.uniform(0.35, 0.7), width * random.uniform(0.6, 2.0)
+    before, after = width * random.uniform(0.6, 1.2), width * random.uniform(1.0, 2.0)
+    speed = reynolds * WATER / width
+    lower, upper = _tapered(width, before, ramp, after, ratio, cells)
+    end, step = 2 * width / speed, 0.3 * ratio * (width / cells) / speed
+    steps = math.ceil(end / step)
+    control = {"application": "icoFoam", "endTime": end, "deltaT": end / steps, "writeInterval": steps}
+    _write_duct(folder, lower, upper, cells, speed, WATER, control, {"PISO": {"nCorrectors": 2}}, width)
+    return {"width": width, "speed": speed, "reynolds": reynolds, "ratio": ratio, "ramp": ramp}
+
+
+def _tapered(
+    width: float, before: float, ramp: float, after: float, ratio: float, cells: int
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Lower and upper wall of a duct whose width changes smoothly by a ratio."""
+    x = np.linspace(0.0, before + ramp + after, _steps(before + ramp + after, width, cells) + 1)
+    share = np.clip((x - before) / ramp, 0.0, 1.0)
+    half = 0.5 * width * (1 + (ratio - 1) * share**2 * (3 - 2 * share))
+    upper = [(float(place), float(height)) for place, height in zip(x, half, strict=True)]
+    return [(place, -height) for place, height in upper], upper
 
 
 def plume(folder: Path, number: int, seed: int, cells: int) -> dict[str, float]:
@@ -149,6 +174,7 @@ def plume(folder: Path, number: int, seed: int, cells: int) -> dict[str, float]:
 FAMILIES: dict[str, tuple[Callable[..., dict[str, float]], str, int, int]] = {
     "bends": (bend, "icoFoam", 54, 24),
     "diffusers": (diffuser, "simpleFoam", 32, 24),
+    "nozzles": (nozzle, "icoFoam", 54, 24),
     "plumes": (plume, "scalarTransportFoam", 32, 24),
 }
 """By family: what writes a run, its solver, how many there are, cells across."""

@@ -1,6 +1,6 @@
 """What `penn collect` makes of the families of examples/own_runs/make_runs.py: sizes, ranges, fluxes, splits.
 
-    for family in bends diffusers plumes; do
+    for family in bends nozzles diffusers plumes; do
         python examples/own_runs/make_runs.py $family --out runs/$family
     done
     python lab/benchmarks/collected_runs.py runs --out data
@@ -26,6 +26,7 @@ RESULTS = ROOT / "lab" / "benchmarks" / "results" / "collected_runs.json"
 PAGE = ROOT / "docs" / "own_runs.md"
 FAMILIES: dict[str, dict[str, Any]] = {
     "bends": {"spacing": "0.06L", "shares": Shares(0.1, 0.15)},
+    "nozzles": {"spacing": "0.06L", "shares": Shares(0.1, 0.15)},
     "diffusers": {"spacing": "0.06L", "time": "steady", "shares": Shares(0.1, 0.25)},
     "plumes": {"time": "0:4:1", "shares": Shares(0.1, 0.25)},
 }

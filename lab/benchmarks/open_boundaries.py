@@ -27,7 +27,7 @@ import pennpde as penn
 from pennlab import running
 from pennpde import openfoam
 from pennpde.openfoam.cases import read_problem
-from pennpde.openfoam.point_values import PointValues
+from pennpde.openfoam.fields import PointValues
 from pennpde.openfoam.poly_mesh import Body, plane_of
 
 OUTPUT = Path(__file__).parent / "results" / "open_boundaries.json"

@@ -85,12 +85,12 @@ CASES: Mapping[str, Made] = {
     "step Re 100, started": (lambda: steady.step(100, 0.5).case, (2.0, 8.0)),
     **{f"cylinder Re {n}": (lambda n=n: steady.cylinder(n, 48, 32).case, NOW) for n in (10, 20, 40)},
     "DFG 2D-1": (lambda: published("cylinder"), NOW),
-    "elbow": (lambda: steady.elbow().case, NOW),
-    "elbow, started": (lambda: steady.elbow().case, (10.0,)),
+    "elbow": (steady.elbow, NOW),
+    "elbow, started": (steady.elbow, (10.0,)),
     **{f"channel, layers {n}": (lambda n=n: layered("channel", n), NOW) for n in (10, 16, 44, 92, 300, 1000)},
     **{f"{name}, layers {n}": (lambda name=name, n=n: layered(name, n), NOW) for name in ("plate", "bend", "step")
        for n in (30, 300)},
-    "sbend": (lambda: steady.sbend().case, NOW),
+    "sbend": (steady.sbend, NOW),
     **{name: (lambda make=make: make(1), NOW) for name, make in unkind_cases.STEADY_CASES.items()},
     **{name: (lambda make=make: make(1), (0.5, 2.0)) for name, make in unkind_cases.STARTED_CASES.items()},
 }  # fmt: skip

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +71,22 @@ def relative(model: Model, cases: Sequence[Case]) -> Errors:
     }
 
 
-def floors(data: Path, start_name: str, numbers: Sequence[int], seed: int) -> dict[str, Errors]:
+def on_levels(model: Any, cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
+    """Errors and processor seconds a case by level of accuracy; one without a name where a network has none."""
+    found, own = {}, getattr(model, "level", "")
+    for level in getattr(model, "levels", ()) or ("",):
+        if level:
+            model.set_level(level)
+        relative(model, cases[:1])  # what is loaded or compiled on its first use
+        began = time.process_time()
+        errors = relative(model, cases)
+        found[level] = {"relative_l2": errors, "seconds": round((time.process_time() - began) / len(cases), 3)}
+    if own:
+        model.set_level(own)
+    return found
+
+
+def floors(data: Path, start_name: str, numbers: Sequence[int], seed: int) -> dict[str, Any]:
     """What can be had without training."""
     begin = Start.of(start_name)
     experiment = for_dataset(data, start=begin, device="cpu")
@@ -82,7 +98,11 @@ def floors(data: Path, start_name: str, numbers: Sequence[int], seed: int) -> di
         f"nearest of {number} runs": relative(NearestCase(first_runs(seen_train, number, seed)), seen_test)
         for number in numbers
     }
-    return {"start field": relative(start, seen_test), **nearest, f"{start_name}, not trained": relative(model, test)}
+    untrained = {
+        f"{start_name}, not trained{', ' * bool(level)}{level}": {**each["relative_l2"], "seconds": each["seconds"]}
+        for level, each in on_levels(model, test).items()
+    }
+    return {"start field": relative(start, seen_test), **nearest, **untrained}
 
 
 def trained_row(
@@ -126,6 +146,7 @@ def trained_row(
         "threads": trained.record["threads"],
         "test_runs": len({case.name for case in test}),
         "relative_l2": relative(result.model, test),
+        "levels": on_levels(result.model, test) if getattr(result.model, "levels", ()) else {},
         "curve": _curve(folder),
     }
 
@@ -146,15 +167,25 @@ def table(found: dict[str, Any]) -> str:
     def errors(each: Errors) -> list[str]:
         return [f"{100 * each[name]['mean']:.2f} % ({100 * each[name]['worst']:.1f} %)" for name in unknowns]
 
+    has_levels = any(row.get("levels") for row in found["rows"])
+    clock = ["seconds"] if has_levels else []
     lines = []
     for row in sorted(found["rows"], key=lambda row: (row["from"] == SCRATCH, row["runs"])):
         ended = "" if row["ended"] == "budget" else f", {row['ended']}"
         network = f"from scratch (`{row['network']}`)" if row["from"] == SCRATCH else f"from `{row['from']}`"
         minutes = f"{row['processor_minutes']:.1f}{ended}"
-        lines.append([str(row["runs"]), network, minutes, f"{row['steps']:,}", *errors(row["relative_l2"])])
+        told = [str(row["runs"]), network, minutes, f"{row['steps']:,}"]
+        for level, each in row.get("levels", {}).items():
+            plain = found["floors"][f"{row['from']}, not trained, {level}"]
+            if any(each["relative_l2"][name] != plain[name] for name in unknowns):  # something is learned on it
+                seconds = f"{each['seconds']:.2f}"
+                lines.append([told[0], f"{network}, {level}", *told[2:], seconds, *errors(each["relative_l2"])])
+        if not row.get("levels"):
+            lines.append([*told, *("" for _ in clock), *errors(row["relative_l2"])])
     for name, each in found["floors"].items():
-        lines.append(["", name, "", "", *errors(each)])
-    return markdown_table(["training runs", "", "processor-minutes", "steps", *unknowns], lines)
+        seconds = [f"{each['seconds']:.2f}" if "seconds" in each else "" for _ in clock]
+        lines.append(["", name, "", "", *seconds, *errors(each)])
+    return markdown_table(["training runs", "", "processor-minutes", "steps", *clock, *unknowns], lines)
 
 
 def draw_curves(name: str, found: dict[str, Any]) -> str:
@@ -178,7 +209,7 @@ def draw_curves(name: str, found: dict[str, Any]) -> str:
         axis.plot(list(nearest), [100 * each[unknown]["mean"] for each in nearest.values()], "s:", color="grey")
         axis.lines[-1].set_label("nearest training run")
         for key, each in found["floors"].items():
-            if key.endswith("not trained"):
+            if key.endswith(("not trained", "not trained, fast")):
                 axis.axhline(100 * each[unknown]["mean"], color="black", linestyle="--", label=key)
         axis.set(xscale="log", yscale="log", xlabel="training runs", title=f"relative error of {unknown} in %")
         axis.set_xticks(sorted(nearest), [str(number) for number in sorted(nearest)])

@@ -31,7 +31,8 @@ from pennlab.datasets.plane_flow.shapes.drawing import chain
 from pennlab.datasets.plane_flow.start import potential_velocity
 from pennlab.datasets.plane_flow.triangles import Triangles, triangulated
 from pennpde import openfoam
-from pennpde.mesh.triangulation import cross, inside
+from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import inside
 from pennpde.openfoam import FacePatch, PolyMesh
 
 OUTPUT = Path(__file__).parent / "results" / "plane_flow_cells.json"

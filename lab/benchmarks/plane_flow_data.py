@@ -37,8 +37,7 @@ from pennlab.datasets.plane_flow.shapes import FAMILIES, UNSEEN
 from pennlab.paper.tables import markdown_table, within
 from pennpde.case import Case
 from pennpde.data import storage
-from pennpde.data.manifest import summary
-from pennpde.data.storage import Manifest
+from pennpde.data.storage import Manifest, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "plane_flow.md"

@@ -1,22 +1,27 @@
 """The expected error of quantities, learned from plane flows of no training split.
 
-    python lab/benchmarks/quantities_calibration.py [--measure SECONDS]
+    python lab/benchmarks/quantities_calibration.py [--references SECONDS]
 
-Each flow is predicted on every level and once by the scheme on cells split three times, which is the reference: its
-own error, a quarter of the next coarser one's, is added by Richardson's factor. Quantities of which a network's own
-coarser solution differs by d have an error of some times d; the factors of each group of quantities are learned here.
-Measured rows are kept in `runs/quantities.jsonl`, so a run that was interrupted goes on. Writes
-`src/pennpde/quantities/quantities.json` and the table of docs/quantities.md, each family judged by the others.
+The references of each flow, steady and soon after the start, are the scheme's on cells split three times; their own
+error, a quarter of the next coarser one's, is added by Richardson's factor. They take most of the time and know nothing
+of the network: they are kept in `lab/benchmarks/results/quantities_references.json`, and the option adds some. Then
+every flow is predicted on each level: quantities of which the network's own coarser solution differs by d have an error
+of some times d; the factors of each group of quantities are learned here. Writes
+`src/pennpde/quantities/quantities.json` and the table of docs/quantities.md, each family judged by the others. What is
+predicted is kept in `runs/quantities.jsonl` for the weights that it was predicted with, so a run that was interrupted
+goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,7 @@ from pennlab.datasets.plane_flow.meshes import MeshPlan, network_mesh
 from pennlab.known_cases import read_finished
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.case import Case
+from pennpde.checkpoints import config_of
 from pennpde.files import write_json
 from pennpde.flow.scheme import FlowScheme
 from pennpde.penn import Predictor
@@ -37,6 +43,7 @@ from pennpde.quantities import Quantity, SolvedFlow, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 FINISHED = ROOT / "data" / "plane_flow" / "finished"
+REFERENCES = ROOT / "lab" / "benchmarks" / "results" / "quantities_references.json"
 ROWS = ROOT / "runs" / "quantities.jsonl"
 SHIPPED = ROOT / "src" / "pennpde" / "quantities" / "quantities.json"
 PAGE = ROOT / "docs" / "quantities.md"
@@ -44,6 +51,8 @@ SPLITS = ("test-unseen-families", "test", "test-unseen-reynolds", "validation")
 LEVELS = ("fast", "standard", "fine")
 SINGULAR = ("cavity", "ventilated", "moving-tee")
 """Families with walls that slide along others: their friction has no limit on finer cells, so it has no error."""
+WHEN: Mapping[str, Mapping[str, Any]] = {"at 1": {"times": 1.0}, "steady": {"steady": True}}
+"""On `fast` only flows on their way are corrected, and so have a coarser solution."""
 SPLITS_OF_LEVEL = {"fast": 0, "standard": 1, "fine": 2}
 REFERENCE_SPLITS = 3
 POINTS = 300
@@ -61,11 +70,20 @@ FEWEST = 4
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("--measure", type=float, default=0.0, help="seconds to measure more flows for")
+    arguments.add_argument("--references", type=float, default=0.0, help="seconds to compute more references for")
     given = arguments.parse_args()
     torch.set_num_threads(1)
-    measure(time.monotonic() + given.measure if given.measure else 0.0)
-    rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
+    references = json.loads(REFERENCES.read_text()) if REFERENCES.exists() else {}
+    end = time.monotonic() + given.references
+    for family, case in _chosen({name for name, each in references.items() if each.keys() >= WHEN.keys()}):
+        if time.monotonic() > end:
+            break
+        began = time.process_time()
+        known = references.setdefault(_name(case), {"family": family})
+        known |= {name: _reference(case, how) for name, how in WHEN.items() if name not in known}
+        REFERENCES.write_text(json.dumps(references, indent=0) + "\n")
+        print(case.name, case.number_of_points, f"{time.process_time() - began:.0f} s", flush=True)
+    rows = measured(references)
     factors, coverage = fitted(rows), covered(rows)
     flows_of = {level: len({row["case"] for row in rows if row["level"] == level}) for level in LEVELS}
     write_json(
@@ -80,26 +98,57 @@ def main() -> None:
 # Measuring
 
 
-def measure(until: float) -> None:
+def _name(case: Case) -> str:
+    return (case.name or "").partition(".")[0]
+
+
+def _reference(case: Case, how: Mapping[str, Any]) -> dict[str, float]:
+    """Quantities on fine cells; none of a steady state that there is not."""
+    try:
+        outcome = pennpde.predict(FlowScheme(splits=REFERENCE_SPLITS), case, **how, resolution="own")
+    except ArithmeticError:
+        return {}
+    if not outcome.certificate.converged:
+        return {}
+    assert outcome.flow is not None
+    found = {}
+    for each in _wanted(case):
+        with contextlib.suppress(ValueError):  # the flow is attached
+            found[each.name] = float(each.kind.measure(outcome.flow, each).values[-1])
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def measured(references: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every flow with a reference on every level of the network; none where a level has no coarser solution."""
+    network = pennpde.load_pretrained("flow")
+    assert isinstance(network, Predictor)
+    config = config_of(network)
+    weights = (config and config.weights_sha256) or ""
     ROWS.parent.mkdir(exist_ok=True)
-    done = (
-        {json.loads(line)["case"].partition(".")[0] for line in ROWS.read_text().splitlines()}
-        if ROWS.exists()
-        else set()
-    )
-    if time.monotonic() > until:
-        return
-    for family, case in _chosen(done):
-        began = time.process_time()
-        rows = list(_measured(family, case))
+    kept = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+    rows = [row for row in kept if row["weights"] == weights]
+    done = {row["case"] for row in rows}
+    for family, case in _chosen(done, only=references):
+        own = []
+        for level, (when, true) in product(LEVELS, references[_name(case)].items()):
+            if when not in WHEN or not true:
+                continue
+            network.set_level(level)
+            flow = pennpde.predict(network, case, **WHEN[when], resolution="own").flow
+            assert flow is not None
+            about = {"case": _name(case), "family": family, "when": when, "level": level, "weights": weights}
+            for each in _wanted(case):
+                row = _row(each, flow, true[each.name]) if each.name in true else None
+                if row is not None:
+                    own.append(about | {"group": each.kind.group, "quantity": each.name} | row)
         with ROWS.open("a") as lines:
-            lines.writelines(json.dumps(row) + "\n" for row in rows)
-        print(case.name, case.number_of_points, len(rows), f"{time.process_time() - began:.0f} s", flush=True)
-        if time.monotonic() > until:
-            return
+            lines.writelines(json.dumps(row) + "\n" for row in own)
+        print(case.name, len(own), flush=True)
+        rows += own
+    return rows
 
 
-def _chosen(done: set[str]) -> Iterator[tuple[str, Case]]:
+def _chosen(done: Collection[str], only: Collection[str] | None = None) -> Iterator[tuple[str, Case]]:
     """Flows of each family in turn, so that an early end leaves no family out: stored small meshes, else own ones."""
     splits = flows.splits()
     by_family: dict[str, list[str]] = defaultdict(list)
@@ -108,7 +157,7 @@ def _chosen(done: set[str]) -> Iterator[tuple[str, Case]]:
             by_family[name.rpartition("_")[0]].append(name)
     for place in range(max(map(len, by_family.values()))):
         for family, names in by_family.items():
-            if place < len(names) and names[place] not in done:
+            if place < len(names) and names[place] not in done and (only is None or names[place] in only):
                 flow = flows.draw_flow(names[place])
                 stored = next(read_finished(FINISHED, only=[flow.name]), None)
                 if stored is not None and stored.case.number_of_points <= MOST_POINTS:
@@ -118,44 +167,20 @@ def _chosen(done: set[str]) -> Iterator[tuple[str, Case]]:
                 yield family, case_on_mesh(flow, network_mesh(flow, plan))
 
 
-def _measured(family: str, case: Case) -> Iterator[dict[str, Any]]:
-    network = pennpde.load_pretrained("flow")
-    assert isinstance(network, Predictor)
-    wanted = _wanted(case)
+def _row(quantity: Quantity, flow: SolvedFlow, reference: float) -> dict[str, float] | None:
     try:
-        reference = pennpde.predict(FlowScheme(splits=REFERENCE_SPLITS), case, steady=True, resolution="own")
-    except ArithmeticError:
-        yield {"case": case.name, "family": family, "level": ""}
-        return
-    if not reference.certificate.converged:
-        yield {"case": case.name, "family": family, "level": ""}
-        return
-    for level in LEVELS:
-        network.set_level(level)
-        outcome = pennpde.predict(network, case, steady=True, resolution="own")
-        assert outcome.flow is not None
-        for each in wanted:
-            row = _row(each, outcome.flow, reference.flow)
-            if row is not None:
-                about = {"case": case.name, "family": family, "level": level, "kind": each.kind.name}
-                yield about | {"group": each.kind.group, "quantity": each.name} | row
-
-
-def _row(quantity: Quantity, flow: SolvedFlow, reference: SolvedFlow | None) -> dict[str, Any] | None:
-    assert reference is not None
-    try:
-        found, true = quantity.kind.measure(flow, quantity), quantity.kind.measure(reference, quantity)
+        found = quantity.kind.measure(flow, quantity)
         apart = quantity.difference(flow, found)
     except ValueError:  # the flow is attached
         return None
-    numbers = [found.values[-1], true.values[-1], found.scale[-1], apart if apart is not None else math.nan]
+    numbers = [found.values[-1], reference, found.scale[-1], apart if apart is not None else math.nan]
     if not all(math.isfinite(each) for each in numbers):
         return None
     return dict(zip(("value", "reference", "scale", "apart"), map(float, numbers), strict=True))
 
 
 def _wanted(case: Case) -> list[Quantity]:
-    conditions = flows.draw_flow((case.name or "").partition(".")[0]).conditions
+    conditions = flows.draw_flow(_name(case)).conditions
     kinds = {name: type(each).__name__ for name, each in conditions.items() if name in case.mesh.patches}
     inlets, outlets, walls = (
         [name for name, kind in kinds.items() if kind == word] for word in ("Inlet", "Outlet", "Wall")
@@ -184,7 +209,7 @@ def errors(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[tupl
     """By level and group: family, case, and the error over the difference from the coarser flow."""
     found = defaultdict(list)
     for row in rows:
-        if row["level"] and not (row["family"] in SINGULAR and row["group"] in ("force", "wall shear", "energy")):
+        if not (row["family"] in SINGULAR and row["group"] in ("force", "wall shear", "energy")):
             error = abs(row["value"] - row["reference"])
             richardson = 1.0 / (1.0 - 0.25 ** (REFERENCE_SPLITS - SPLITS_OF_LEVEL[row["level"]]))
             found[row["level"], row["group"]].append((row["family"], row["case"], richardson * error / row["apart"]))

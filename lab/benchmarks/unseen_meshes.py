@@ -30,13 +30,13 @@ from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow.triangles import smallest_angles, triangle_mesh
 from pennlab.datasets.flow.truth import Run
 from pennlab.datasets.split_quads import triangulated
+from pennlab.errors import Estimate, domain_errors
 from pennlab.paper.tables import write_within
 from pennpde import testing as rigid_motion
 from pennpde.case import Case
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.files import write_json
 from pennpde.mesh import Mesh
-from pennpde.metrics import Estimate, domain_errors
 from pennpde.penn import PENN
 from pennpde.prediction import Resolution, predict
 

@@ -74,15 +74,6 @@ class Config:
     weights_sha256: str = ""
     version: str = __version__
 
-    @property
-    def training_in_short(self) -> dict[str, Any]:
-        """What the network has had, and its budget: rows of a table compare only where this is the same."""
-        settings = self.training.get("settings", {})
-        budget = {name: settings[name] for name in ("minutes", "epochs", "steps") if settings.get(name) is not None}
-        had = {name: self.training.get(name) for name in ("steps", "minutes", "device")}
-        had |= {"cases": self.dataset.get("train"), "batch": settings.get("batch_size"), "budget": budget}
-        return {name: value for name, value in had.items() if value}
-
 
 def save(model: nn.Module, folder: str | Path, config: Config) -> Path:
     """Write a network; whoever reads meanwhile, or after a crash, finds the old or the new one, never a mixture.

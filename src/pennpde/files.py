@@ -23,8 +23,6 @@ from typing import Any
 
 _PART = ".part"
 _HOST = re.sub(r"\W", "", platform.node())[:32] or "host"
-_ENDS = {".png": b"IEND\xaeB`\x82", ".pdf": b"%%EOF", ".svg": b"</svg>", ".html": b"</html>"}
-"""How complete files of some formats end. Others are read back by whoever writes them."""
 MOST_PACKED = 1100
 """How many bytes one byte can stand for: deflate reaches 1032, and points of a mesh never come near it."""
 ALWAYS_FINE = 1_000_000
@@ -96,14 +94,14 @@ def replacing(path: Path | str) -> Iterator[Path]:
     """For libraries that write files by themselves: another name to write to, which becomes `path` at the end.
 
     The name has the same suffix, from which libraries choose the format. Whatever is raised inside, such as by a check
-    of what was written, leaves the old file in place. Pictures and pages must be complete.
+    of what was written, leaves the old file in place.
     """
     path = _target(Path(path))
     temporary = _temporary(path, path.suffix)
     try:
         temporary.touch(exist_ok=False)  # VTK does not raise where it cannot write, it only complains on the terminal
         yield temporary
-        if not temporary.is_file() or not _is_complete(temporary):
+        if not temporary.is_file() or not temporary.stat().st_size:
             raise OSError(f"{path} could not be written completely; is the disk full? What was there before is kept.")
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -220,13 +218,6 @@ def _is_running(process: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
-
-
-def _is_complete(path: Path) -> bool:
-    with path.open("rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - 64))
-        return size > 0 and stream.read().rstrip().endswith(_ENDS.get(path.suffix, b""))
 
 
 def _settle_folder(folder: Path) -> None:

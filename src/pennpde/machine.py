@@ -12,11 +12,14 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Protocol
+from functools import cache, wraps
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 
+Subject = TypeVar("Subject")
+Found = TypeVar("Found")
 _POINTS_OF_A_THREAD = 10_000
 _ON_A_GPU = 4
 """Threads for what is prepared on the CPU: many small operations."""
@@ -26,6 +29,19 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = 256 * 2**20
 _LARGEST = 32 * 2**20
 """Arrays up to this size; the C library takes no larger number."""
+
+
+def remembered(ask: Callable[[Subject], Found]) -> Callable[[Subject], Found]:
+    """A function of one thing that works out its answer once, and keeps it for as long as the thing is in use."""
+    known: WeakKeyDictionary[Any, Found] = WeakKeyDictionary()
+
+    @wraps(ask)
+    def answer(subject: Subject) -> Found:
+        if subject not in known:
+            known[subject] = ask(subject)
+        return known[subject]
+
+    return answer
 
 
 class Graph(Protocol):
@@ -89,6 +105,17 @@ def give_back_freed_memory() -> bool:
 def device_for(device: torch.device | str | None) -> torch.device:
     """The given device; by default the GPU where there is one."""
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that PyTorch does not know, or that this machine does not have."""
+    try:
+        torch.zeros(1, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{name!r} cannot be used on this machine; take cpu, or cuda where there is a GPU. PyTorch says: {reason}"
+        ) from None
 
 
 def device_name(device: torch.device) -> str:

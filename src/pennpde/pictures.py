@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +17,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from pennpde.case import Case
+from pennpde.case.moments import STEADY_PREFIX, unknown_of
 from pennpde.files import write_atomically
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import Facets, fans, mean_rows
 from pennpde.metrics import rank_of
 from pennpde.penn.equation import Look
 
@@ -323,7 +326,7 @@ def _span(panel: Panel) -> np.ndarray:
     return np.ptp(panel.mesh.points.numpy()[:, :2], axis=0)
 
 
-def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tensor]]]) -> None:
+def _draw_solids(path: Path | str, rows: Sequence[Sequence[Panel]]) -> None:
     """Draw fields on the surfaces of meshes in space, each facet in the mean colour of its points."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.cm import ScalarMappable
@@ -335,17 +338,18 @@ def draw_solids(path: Path | str, rows: Sequence[Sequence[tuple[str, Mesh, Tenso
     figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
     for line, row in enumerate(rows):
-        for column, (title, mesh, values) in enumerate(row):
+        for column, panel in enumerate(row):
+            assert panel.values is not None
             axes: Any = figure.add_subplot(len(rows), columns, line * columns + column + 1, projection="3d")
-            facets, positions = mesh.facets, mesh.points.numpy()
-            means = np.add.reduceat(values.numpy()[facets.connectivity], facets.offsets[:-1]) / facets.sizes
+            facets, positions = panel.mesh.facets, panel.mesh.points.numpy()
+            means = mean_rows(panel.values.numpy()[facets.connectivity], facets.offsets)
             colours = ScalarMappable(Normalize(float(means.min()), float(means.max())), "viridis")
             polygons = [positions[facet] for facet in np.split(facets.connectivity, facets.offsets[1:-1])]
             axes.add_collection3d(
                 Poly3DCollection(polygons, facecolors=colours.to_rgba(means), edgecolors=(0, 0, 0, 0.2), linewidths=0.2)
             )
             low, high = positions.min(axis=0), positions.max(axis=0)
-            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=title)
+            axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]), title=panel.title)
             axes.set_box_aspect(high - low)
             figure.colorbar(colours, ax=axes, shrink=0.7)
     save_figure(figure, path, dots_per_inch=_DOTS_PER_INCH)
@@ -433,18 +437,14 @@ def series_panels(
 
 
 def triangles(mesh: Mesh) -> Int64[np.ndarray, "triangles 3"]:
-    """The cells of a plane mesh as triangles, each polygon a fan around its first corner."""
+    """The cells of a plane mesh as triangles, each polygon a fan around the corner that sees the others best."""
     if mesh.space != 2:
         raise ValueError(
             f"Only a plane mesh can be drawn flat; this one has {mesh.space} dimensions. Draw a slice, or open the "
             "file in ParaView."
         )
-    sizes = np.diff(mesh.offsets)
-    fans = []
-    for size in np.unique(sizes):
-        corners = mesh.connectivity[mesh.offsets[np.flatnonzero(sizes == size), None] + np.arange(size)]
-        fans += [corners[:, [0, second, second + 1]] for second in range(1, size - 1)]
-    return np.concatenate(fans)
+    cells = Facets(mesh.connectivity, mesh.offsets, np.arange(mesh.number_of_cells))
+    return fans(np.pad(mesh.points.numpy(), ((0, 0), (0, 1))), cells)
 
 
 def _draw_field(axes: Axes, panel: Panel, values: Float[np.ndarray, " points"]) -> tuple[Any, np.ndarray]:
@@ -657,6 +657,38 @@ def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> Non
             ]
         )
     draw(path, rows, title=case.name)
+
+
+def draw_all(path: Path | str, shown: Iterable[Case | Mesh], in_a_row: int = 1, **how: Any) -> None:
+    """The fields of some cases or meshes side by side: targets at their last time, unknowns without one at the start.
+
+    Args:
+        path: Of the picture.
+        shown: All in the plane, or all in space.
+        in_a_row: How many of them.
+        **how: As for `picture`.
+    """
+    groups: list[list[Panel]] = []
+    for each in shown:
+        mesh, fields = (each, each.fields) if isinstance(each, Mesh) else (each.mesh, _last_fields(each))
+        doubles = {name: values.double() for name, values in fields.items()} or {"mesh": mesh.points[:, 0]}
+        looks = {name: Look(name, bool((values < 0).any())) for name, values in doubles.items() if values.ndim == 1}
+        label = "" if isinstance(each, Mesh) else each.name
+        panels = field_panels(mesh, doubles, looks, label, streamlines=False)
+        groups.append([replace(panels[0], outline=True), *panels[1:]])
+    rows = [list(chain(*groups[place : place + in_a_row])) for place in range(0, len(groups), in_a_row)]
+    if rows[0][0].mesh.space == 3:
+        _draw_solids(path, rows)
+    else:
+        draw(path, rows, **how)
+
+
+def _last_fields(case: Case) -> dict[str, Tensor]:
+    found = {}
+    for name, start in case.initial.items():
+        values = case.targets.get(name, case.targets.get(STEADY_PREFIX + name, start))
+        found[name] = values[..., -1] if values.ndim > start.ndim else values
+    return found | {name: each for name, each in case.targets.items() if unknown_of(name, case.initial) is None}
 
 
 def layers_of(case: Case, fields: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor, Tensor]]:

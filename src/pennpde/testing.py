@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -139,27 +138,3 @@ def random_motion(
         orthogonal[:, 0] *= -1.0
     translation = random.uniform(-largest_shift, largest_shift, space)
     return torch.from_numpy(orthogonal), torch.from_numpy(translation)
-
-
-def motion_of(
-    case: Case, seed: int = 0, reflections: bool = True, largest_shift: float = LARGEST_SHIFT
-) -> tuple[Float[Tensor, "space space"], Float[Tensor, " space"]]:
-    """The motion that `moved` applies to a case, so that predictions can be compared with those of the original."""
-    random = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
-    return random_motion(case.space, random, reflections, largest_shift)
-
-
-def moved(
-    cases: Iterable[Case], seed: int = 0, reflections: bool = True, largest_shift: float = LARGEST_SHIFT
-) -> list[Case]:
-    """The transformed test set: each case with its own motion, under its own name. Fields and conditions move along.
-
-    A network that respects space predicts the same, moved along.
-
-    Args:
-        cases: their names decide on the motions, together with the seed.
-        seed: of the set.
-        reflections: whether half of the motions reflect.
-        largest_shift: of each coordinate.
-    """
-    return [case.moved(*motion_of(case, seed, reflections, largest_shift)) for case in cases]

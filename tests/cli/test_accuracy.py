@@ -32,7 +32,7 @@ def test_the_level_is_the_one_asked_for_and_is_told(duct, options, level):
 
 def test_what_cannot_be_asked_for_is_said_before_any_work(duct, tmp_path):
     both = penn(*duct, "--fast", "--fine")
-    assert both.exit_code == 1
+    assert both.exit_code == 2
     assert "--accuracy, --fast and --fine exclude each other" in both.stderr
     assert "in per cent, above 0 and below 100" in penn(*duct, "--accuracy", "0").stderr
     store(tmp_path / "ducts")

@@ -217,6 +217,14 @@ def test_errors_are_described_for_people(error, words):
     assert words in describe(error)
 
 
+def test_a_limit_on_memory_is_named(tmp_path):
+    limited = ["sh", "-c", 'ulimit -v 300000; exec "$@"', "sh", sys.executable, "-m", "pennpde", "predict", tmp_path]
+    finished = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("penn predict: only 307 MB of memory are allowed here (ulimit -v)")
+    assert "looks like a bug" not in finished.stderr
+
+
 def test_the_shell_completes_subcommands():
     finished = penn(_PENN_COMPLETE="complete_bash", COMP_WORDS="penn ", COMP_CWORD="1")
     assert finished.stdout.split() == [*SUBCOMMANDS, *registry.commands()]

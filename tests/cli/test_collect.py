@@ -6,7 +6,7 @@ import pytest
 
 from commands import penn, store
 from finished_runs import channel, no_picture
-from pennpde.data.runs import report
+from pennpde.data.runs import collect as collecting
 
 pytestmark = pytest.mark.slow  # with others like it more than some seconds
 
@@ -20,7 +20,7 @@ def runs(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _without_pictures(monkeypatch):
-    monkeypatch.setattr(report, "_draw", no_picture)
+    monkeypatch.setattr(collecting, "draw_all", no_picture)
 
 
 def test_a_dataset_comes_from_one_command_and_other_commands_read_it(runs, tmp_path):

@@ -69,13 +69,18 @@ def test_the_grade_has_a_colour_on_a_terminal_only(monkeypatch):
     assert "\x1b" not in written("goodness: is no grade", Terminal())
 
 
-def test_the_live_line_shows_the_stage_its_share_and_the_seconds_and_vanishes(monkeypatch):
+def test_the_live_line_shows_the_stage_its_share_and_the_seconds_so_far_and_still_and_vanishes(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     stream, line = Terminal(), LiveLine()
     line.show("loading", stream)
     progress.tell("marching", 0.42)
     assert line._line().plain == "marching 42% … 0 s"
+    line._start -= 60.0  # as if that had taken a minute, the march 42 s of it
+    line._stage_start -= 42.0
+    assert line._line().plain == "marching 42% … 60 s, about 58 s left of this"
+    progress.tell("marching", 0.1)  # on finer cells
+    assert line._line().plain == "marching 10% … 60 s"
     line.close()
     progress.tell("nobody hears this", 0.9)
     assert "marching" in stream.getvalue()

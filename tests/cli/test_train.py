@@ -87,6 +87,21 @@ def test_training_never_ends_worse_than_the_network_it_began_with(data, small, t
     finished = penn("train", data, "--out", out, *options)
     assert finished.exit_code == 0, finished.stderr
     assert all(torch.equal(values, weights(small)[name]) for name, values in weights(out).items())
+    assert "nothing was better than the weights that it began with: these are kept" in finished.stdout
+
+
+def test_a_training_that_is_interrupted_says_so_by_its_exit_code(data, small, tmp_path, monkeypatch):
+    from pennpde.train.fitting import Journal
+
+    def write(journal, row, written=Journal.write):
+        signal.raise_signal(signal.SIGINT)  # ctrl+c, at the first test
+        written(journal, row)
+
+    monkeypatch.setattr(Journal, "write", write)
+    options = ("--from", small, "--device", "cpu", "--steps", 50, "--no-report")
+    finished = penn("train", data, "--out", tmp_path / "net", *options)
+    assert finished.exit_code == 128 + signal.SIGINT
+    assert "Paused; continue with the same command and --resume" in finished.stdout
 
 
 @pytest.mark.slow

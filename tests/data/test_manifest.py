@@ -1,7 +1,6 @@
 """What a manifest tells about its cases, counted."""
 
-from pennpde.data.manifest import summary
-from pennpde.data.storage import Entry, Manifest
+from pennpde.data.storage import Entry, Manifest, summary
 
 
 def manifest(*facts, failed=None):

@@ -14,7 +14,7 @@ from pennpde.flow.krylov import Effort
 from pennpde.flow.march import FlowDivergedError, Pace, march
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.step import advance, begin
-from steady_flows import cavity, duct, plain, slip_duct, square
+from steady_flows import cavity, driven, duct, plain, slip_duct, square
 
 
 def two_inlets(mesh: penn.Mesh) -> penn.Case:
@@ -26,7 +26,7 @@ def two_inlets(mesh: penn.Mesh) -> penn.Case:
     return replace(case, dirichlet={**case.dirichlet, "u": replace(lid, values=values)})
 
 
-@pytest.mark.parametrize("make", [duct, cavity, slip_duct, two_inlets])
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct, two_inlets, driven])
 @pytest.mark.parametrize("kind", ["triangle", "quad", "mixed_plane"])
 def test_a_compiled_step_is_that_of_pytorch(make, kind):
     problem = plain().problem(make(square(kind, 8)))

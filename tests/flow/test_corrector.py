@@ -16,6 +16,7 @@ from pennpde.flow.step import begin
 from pennpde.mesh import Mesh
 from pennpde.penn import PENN
 from pennpde.testing import assert_equivariant
+from pennpde.train import Experiment, Settings, run
 
 
 def duct(cells_along: int = 8, viscosity: float = 0.02) -> Case:
@@ -149,6 +150,46 @@ def test_the_untrained_network_is_its_march_on_every_level(level, splits):
         assert_close(found["p"], expected["p"], rtol=0, atol=2e-6)
         # A velocity at points is not divergence-free to round-off: the projection changes it by the error of cells.
         assert_close(found["u"], expected["u"], rtol=0, atol=2e-2)
+
+
+def known(case: Case, time: float) -> Case:
+    """With what cells split twice give as the fields that should come out."""
+    fields = FlowScheme(splits=2, courant=1.4).solve(case, [time]).fields
+    return replace(case, targets=dict(fields), parameters={**case.parameters, "time": torch.tensor(time).double()})
+
+
+def test_it_learns_from_coarse_solutions_on_both_levels_that_it_corrects():
+    network, case = flow_network(width=8, hidden=16, slices=4, iterations=2), known(duct(), 0.5)
+    own, split = network.learned(case)
+    assert [float(each.parameters["splits"]) for each in (own, split)] == [0.0, 1.0]
+    assert own.targets is case.targets
+    assert not bool(own.features["change_u"].any())
+    assert bool(split.features["change_u"].any())
+    (steady,) = network.learned(replace(case, parameters={**case.parameters, "time": torch.tensor(torch.inf)}))
+    assert float(steady.parameters["splits"]) == 1.0, "of steady states on own cells nothing is learned"
+
+
+def test_training_on_own_runs_lowers_the_errors_of_both_levels(tmp_path):
+    small = {"width": 8, "hidden": 16, "slices": 4, "iterations": 2}
+    settings = Settings(steps=30, batch_size=1, learning_rate=3e-3, warm_up=0, test_every=30.0)
+    row = Experiment("own", "plane-flow", "flow", arguments=small, training=settings)
+    cases = [known(duct(viscosity=viscosity), 0.5) for viscosity in (0.01, 0.02, 0.04)]
+    result = run(row, {"train": cases[::2], "validation": cases[1:2]}, tmp_path, device="cpu", progress=False).result
+
+    def errors(network: PENN) -> list[float]:
+        with torch.no_grad():
+            return [float((network(each)["u"] - each.targets["u"]).norm()) for each in network.learned(cases[1])]
+
+    for after, before in zip(errors(result.model), errors(flow_network(**small)), strict=True):
+        assert after < before
+
+
+def test_runs_of_which_it_corrects_none_teach_it_nothing(tmp_path):
+    case = known(duct(viscosity=0.2), 0.5)
+    long = replace(case, mesh=case.mesh.with_points(case.mesh.points * torch.tensor([5.0, 1.0])))
+    row = Experiment("own", "plane-flow", "flow", training=Settings(steps=1, batch_size=1))
+    with pytest.raises(ValueError, match=r"corrects none of the 1 training cases.*train without --from"):
+        run(row, {"train": [long]}, tmp_path, device="cpu", progress=False)
 
 
 def test_a_level_that_does_not_exist_is_refused():

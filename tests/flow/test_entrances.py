@@ -56,8 +56,10 @@ def test_a_pressure_that_fluid_leaves_against_is_not_reduced_by_its_speed():
     assert outcome.fields["p"][MESH.patch("inlet").points].abs().max() < 1e-6
 
 
-def test_a_static_pressure_drives_the_flow_of_poiseuille():
-    case = channel(pressure=3.6, slip=False, viscosity=0.1)
+# A per cent of the dynamic pressure, lost at the ends, is a sixth of a pressure drop at Reynolds number 500.
+@pytest.mark.parametrize(("viscosity", "largest"), [(0.1, 0.02), (0.01, 0.04), (0.002, 0.2)])
+def test_a_static_pressure_drives_the_flow_of_poiseuille(viscosity, largest):
+    case = channel(pressure=12 * LONG * viscosity, slip=False, viscosity=viscosity)
     y = MESH.points[:, 1].numpy()
     poiseuille = 6 * y * (1 - y)
     errors = []
@@ -65,7 +67,7 @@ def test_a_static_pressure_drives_the_flow_of_poiseuille():
         outcome = penn.predict(FlowScheme(splits=splits), case, steady=True)
         found = outcome.fields["u"][:, 0].numpy()
         errors.append(np.sqrt(np.square(found - poiseuille).sum() / np.square(poiseuille).sum()))
-    assert errors[1] < 0.02
+    assert errors[1] < largest
     assert errors[1] < 0.6 * errors[0]
 
 

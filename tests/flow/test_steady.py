@@ -17,7 +17,7 @@ from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.steady import TOLERANCE, SteadyEquations, prolonged, steady_state
 from pennpde.flow.step import begin
 from pennpde.trust.expected_error import FAIR, GOOD, POOR, Expected, ExpectedError
-from steady_flows import cavity, duct, plain, slip_duct, square
+from steady_flows import cavity, driven, duct, plain, slip_duct, square
 
 
 @pytest.mark.parametrize("make", [duct, cavity, slip_duct])
@@ -43,7 +43,7 @@ def test_a_march_that_goes_on_from_a_steady_state_stays_there():
     assert_close(later.state.velocity, found.state.velocity, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("make", [duct, cavity, slip_duct])
+@pytest.mark.parametrize("make", [duct, cavity, slip_duct, driven])
 def test_the_jacobian_is_the_derivative_of_the_residual(make):
     problem = plain().problem(make(square("mixed_plane", 6)))
     equations, start = SteadyEquations(problem), begin(problem)
@@ -120,3 +120,14 @@ def test_a_prediction_tells_that_its_steady_state_has_not_converged(monkeypatch)
     assert outcome.expected_by_time[1].unconverged
     assert outcome.expected.grade not in (GOOD, FAIR)
     assert any("has not converged" in each for each in outcome.certificate.warnings)
+
+
+def test_whoever_watches_is_told_how_far_the_steady_state_is():
+    told = []
+    with penn.progress.watched(lambda stage, share: told.append((stage, share))):
+        assert steady_state(plain().problem(duct(square("quad", 8), viscosity=0.01))).converged
+    stages, shares = zip(*told, strict=True)
+    assert set(stages) == {"steady state, 81 cells"}
+    assert all(later >= earlier for earlier, later in pairwise(shares))
+    assert shares[0] == 0.0
+    assert 0.5 < shares[-1] < 1.0

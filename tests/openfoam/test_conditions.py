@@ -146,6 +146,14 @@ def test_a_field_that_does_not_know_the_type_of_its_patch_is_refused(tmp_path, k
         read(folder)
 
 
+def test_an_axisymmetric_case_is_refused_as_such(tmp_path):
+    folder = write_brick(tmp_path / "case", (4, 3, 1), types={"front": "wedge", "back": "wedge"})
+    for name, start in (("U", "uniform (1 0 0)"), ("p", "uniform 0")):
+        write_conditions(folder, name, start, {'".*"': "type zeroGradient;", '"front|back"': "type wedge;"})
+    with pytest.raises(UnsupportedConditionError, match="is a wedge: the flow is axisymmetric, and only plane flow"):
+        read(folder)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -184,6 +192,7 @@ def test_constants_are_constant(tmp_path):
         ("uniformValue table (0 1);", "must be a table of"),
         ("uniformValue sine; amplitude 1;", "is given as 'sine'; known are a value, constant and table"),
         ("uniformValue { type table; values ((0 1)); outOfBounds repeat; }", "outOfBounds 'repeat'"),
+        ("uniformValue { type table; values ((0 1)); interpolationScheme spline; }", "interpolationScheme 'spline'"),
         ("value uniform 3;", "has the value None"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from finished_runs import channel, pressure, velocity
-from pennpde.openfoam.point_values import PointValues, face_values
+from pennpde.openfoam.fields import PointValues, face_values
 from pennpde.openfoam.poly_mesh import Body, plane_of
 
 

@@ -9,7 +9,7 @@ import torch
 from foam_cases import RESTING, write_conditions, write_dictionary, write_plane_channel
 from pennpde import openfoam
 from pennpde.models.ducts import Flow
-from pennpde.openfoam.pressure import uniform_forces
+from pennpde.openfoam.cases import uniform_forces
 
 SOURCE = {
     "type": "vectorSemiImplicitSource",

@@ -34,7 +34,7 @@ def parts(matrix: SparseMatrix) -> tuple[torch.Tensor, ...]:
 
 
 def with_values(matrix: SparseMatrix, values: torch.Tensor) -> SparseMatrix:
-    """The matrix with other entries, and the same ones in its transpose: as gradients reach the point positions."""
+    """The matrix with other entries, and the same ones in its transpose: as gradients reach what a flow is made of."""
     places = scipy.sparse.csr_matrix(
         (np.arange(len(values)) + 1, matrix.columns.numpy(), matrix.row_starts.numpy()), shape=matrix.shape
     )

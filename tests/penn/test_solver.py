@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from pennpde.case import Case, batch
-from pennpde.penn.solver import BarzilaiBorwein, DivergedError, ExplicitSteps, Solution, State
+from pennpde.penn.solver import BarzilaiBorwein, ExplicitSteps, Solution, State
 from problems import heated_plate, rectangle
 
 
@@ -200,14 +200,6 @@ def test_divergence_is_reported_and_raised_only_on_request(growth):
     solution = ExplicitSteps(iterations=8)(step, start, cases)
     assert solution.diverged.tolist() == [False, True]
     assert not solution.converged[1]
-    with pytest.raises(DivergedError, match=r"cases \[1\] of the batch"):
-        solution.check()
-
-
-def test_check_returns_a_solution_that_did_not_diverge():
-    matrix, right_side = random_system(12)
-    solution = follow(BarzilaiBorwein(8), linear(matrix, right_side), {"x": torch.zeros_like(right_side)}, line(12))
-    assert solution.check() is solution
 
 
 def test_without_a_record_the_answer_is_the_same_and_the_history_empty():

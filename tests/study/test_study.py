@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +19,9 @@ from paths import ROOT
 from pennpde.data.workers import Status
 from pennpde.flow import scheme
 from pennpde.flow.marched_together import Together
+from pennpde.flow.scheme import FlowScheme
 from pennpde.penn import PENN
-from pennpde.study import Study
+from pennpde.study import Study, execution
 from pennpde.study.table import ROWS, Row, read_table
 from small_studies import QUANTITIES, deadly, slow, small, step, write_problem
 
@@ -64,6 +66,21 @@ def test_a_design_that_cannot_be_meshed_is_a_row_with_its_reason():
     assert [row.reason for row in found.rows] == ["", "the ramp is too steep"]
     assert found.rows[1].quantities == {}
     assert found["pressure drop inlet outlet"][1] is None
+
+
+def test_a_march_that_diverges_is_a_row_with_its_reason(monkeypatch):
+    """A fluid of negative viscosity speeds up whatever moves; no case has one, so the equations are given it."""
+    assembled = FlowScheme._assembled
+
+    def unstable(self, case, splits):
+        problem = assembled(self, case, splits)
+        sign = -1e4 if case.parameters["viscosity"] < 0.012 else 1.0
+        return replace(problem, viscosity=sign * problem.viscosity)
+
+    monkeypatch.setattr(FlowScheme, "_assembled", unstable)
+    found = small(vary={"ramp": [0.0], "viscosity": [0.01, 0.02]}).run()
+    assert "diverged" in found.rows[0].reason
+    assert [bool(row.quantities) for row in found.rows] == [False, True]
 
 
 def test_a_quantity_that_a_design_lacks_leaves_the_others():
@@ -269,6 +286,7 @@ def test_designs_side_by_side_have_the_numbers_that_they_have_one_by_one(monkeyp
         return Together(parts, "cpu", launch=kernels_on_cpu.launch)
 
     monkeypatch.setattr(scheme, "Together", on_cpu)
+    monkeypatch.setattr(execution, "check_device", lambda _: None)
     monkeypatch.setattr(PENN, "_corrected", lambda self, cases, _: corrected(self, cases, "cpu"))
     monkeypatch.setattr(
         kernels_on_cpu, "THREADS", 1
@@ -286,9 +304,14 @@ def test_designs_side_by_side_have_the_numbers_that_they_have_one_by_one(monkeyp
 corrected = PENN._corrected
 
 
-def test_a_device_and_an_accuracy_exclude_each_other():
-    with pytest.raises(ValueError, match="give a level"):
-        small(level="", accuracy=2.0).run(device="cuda")
+@pytest.mark.parametrize(
+    ("changes", "device", "words"),
+    [({"level": "", "accuracy": 2.0}, "cpu", "give a level"), ({}, "gpu", "'gpu' cannot be used on this machine")],
+)
+def test_a_device_that_cannot_be_used_is_refused_before_any_work(tmp_path, changes, device, words):
+    with pytest.raises(ValueError, match=words):
+        small(**changes).run(tmp_path / "s", device=device)
+    assert not (tmp_path / "s").exists()
 
 
 # What no design can be computed with

@@ -21,7 +21,7 @@ def test_the_text_of_a_variable_is_read_as_the_same_variable(text):
 
 def test_shares_of_the_way_stay_within_a_range_and_its_ends_are_exact():
     linear, logarithmic = parse_vary("x=0.1:0.3"), parse_vary("x=1e-3:1e-1:log")
-    assert (linear.at(0.0), linear.at(0.5), linear.at(1.0)) == (0.1, 0.2, 0.3)
+    assert (linear.neatly(0.0), linear.neatly(0.5), linear.neatly(1.0)) == (0.1, 0.2, 0.3)
     assert logarithmic.at(0.5) == pytest.approx(1e-2, rel=1e-12)
     assert [parse_vary("x=1,2,3").at(share) for share in (0.0, 0.4, 1.0)] == [1.0, 2.0, 3.0]
 

@@ -51,5 +51,15 @@ def slip_duct(mesh: Mesh, viscosity: float = 0.02) -> penn.Case:
     )
 
 
+def driven(mesh: Mesh, viscosity: float = 0.02) -> penn.Case:
+    """By a static pressure, between walls."""
+    return penn.Case(
+        mesh,
+        initial={"u": (0.0, 0.0), "p": 0.0},
+        dirichlet={"u": {"bottom": 0.0, "top": 0.0}, "p": {"left": 12 * viscosity, "right": 0.0}},
+        parameters={"viscosity": viscosity},
+    )
+
+
 def plain() -> FlowScheme:
     return FlowScheme(splits=0)

@@ -92,7 +92,7 @@ def test_a_row_is_the_common_part_with_its_own_changes(toml):
         (FILE.replace("learning_rate = 1e-2", 'learning_rate = "fast"'), r"training: learning_rate is 'fast'"),
         (
             FILE.replace("[rows.long]", "[rows.long]\nloss = 'absolute'"),
-            r"'long': There is no loss 'absolute'; there are 'sq",
+            r"\[rows.long\]: There is no loss 'absolute'; there are 'sq",
         ),
         (FILE.replace("[rows.long]", "[rows.long"), "is no TOML"),
         (FILE.partition("[rows")[0], "has no rows"),

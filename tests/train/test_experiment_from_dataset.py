@@ -11,7 +11,7 @@ from pennpde.data import storage
 from pennpde.penn.predictor import seen_by
 from pennpde.train import Start, for_dataset, run
 from pennpde.train.experiment import MINUTES
-from pennpde.train.losses import errors_of_start, standard_deviations
+from pennpde.train.steps import errors_of_start, standard_deviations
 from problems import heated_plate, plate_in_units
 from small_ducts import SPLITS, duct, store_ducts
 from trainings import Constant, constant_case

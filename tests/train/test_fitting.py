@@ -12,7 +12,7 @@ from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.testing import assert_dirichlet
 from pennpde.train import fit
 from pennpde.train.cases import Batches, evenly
-from pennpde.train.losses import scaled_squared_error
+from pennpde.train.steps import scaled_squared_error
 from problems import heated_plate
 from trainings import TRAIN, VALIDATION, Constant, assert_same_bits, constant_case, network, weights
 

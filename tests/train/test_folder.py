@@ -8,7 +8,7 @@ import pytest
 from pennpde.files import locked_folder
 from pennpde.train import fit
 from pennpde.train.folder import read_log
-from pennpde.train.losses import scaled_squared_error
+from pennpde.train.steps import scaled_squared_error
 from trainings import (
     EIGHT,
     TRAIN,

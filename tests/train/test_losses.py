@@ -6,8 +6,8 @@ import torch
 from pennpde.models.ducts import flow_network
 from pennpde.penn.predictor import seen_by
 from pennpde.train import Settings, fit
-from pennpde.train.losses import scaled_squared_error, standard_deviations
 from pennpde.train.settings import Course
+from pennpde.train.steps import scaled_squared_error, standard_deviations
 from small_ducts import duct
 
 

@@ -10,8 +10,8 @@ import torch
 
 from pennpde.train import Settings, fit, fitting
 from pennpde.train.folder import read_log
-from pennpde.train.losses import scaled_squared_error
 from pennpde.train.settings import Course, TrainingDivergedError
+from pennpde.train.steps import scaled_squared_error
 from trainings import TRAIN, VALIDATION, Constant, constant_case, network, weights
 
 

@@ -1,4 +1,4 @@
-"""Which targets of a case a network learns and is judged by."""
+"""Which targets of a case a network learns."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from pennpde.flow.scheme import FlowScheme
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
 from pennpde.penn.predictor import seen_by
-from pennpde.train.cases import judged, learned, learned_time
+from pennpde.train.cases import learned, learned_time
 from pennpde.train.experiment import Experiment, examples
 from problems import heated_plate
 from small_ducts import duct, flow_in_units
@@ -46,16 +46,13 @@ def test_of_several_times_a_network_learns_its_own_in_any_units(length, speed):
     assert learned_time(FLOW, series((1.0, 4.0, 7.0), length=length, speed=speed)) == pytest.approx(4.0)
 
 
-def test_without_its_own_time_it_learns_the_last_but_is_not_judged_by_it():
+def test_without_its_own_time_it_learns_the_last():
     file = series((1.0, 2.0), steady=True)
     assert learned_number(FLOW, file) == 1
-    assert judged(FLOW, file) is None
-    assert judged(FLOW, series((1.0, 4.05))).targets["p"].shape == duct(1).targets["p"].shape
 
 
 def test_a_network_of_steady_states_takes_those():
     assert learned_number(STEADY, series((1.0, 2.0), steady=True)) == 5
-    assert judged(STEADY, series((1.0, 2.0))) is None
 
 
 def test_a_steady_state_that_is_alone_is_learned():
@@ -66,13 +63,11 @@ def test_a_steady_state_that_is_alone_is_learned():
 def test_one_time_is_taken_as_it_is_to_the_last_bit():
     file = CaseFile(duct(3), (17.0,))
     assert learned(FLOW, file) == [file.case]
-    assert judged(FLOW, file) is file.case
 
 
 def test_a_network_of_several_times_takes_all_of_them():
     file = CaseFile(heated_plate(cells=(3, 3), targets=True), (0.25, 0.5, 0.75, 1.0))
     assert learned(HEAT, file) == [file.case]
-    assert judged(HEAT, file) is file.case
 
 
 def test_a_network_for_any_time_learns_every_moment_as_a_case():

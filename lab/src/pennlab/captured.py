@@ -26,9 +26,8 @@ from pennlab.stacks import CaseStack
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.train.cases import Batches
-from pennpde.train.losses import Loss
 from pennpde.train.settings import Settings
-from pennpde.train.steps import Adam, Steps
+from pennpde.train.steps import Adam, Loss, Steps
 
 log = logging.getLogger("pennpde.train")
 

@@ -23,11 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pennlab.errors import Estimate, dirichlet_squared_error, domain_errors
+from pennlab.motions import moved
 from pennpde import __version__
 from pennpde.case import Case
 from pennpde.case.moments import FOREVER, moments
 from pennpde.machine import device_name, wait_for, with_threads
-from pennpde.metrics import Estimate, dirichlet_squared_error, domain_errors, neumann_squared_error, relative_l2
+from pennpde.metrics import neumann_squared_error, relative_l2
 from pennpde.operators import Operators
 from pennpde.penn import Predictor
 from pennpde.penn.predictor import Seen, seen_by
@@ -183,8 +185,6 @@ def evaluate(
         model.to(device=device, dtype=dtype).eval()
         wanted, place = next(((each.dtype, each.device) for each in model.parameters()), (wanted, place))
     if transformed:
-        from pennpde.testing import moved
-
         cases = moved(cases)
     records = []
     with with_threads(threads), torch.no_grad():

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from pennpde import registry
 from pennpde.case import Case
-from pennpde.train import losses
+from pennpde.train.steps import register_loss
 
 registry.register("gradient-of-table-1", "pennlab.paper.gradient:GradientNetwork")
 registry.register("flow-as-written", "pennlab.paper.flow_as_written:flow_as_written")
@@ -25,4 +25,4 @@ def _pushforward(model: nn.Module, case: Case, weights: Tensor) -> Tensor:
     return pushforward(model, case, weights)
 
 
-losses.register("pushforward", _pushforward)
+register_loss("pushforward", _pushforward)

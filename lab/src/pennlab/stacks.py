@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pennpde.case import Case, Condition
+from pennpde.case import Case, Condition, Dirichlet
 from pennpde.case.conditions import Course
 from pennpde.mesh import Mesh
 from pennpde.operators import NEUMANN_WEIGHT, Operators
@@ -87,7 +87,6 @@ class CaseStack:
                 for name, rows in _condition_rows(conditions, largest, times).items():
                     put((kind, unknown, name), rows)
         operators = [{name: each.composed(damping) for name, each in case.operators.items()} for case in cases]
-        has_robin = any(each[unknown].robin_lift is not None for each in operators for unknown in each)
         matrices = {}
         for unknown in cases[0].initial:
             of_unknown = [each[unknown] for each in operators]
@@ -98,12 +97,9 @@ class CaseStack:
                 matrices[unknown, name] = _uniform(of_unknown, name, largest, dtype, device)
             for name in _AT_POINTS:
                 put(("operators", unknown, name), [getattr(each, name) for each in of_unknown])
-            if has_robin:
-                pairs = [each.robin_lifts() for each in of_unknown]
-                put(("operators", unknown, "robin_lift"), [pair[0] for pair in pairs])
-                put(("operators", unknown, "divergence_lift"), [pair[1] for pair in pairs])
-            if any(each.stress_normals is not None for each in of_unknown):
-                put(("operators", unknown, "stress_normals"), [each.stress_free_normals() for each in of_unknown])
+            for name in ("robin_lift", "stress_normals"):
+                if any(getattr(each, name) is not None for each in of_unknown):
+                    put(("operators", unknown, name), [each.or_zero(name) for each in of_unknown])
         sizes = [case.number_of_points for case in cases]
         if any(case.present is not None for case in cases):
             pairs = zip(sizes, (case.present for case in cases), strict=True)
@@ -131,7 +127,7 @@ class CaseStack:
                     every = torch.arange(number * self.points_per_case, device=chosen.device)
                     made[name] = made[name] + (every - every % self.points_per_case)
             if (series := (kind, unknown, _SERIES)) in self.tensors:
-                made["course"] = Course.of_series(self.times, take(series))
+                made["course"] = _series(self.times, take(series))
             return replace(pattern, **made)
 
         conditions: dict[str, dict[str, Condition]] = {}
@@ -192,9 +188,33 @@ def _fill(values: Tensor, number: int) -> Tensor:
     return torch.cat([values, values.new_zeros((number - values.shape[0], *values.shape[1:]))])
 
 
+def _filled(condition: Condition, number: int) -> dict[str, Tensor]:
+    """Its tensors, with points added up to a number: prescribed as zero, or free, where there is nothing to hold."""
+    made = {}
+    for name, role in condition.roles().items():
+        values: Tensor = getattr(condition, name)
+        held = isinstance(condition, Dirichlet) and name == "mask"
+        extra = values.new_full((number - values.shape[0], *values.shape[1:]), held)
+        if role.is_point:
+            extra = torch.arange(values.shape[0], number, dtype=values.dtype)
+        made[name] = torch.cat([values, extra])
+    return made
+
+
+def _series(times: Sequence[float], values: Float[Tensor, "points *axes times"]) -> Course:
+    """Values that are known at these times only."""
+
+    def at(time: float) -> Tensor:
+        if time not in times:
+            raise ValueError(f"The conditions are known at the times {list(times)} only; asked for is {time:g}.")
+        return values[..., list(times).index(time)]
+
+    return Course(at, first=times[0])
+
+
 def _condition_rows(conditions: Sequence[Condition], number: int, times: Sequence[float]) -> dict[str, list[Tensor]]:
     """By name, a tensor of the condition of each case, filled up; and, if it changes, its series over the times."""
-    filled = [each.filled(number) for each in conditions]
+    filled = [_filled(each, number) for each in conditions]
     rows = {name: [each[name] for each in filled] for name in filled[0]}
     if any(each.course is not None for each in conditions):
         if not times:
@@ -204,7 +224,7 @@ def _condition_rows(conditions: Sequence[Condition], number: int, times: Sequenc
             )
         varying = conditions[0].varying
         assert varying is not None
-        at_times = [[each.at(time).filled(number)[varying] for time in times] for each in conditions]
+        at_times = [[_filled(each.at(time), number)[varying] for time in times] for each in conditions]
         rows[_SERIES] = [torch.stack(each, dim=-1) for each in at_times]
     return rows
 

@@ -98,7 +98,7 @@ def test_times_notes_and_any_mesh_survive(kind, tmp_path):
     case = some_case(kind)
     content = vtkhdf.pack(case, [0.5, 2.0], notes={"author": "me"})
     (tmp_path / "shard.vtkhdf").write_bytes(packing.write_shard([("some", content)])[0])
-    with storage.Shard(tmp_path / "shard.vtkhdf") as shard:
+    with vtkhdf.Shard(tmp_path / "shard.vtkhdf") as shard:
         found = shard.read("some")
     assert_same_case(found.case, case)
     assert (found.times, found.notes) == ((0.5, 2.0), {"author": "me"})
@@ -266,7 +266,7 @@ def test_pyvista_opens_a_shard_and_a_mesh_says_to_choose_a_block(packed):
     assert pyvista.read(packed / SHARD).keys() == ["one", "two"]
     with pytest.raises(ValueError, match=r"has 2 blocks \(one, two\); choose one"):
         Mesh.read(packed / SHARD)
-    assert storage.is_shard(packed / SHARD)
+    assert vtkhdf.is_shard(packed / SHARD)
     assert not vtkhdf.is_case_file(packed / SHARD)
 
 
@@ -278,7 +278,7 @@ def test_the_hash_of_a_content_does_not_depend_on_how_it_is_packed(packed, tmp_p
     with h5py.File(packed / SHARD) as file, h5py.File(tmp_path / "plain.vtkhdf", "w") as plain:
         for path in ("VTKHDF/two", "pennpde/two"):
             _copy(file[path], plain, path)
-    with storage.Shard(tmp_path / "plain.vtkhdf") as shard:
+    with vtkhdf.Shard(tmp_path / "plain.vtkhdf") as shard:
         assert_same_case(shard.read("two", expected).case, cases()[1])
 
 

@@ -3,8 +3,8 @@
 from paths import ROOT
 from pennlab.datasets import advection_diffusion
 from pennlab.datasets.flow import cases as flow
+from pennlab.relatives import problem, unrelated_names
 from pennpde.data import storage
-from pennpde.data.manifest import problem, unrelated_names
 
 
 def test_mirror_images_and_multiples_are_relatives():

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from paths import ROOT
 from pennlab.datasets.flow.cases import TIMES
+from pennlab.targets import read_at_end
 from pennpde import checkpoints
 from pennpde import train as experiments
 from pennpde.case import Case
@@ -46,7 +47,7 @@ def frames(tmp_path_factory) -> Path:
 def ends(frames, tmp_path_factory) -> Path:
     """The same without frames."""
     folder = tmp_path_factory.mktemp("ends")
-    storage.write(folder, storage.read(frames, frames=False), SPLITS, "flow", TIMES[-1:])
+    storage.write(folder, read_at_end(frames), SPLITS, "flow", TIMES[-1:])
     return folder
 
 
@@ -61,17 +62,17 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_frames_are_kept_or_the_last_of_them_alone(frames, ends):
-    whole, last, plain = storage.read(frames, "test"), storage.read(frames, "test", frames=False), storage.read(ends)
+    whole, last, plain = storage.read(frames, "test"), read_at_end(frames, "test"), storage.read(ends)
     assert whole[0].targets["u"].shape == (20, 2, 41)
     for name in ("u", "p"):
         assert torch.equal(last[0].targets[name], whole[0].targets[name][..., -1])
         assert torch.equal(last[0].targets[name], plain[-1].targets[name])
-    assert torch.equal(storage.read(ends, "test", frames=False)[0].targets["u"], plain[-1].targets["u"])
+    assert torch.equal(read_at_end(ends, "test")[0].targets["u"], plain[-1].targets["u"])
 
 
 def test_output_times_of_other_datasets_are_no_frames(tmp_path):
     storage.write(tmp_path, [duct("a_0.10")], None, "own", TIMES)
-    assert storage.read(tmp_path, frames=False)[0].targets["u"].shape == (20, 2, 41)
+    assert read_at_end(tmp_path)[0].targets["u"].shape == (20, 2, 41)
 
 
 def test_the_file_has_every_window_and_width():

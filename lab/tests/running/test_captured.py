@@ -18,8 +18,7 @@ from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.designs import coarse_mesh, flow_case
 from pennpde.models.ducts import flow_network
 from pennpde.train import Settings
-from pennpde.train.losses import scaled_squared_error
-from pennpde.train.steps import Steps
+from pennpde.train.steps import Steps, scaled_squared_error
 from problems import heated_plate
 
 CPU = torch.device("cpu")

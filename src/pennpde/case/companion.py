@@ -16,14 +16,22 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from torch import Tensor
 
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import CORNER, Ring, ends_of, patches_at_points
+from pennpde.mesh.cells import connected, cross
 from pennpde.mesh.interpolation import cut_into_triangles, interpolation
-from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smallest_angles, smoothed
+from pennpde.mesh.triangulation import (
+    SMOOTHING,
+    delaunay_within,
+    doubled_areas,
+    inside,
+    scattered,
+    smallest_angles,
+    smoothed,
+)
 
 if TYPE_CHECKING:
     from pennpde.case import Case
@@ -91,9 +99,7 @@ def _check(mesh: Mesh, spacing: float) -> None:
         )
     if not (np.isfinite(spacing) and spacing > 0):
         raise CompanionError(f"The spacing of a companion is {spacing:g}; it must be a positive number.")
-    first, second = mesh.edges
-    graph = csr_array((np.ones(len(first), bool), (first, second)), shape=(mesh.number_of_points,) * 2)
-    pieces, of_point = connected_components(graph, directed=False)
+    pieces, of_point = connected(mesh.edges, mesh.number_of_points)
     if pieces > 1:
         sizes = ", ".join(map(str, np.bincount(of_point)[:5]))
         raise CompanionError(
@@ -117,8 +123,8 @@ def _filled(
     """Points, those of the outline first, and triangles; repeated with other random points if they are not valid."""
     boundary = len(outline.points)
     cut, extension = cut_into_triangles(mesh)
-    corners = np.asarray(extension @ mesh.points.numpy())[cut]
-    areas = np.abs(cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])) / 2
+    positions = np.asarray(extension @ mesh.points.numpy())
+    corners, areas = positions[cut], np.abs(doubled_areas(positions, cut)) / 2
     number = max(1, round(float(areas.sum()) / spacing**2))
     wrong = ""
     for attempt in range(_ATTEMPTS):
@@ -134,8 +140,8 @@ def _filled(
         inner = inner[inside(inner, outline.sides)]  # cells that are not convex are cut beyond themselves
         points = np.concatenate([outline.points, inner])
         for _ in range(SMOOTHING):
-            points = smoothed(points, _within(points, outline), boundary)
-        triangles = _within(points, outline)
+            points = smoothed(points, delaunay_within(points, outline.sides, boundary), boundary)
+        triangles = delaunay_within(points, outline.sides, boundary)
         _check_width(points, triangles, outline, spacing)
         wrong = _unsound(points, triangles, outline)
         if not wrong:
@@ -144,15 +150,6 @@ def _filled(
         f"No sound triangles with a spacing of {spacing:.4g} fill the domain: {wrong}. It may have details that are "
         "smaller than the spacing."
     )
-
-
-def _within(points: Float[np.ndarray, "points 2"], outline: Outline) -> Int64[np.ndarray, "triangles 3"]:
-    """Delaunay's triangles of the domain."""
-    triangles = delaunay(points)
-    # Only between points of the boundary are there triangles outside, as long as its edges are edges of triangles.
-    doubtful = np.flatnonzero((triangles < len(outline.points)).all(axis=1))
-    outside = doubtful[~inside(points[triangles[doubtful]].mean(axis=1), outline.sides)]
-    return np.delete(triangles, outside, axis=0)
 
 
 def _edges(triangles: Int64[np.ndarray, "triangles 3"]) -> tuple[Int64[np.ndarray, "edges 2"], np.ndarray]:

@@ -1,7 +1,7 @@
 """A boundary value problem as a TOML file that accompanies a mesh file.
 
 [patches]                                    # in order; several may share points
-inlet = "x == 0"                             # comparisons, see `pennpde.mesh.selections`
+inlet = "x == 0"                             # comparisons, see `pennpde.mesh.formulas`
 outlet = { box = [[4.99, -1], [5.01, 3]] }   # two corners
 top = { half_space = { point = [0, 2], normal = [0, 1] } }   # on and behind the plane, seen along the normal
 hot = { array = "marker", equals = 3 }       # an array of the mesh file
@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as shown  # short, however large the value is
 from typing import Any
@@ -55,9 +56,10 @@ import numpy as np
 
 from pennpde.case import Across, Case, Table
 from pennpde.case.conditions import KINDS
-from pennpde.case.conditions.given import is_partial, is_profile, is_vector, parse_expression
+from pennpde.case.conditions.given import is_partial, is_profile, is_vector
 from pennpde.files import read_regular
 from pennpde.mesh import Mesh
+from pennpde.mesh.formulas import parse_expression
 from pennpde.registry import did_you_mean
 
 _CONDITIONS = tuple(sorted(kind.kind for kind in KINDS))
@@ -220,18 +222,11 @@ def _varying(given: Any, mesh: Mesh, label: str) -> Any:
         return _value(given, mesh, label)
     if not isinstance(given.get("table"), list):
         raise ValueError(f'{label} is {shown(given)}; write {{ table = [[time, value], ...], outside = "clamp" }}.')
-    rows = []
-    for row in given["table"]:
-        if not isinstance(row, list) or len(row) != 2:
-            raise ValueError(f"{label} has the row {shown(row)} in its table; a row is [time, value].")
-        time = _number_or_vector(row[0], f"{label}, time")
-        if isinstance(time, list):
-            raise ValueError(f"{label} has the time {shown(row[0])} in its table; a time is a number.")
-        rows.append((time, _value(row[1], mesh, f"{label} at time {time:g}")))
     try:
-        return Table(rows, given.get("outside", "error"))
+        table = Table(given["table"], given.get("outside", "error"))
     except ValueError as error:
         raise ValueError(f"{label}: {error}") from None
+    return replace(table, rows=[(time, _value(row, mesh, f"{label} at time {time:g}")) for time, row in table.rows])
 
 
 def _with_tables(given: Any, folder: Path, where: str) -> Any:

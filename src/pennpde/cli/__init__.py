@@ -18,7 +18,7 @@ To add the subcommand `penn time`, write `cli/time.py` with a function `run` and
         return {"seconds": 0.0012}            # for programs: what --json prints
 
 The frame gives every subcommand `--json`, `--quiet` and `--debug`, the exit codes, and errors without a traceback
-(`conventions.py`); options belong to groups of the help (`terminal.py`). `run` raises what is wrong as ValueError,
+(`conventions.py`); options belong to groups of the help. `run` raises what is wrong as ValueError,
 KeyError, OSError ... with a message for the user. It never prints to stdout, exits, or catches all exceptions.
 
 A subcommand with subcommands of its own, such as `penn generate flow`, has functions like `run`, named in
@@ -40,17 +40,7 @@ from typer.core import TyperGroup
 from pennpde import __version__, registry
 from pennpde.cli.conventions import CONTEXT, as_command
 
-SUBCOMMANDS = (
-    "demo",
-    "predict",
-    "study",
-    "optimise",
-    "collect",
-    "train",
-    "calibrate",
-    "info",
-    "view",
-)
+SUBCOMMANDS = ("demo", "predict", "study", "optimise", "collect", "train", "calibrate", "info", "view")
 
 
 def _module_of() -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from pennpde.cli.conventions import Output, Plugin, predictor
+from pennpde.cli.conventions import Output, Plugin, Resolution, predictor
 
 if TYPE_CHECKING:
     from pennpde.train.calibrate import Known, Measured
@@ -42,9 +42,7 @@ def run(
     level: Annotated[
         str | None, Option(help="Of accuracy, for a network that has such: fast, standard or fine.")
     ] = None,
-    resolution: Annotated[
-        Literal["auto", "own", "network"], Option(help="Mesh to predict on, as for penn predict.")
-    ] = "auto",
+    resolution: Resolution = "auto",
     plugin: Plugin = None,
 ) -> dict[str, Any]:
     """Learn how wrong a network is, so that its predictions come with an expected error and a grade.

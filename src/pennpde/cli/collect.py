@@ -127,7 +127,7 @@ def _names(given: str) -> list[str]:
 
 
 def _tell(output: Output, collection: "Collection") -> None:
-    from pennpde.data.runs.report import PICTURE_FILE, TEXT_FILE
+    from pennpde.data.runs.collect import PICTURE_FILE, TEXT_FILE
 
     for names, word in ((collection.failed, "not collected"), (collection.skipped, "skipped")):
         for name, reason in list(names.items())[:_MOST_LINES]:

@@ -7,6 +7,7 @@ has paused. Results go to stdout, everything else to stderr.
 
 import inspect
 import json
+import math
 import re
 import shutil
 import sys
@@ -19,7 +20,7 @@ from functools import wraps
 from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from typer import Argument, Option
@@ -95,10 +96,9 @@ def _wrapped(text: str) -> str:
         column = _VALUE.match(line)
         indent = column.end() if column and column.end() < width / 2 else len(line) - len(line.lstrip()) + 2
         # A name of a file is not broken: it would no longer be one.
-        how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
-        short = len(line) <= width
-        how |= {"subsequent_indent": " " * indent, "replace_whitespace": False}
-        lines += [line] if short else wrap(line.replace(" %", "\xa0%"), width, **how)
+        how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+        words = line.replace(" %", "\xa0%")
+        lines += [line] if len(line) <= width else wrap(words, width, subsequent_indent=" " * indent, **how)
     return "\n".join(lines).replace("\xa0", " ")
 
 
@@ -115,11 +115,11 @@ def _console(stream: Any) -> Any:
 
 
 class LiveLine:
-    """The last line of a terminal: what is being computed, how much of it is done, and the seconds so far."""
+    """The last line of a terminal: what is being computed, how much of it is done, and seconds, so far and still."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._start = 0.0
+        self._start = self._stage_start = 0.0
         self._stage, self._share = "", 0.0
 
     def show(self, stage: str, stream: Any) -> None:
@@ -130,14 +130,8 @@ class LiveLine:
 
         self._start = time.perf_counter()
         self._hear(stage, 0.0)
-        live = Live(
-            get_renderable=self._line,
-            console=_console(stream),
-            refresh_per_second=8,
-            transient=True,
-            redirect_stdout=False,  # results may go to a file
-        )
-        self._open.enter_context(live)
+        how: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}  # may be a file
+        self._open.enter_context(Live(get_renderable=self._line, console=_console(stream), **how))
         self._open.enter_context(progress.watched(self._hear))
 
     def close(self) -> None:
@@ -145,13 +139,19 @@ class LiveLine:
         self._open.close()
 
     def _hear(self, stage: str, share: float) -> None:
+        if stage != self._stage or share < self._share:  # another one, or the same on other cells
+            self._stage_start = time.perf_counter()
         self._stage, self._share = stage, share
 
     def _line(self) -> Any:
         from rich.text import Text
 
-        share = f" {self._share:.0%}" if self._share > 0 else ""
-        words = f"{self._stage}{share} … {time.perf_counter() - self._start:.0f} s"
+        now, share, left = time.perf_counter(), "", ""
+        if self._share > 0:
+            still = (now - self._stage_start) * (1.0 / self._share - 1.0)
+            share = f" {self._share:.0%}"
+            left = f", about {duration(still)} left of this" if still >= 1.0 else ""
+        words = f"{self._stage}{share} … {now - self._start:.0f} s{left}"
         return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
@@ -212,14 +212,13 @@ class Output:
 
     def progress(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
         """Iterate over the items with a progress bar, which is shown only on a terminal."""
-        if self.quiet or not is_terminal(sys.stderr):
-            yield from items
-            return
-        from rich.console import Console
-        from rich.progress import track
+        from pennpde.data.workers import Status
 
-        self.live.close()
-        yield from track(items, description, total=total, console=Console(file=sys.stderr), transient=True)
+        with self.progress_bar(description) as show:
+            for done, item in enumerate(items):
+                if show is not None:
+                    show(Status(total, done))
+                yield item
 
     @contextmanager
     def progress_bar(self, description: str) -> Iterator[Callable[["Status"], None] | None]:
@@ -227,6 +226,7 @@ class Output:
         if self.quiet or not is_terminal(sys.stderr):
             yield None
             return
+        self.live.close()
         from rich import progress as shown
         from rich.console import Console
 
@@ -292,6 +292,76 @@ Repair = Annotated[
     ),
 ]
 
+CaseFile = Annotated[
+    Path | None,
+    Option(metavar="FILE.toml", help="Patches, boundary conditions and parameters for a mesh.", rich_help_panel=WHAT),
+]
+Length = Annotated[
+    float | None,
+    Option(metavar="LENGTH", help="Reference length (flow: the inlet width).", rich_help_panel=WHAT),
+]
+Speed = Annotated[
+    float | None,
+    Option(metavar="SPEED", help="Reference speed (flow: the inlet speed).", rich_help_panel=WHAT),
+]
+Resolution = Annotated[
+    Literal["auto", "own", "network"],
+    Option(
+        help="Mesh to predict on: own (yours), network (remeshed to the network's cell size), or auto (remesh if "
+        "your mesh is unlike the training meshes).",
+        rich_help_panel=WHAT,
+    ),
+]
+Times = Annotated[
+    str | None,
+    Option(
+        metavar="FIRST:LAST:INTERVAL",
+        help="Predict several times: 0.5:4:0.5, or a list such as 0.5,1,2.",
+        rich_help_panel=WHEN,
+    ),
+]
+Steady = Annotated[
+    bool,
+    Option("--steady", help="Predict the steady state; with --time or --times after these.", rich_help_panel=WHEN),
+]
+Accuracy = Annotated[
+    float | None,
+    Option(
+        metavar="PER_CENT",
+        help="Expected error that is good enough, of the first unknown (flow: the velocity): the cheapest level of "
+        "accuracy is taken on which it holds (of a study for each design, else all have one level). For networks with "
+        "such levels; penn predict with flow: 2.",
+        rich_help_panel=TRUST,
+    ),
+]
+Fast = Annotated[
+    bool,
+    Option("--fast", help="The fastest level of accuracy, whatever its error.", rich_help_panel=TRUST),
+]
+Fine = Annotated[
+    bool,
+    Option("--fine", help="The most accurate level.", rich_help_panel=TRUST),
+]
+Force = Annotated[
+    bool,
+    Option(
+        "--force",
+        help="Keep fields and numbers even where the expected error is above 50 %.",
+        rich_help_panel=TRUST,
+    ),
+]
+Mesher = Annotated[
+    str | None,
+    Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it such as Allrun.mesh."),
+]
+
+
+def level_of(accuracy: float | None, *, fast: bool, fine: bool) -> str | None:
+    """The level of accuracy that is asked for by its name."""
+    if sum((accuracy is not None, fast, fine)) > 1:
+        raise typer.BadParameter("--accuracy, --fast and --fine exclude each other; give one of them")
+    return "fast" if fast else "fine" if fine else None
+
 
 def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":
     """The network of a name that solves boundary value problems.
@@ -315,18 +385,13 @@ def predictor(model: str, plugin: str | None, purpose: str) -> "Predictor":
 
 def check_device(name: str | None) -> None:
     """Refuse a device that PyTorch does not know, or that this machine does not have, before any work."""
-    if name is None:
-        return
-    import torch
+    from pennpde import machine
 
     try:
-        torch.zeros(1, device=torch.device(name))
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise typer.BadParameter(
-            f"{name!r} cannot be used on this machine; take cpu, or cuda where there is a GPU. PyTorch says: {reason}",
-            param_hint="--device",
-        ) from None
+        if name is not None:
+            machine.check_device(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--device") from None
 
 
 def read_mesh(path: Path, repair: bool, output: Output) -> "Mesh":
@@ -446,6 +511,12 @@ def describe(error: Exception) -> str:
         return f"{error.strerror}: {error.filename}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror  # without "[Errno 28]"
+    # Libraries that find no room say anything.
+    if not isinstance(error, ValueError | LookupError) and (allowed := _allowed_memory()) < _NEEDED_MEMORY:
+        return (
+            f"only {allowed / 1e6:.0f} MB of memory are allowed here (ulimit -v), and PyTorch with its compiler takes "
+            f"{_NEEDED_MEMORY / 1e6:.0f} MB. Allow more"
+        )
     if _is_lack_of_memory(error):
         return f"there is not enough memory: {error or type(error).__name__}. Use a smaller mesh, batch or network"
     # str(KeyError("text")) puts the text in quotes.
@@ -460,6 +531,19 @@ def describe(error: Exception) -> str:
 def _flag(name: str, text: str, *flags: str) -> inspect.Parameter:
     annotation = Annotated[bool, Option(*flags, help=text, rich_help_panel=GENERAL)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+
+
+_NEEDED_MEMORY = 1.2e9
+
+
+def _allowed_memory() -> float:
+    """Bytes that this process may have."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return math.inf
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return math.inf if allowed == resource.RLIM_INFINITY else allowed
 
 
 def _is_lack_of_memory(error: Exception) -> bool:

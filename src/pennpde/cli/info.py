@@ -1,6 +1,6 @@
 """`penn info`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,7 +55,9 @@ def run(
     if png is not None:
         if not pictured:
             raise ValueError("There is nothing to draw: give a dataset, a case file or a mesh file.")
-        _draw(png, pictured)
+        from pennpde.pictures import draw_all
+
+        draw_all(png, pictured)
         record["picture"] = str(png)
     output.say(*_aligned({name.replace("_", " "): _words(value) for name, value in record.items()}))
     return record
@@ -101,8 +103,7 @@ def _installation() -> dict[str, Any]:
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
     from pennpde.case.moments import moments
-    from pennpde.data.manifest import summary
-    from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest
+    from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest, summary
 
     manifest = read_manifest(folder)
     names = manifest.names()
@@ -167,8 +168,7 @@ class _Ranges(dict[str, _Range]):
 
 
 def _file(path: Path, repair: bool, output: Output) -> tuple[dict[str, Any], Sequence["Case | Mesh"]]:
-    from pennpde.data.storage import Shard, is_shard
-    from pennpde.data.vtkhdf import is_case_file, unpack
+    from pennpde.data.vtkhdf import Shard, is_case_file, is_shard, unpack
 
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file; give a file or the folder of a dataset.")
@@ -269,43 +269,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} ({_plain(item)})" for name, item in value.items()) or "none"
     return str(value)
-
-
-# Pictures
-
-
-def _draw(path: Path, shown: Iterable["Case | Mesh"]) -> None:
-    from pennpde import pictures
-    from pennpde.mesh import Mesh
-
-    rows = []
-    for each in shown:
-        mesh, fields = (each, each.fields) if isinstance(each, Mesh) else (each.mesh, _drawable(each))
-        name = "" if isinstance(each, Mesh) else f"{each.name}: "
-        scalars = {
-            title: v.double() if v.ndim == 1 else v.double().flatten(1).norm(dim=1) for title, v in fields.items()
-        }
-        row = [(f"{name}{title}", mesh, values) for title, values in scalars.items()]
-        rows.append(row or [(f"{name}mesh", mesh, mesh.points[:, 0])])
-    if rows[0][0][1].space == 3:
-        pictures.draw_solids(path, rows)
-        return
-    colours = (pictures.SEQUENTIAL, pictures.DIVERGING)
-    panels = [
-        [
-            pictures.Panel(title, mesh, values, colours[bool((values < 0).any())], outline=number == 0)
-            for number, (title, mesh, values) in enumerate(row)
-        ]
-        for row in rows
-    ]
-    pictures.draw(path, panels)
-
-
-def _drawable(case: "Case") -> dict[str, "Tensor"]:
-    """The targets at their last time, and unknowns without target at the start."""
-    fields = {}
-    for name, values in {**case.initial, **case.targets}.items():
-        with_times = name in case.initial and values.ndim > case.initial[name].ndim
-        last = values[..., -1] if with_times else values
-        fields[f"|{name}|" if last.ndim > 1 else name] = last
-    return fields

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import BadParameter, Option
 
-from pennpde.cli.conventions import Output, StudyInput, duration
+from pennpde.cli.conventions import CaseFile, Fast, Fine, Mesher, Output, StudyInput, duration, level_of
 
 if TYPE_CHECKING:
     from pennpde.study.optimisation import Optimum
@@ -37,16 +37,14 @@ def run(
         list[str] | None,
         Option(metavar="NAME=LOW:HIGH", help="What varies, several times, as in `penn study`: viscosity, inlet.u ..."),
     ] = None,
-    case: Annotated[Path | None, Option(help="TOML file with patches, boundary conditions and parameters.")] = None,
-    mesher: Annotated[
-        str | None, Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it.")
-    ] = None,
+    case: CaseFile = None,
+    mesher: Mesher = None,
     start: Annotated[
         list[str] | None,
         Option(metavar="NAME=NUMBER", help="The first design, several times.", show_default="zero or the middle"),
     ] = None,
-    fast: Annotated[bool, Option("--fast", help="Search on the user's own cells.")] = False,
-    fine: Annotated[bool, Option("--fine", help="Search on cells split twice.")] = False,
+    fast: Fast = False,
+    fine: Fine = False,
     time: Annotated[
         float | None, Option(help="When the quantities are taken.", show_default="of the steady state")
     ] = None,
@@ -65,8 +63,7 @@ def run(
     """
     if (minimise is None) == (maximise is None) or len(minimise or ()) > 2:
         raise BadParameter("give one quantity to minimise or to maximise, or two to minimise", param_hint="--minimise")
-    if fast and fine:
-        raise BadParameter("give one of --fast and --fine", param_hint="--fast")
+    level = level_of(None, fast=fast, fine=fine)
     is_file = input_path.suffix == ".toml" and not input_path.is_dir()
     if is_file and (vary or case or mesher):
         raise BadParameter(f"{input_path} says what varies; set it there", param_hint="INPUT")
@@ -87,7 +84,7 @@ def run(
 
     how: dict[str, Any] = {
         "start": dict(_assigned(each) for each in start or ()),
-        "level": "fast" if fast else "fine" if fine else study.level or "standard",
+        "level": level or study.level or "standard",
         "time": time,
         "gradients": False if no_gradients else None,
         "most": flows,

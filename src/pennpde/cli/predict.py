@@ -6,19 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import BadParameter
+from typer import Argument, BadParameter, Option
 
 from pennpde import progress, registry
-from pennpde.cli import options
 from pennpde.cli.conventions import (
+    FILES,
+    TRUST,
+    WHAT,
+    WHEN,
+    Accuracy,
+    CaseFile,
+    Fast,
+    Fine,
+    Force,
+    Length,
     Model,
     Output,
     Plugin,
     Refusal,
     Repair,
+    Resolution,
+    Speed,
+    Steady,
+    Times,
     Verbose,
+    level_of,
     predictor,
     read_mesh,
 )
@@ -26,7 +40,6 @@ from pennpde.files import write_atomically
 
 if TYPE_CHECKING:
     from pennpde.case import Case, Remark
-    from pennpde.penn import Predictor
     from pennpde.prediction import Outcome
     from pennpde.trust.certificate import Certificate
 
@@ -42,7 +55,6 @@ EXAMPLES = [
     "penn predict plate.vtu --case plate.toml --model advection-diffusion --json",
 ]
 
-_POINTS_OF_A_THREAD = 10_000
 _ACCURACY = 2.0
 """Expected error of the first unknown, in per cent, that is good enough unless a user asks for another one."""
 ALL = "all"
@@ -72,36 +84,123 @@ _SUFFIXES = {
 
 def run(
     output: Output,
-    input_path: options.Input,
+    input_path: Annotated[
+        Path,
+        Argument(metavar="CASE", help="Mesh file (with --case), or folder of an OpenFOAM case."),
+    ],
     # What
-    case: options.CaseFile = None,
+    case: CaseFile = None,
     model: Model = "flow",
-    length: options.Length = None,
-    speed: options.Speed = None,
-    resolution: options.Resolution = "auto",
+    length: Length = None,
+    speed: Speed = None,
+    resolution: Resolution = "auto",
     repair: Repair = None,
     plugin: Plugin = None,
-    quantity: options.Quantity = None,
+    quantity: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TEXT",
+            help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
+            "be repeated. With --write-time also into the case's folder postProcessing.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     # When
-    time: options.Time = None,
-    times: options.Times = None,
-    steady: options.Steady = False,
-    iterations: options.Iterations = None,
-    residual: options.Residual = None,
-    max_seconds: options.MaxSeconds = None,
+    time: Annotated[
+        float | None,
+        Option(
+            metavar="TIME",
+            help="Predict the state at this time, in the units of the case (seconds), counted from its start. By "
+            "default the network's own time.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    times: Times = None,
+    steady: Steady = False,
+    iterations: Annotated[
+        int | None,
+        Option(
+            metavar="NUMBER",
+            min=1,
+            help="Iterations to the steady state at most, on each size of cells.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    residual: Annotated[
+        float | None,
+        Option(
+            metavar="RESIDUAL",
+            help="Residual at which the steady state has converged: the unbalanced acceleration (root mean square), in "
+            "reference speeds squared per reference length.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        Option(
+            metavar="SECONDS",
+            help="Stop then, at a time or a level of accuracy that is done; what was reached is written, exit code 4.",
+            rich_help_panel=WHEN,
+        ),
+    ] = None,
     # Files
-    out: options.Out = None,
-    png: options.Png = None,
-    draw_error: options.DrawError = False,
-    html: options.Html = None,
-    animation: options.Animation = None,
-    write_time: options.WriteTime = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write the fields: .vtu or .vtk; several times as .vtkhdf (one file) or .pvd (with .vtu files in a "
+            "folder next to it), which ParaView plays.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Draw a picture: .png, .pdf or .svg.", rich_help_panel=FILES),
+    ] = None,
+    draw_error: Annotated[
+        bool,
+        Option(
+            "--draw-error",
+            help="Also draw where the error is expected, in a second row of --png.",
+            rich_help_panel=FILES,
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None,
+        Option(metavar="FILE.html", help="Write an interactive page for the browser.", rich_help_panel=FILES),
+    ] = None,
+    animation: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    write_time: Annotated[
+        str | None,
+        Option(
+            metavar="TIME",
+            help="Write the state at this time into the OpenFOAM case, as a time folder from which its solvers go on; "
+            "all: every predicted time. With --steady it only names the folder.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     # Accuracy and trust
-    accuracy: options.Accuracy = None,
-    fast: options.Fast = False,
-    fine: options.Fine = False,
-    strict: options.Strict = False,
-    force: options.Force = False,
+    accuracy: Accuracy = None,
+    fast: Fast = False,
+    fine: Fine = False,
+    strict: Annotated[
+        bool,
+        Option(
+            "--strict",
+            help="Treat warnings of the certificate as errors; write nothing, repair nothing.",
+            rich_help_panel=TRUST,
+        ),
+    ] = False,
+    force: Force = False,
     # General
     verbose: Verbose = False,
 ) -> dict[str, Any]:
@@ -116,8 +215,7 @@ def run(
     _check_targets(input_path, targets)
     if write_time is not None:
         _check_write_time(input_path, write_time)
-    if sum((accuracy is not None, fast, fine)) > 1:
-        raise ValueError("--accuracy, --fast and --fine exclude each other; give one of them")
+    level = level_of(accuracy, fast=fast, fine=fine)
     asked = asked_times(time, times, steady)
     _check_limits(iterations, residual, max_seconds, steady=steady)
     _check_series(asked, targets)
@@ -132,18 +230,23 @@ def run(
     from pennpde.quantities import parse
 
     wanted = [parse(each) for each in quantity or []]
-    network = _network(model, plugin)
-    asked_accuracy = _accuracy(network, model, accuracy, fast=fast, fine=fine)
+    network = predictor(model, plugin, "penn predict needs one")
+    if not network.levels and (level or accuracy is not None):
+        raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
+    if level is not None:
+        network.set_level(network.levels[-1 if fine else 0])
+    elif network.levels and accuracy is None:
+        accuracy = _ACCURACY
     if asked is not None and not network.takes_times:
         raise ValueError(
             f"{model} predicts only the times that it was trained for, not any time: leave out --time, --times and "
             "--steady, or choose a network for any time with --model"
         )
-    start = 0.0
+    start = 0.0  # in the time of the case
     if input_path.is_dir():
         from pennpde.openfoam import start_time
 
-        start = start_time(input_path)  # in the time of the case
+        start = start_time(input_path)
     if asked is None and write_time not in (None, ALL) and network.takes_times:
         asked = (_implied_time(write_time, start),)
     about: dict[str, Any] = {"input": str(input_path), "model": model}
@@ -174,7 +277,7 @@ def run(
                 speed=speed,
                 resolution=resolution,
                 times=asked,
-                accuracy=asked_accuracy,
+                accuracy=accuracy,
                 quantities=wanted,
             )
     except OutOfTimeError as error:
@@ -215,28 +318,14 @@ def run(
             from pennpde.quantities.foam import write_tables
 
             written += write_tables(input_path, outcome, wanted, folders, start)
-    lines, width = (
-        result_lines(outcome, model, written, verbose=verbose),
-        max((len(each.name) for each in wanted), default=0),
-    )
+    lines = result_lines(outcome, model, written, verbose=verbose)
+    width = max((len(each.name) for each in wanted), default=0)
     output.say(*lines[:-1], *(each.line(width) for each in measured), lines[-1])
     tell(output, outcome.certificate, verbose=verbose)
     return about | {"written": written} | ({"stopped": outcome.stopped, "exit_code": 4} if outcome.stopped else {})
 
 
 # What is asked, checked before any work
-
-
-def _accuracy(network: "Predictor", model: str, accuracy: float | None, *, fast: bool, fine: bool) -> float | None:
-    """The expected error that is asked for, in per cent; --fast and --fine set the network to a level instead."""
-    if not network.levels:
-        if fast or fine or accuracy is not None:
-            raise ValueError(f"{model} has no levels of accuracy; leave out --accuracy, --fast and --fine")
-        return None
-    if fast or fine:
-        network.set_level(network.levels[0 if fast else -1])
-        return None
-    return _ACCURACY if accuracy is None else accuracy
 
 
 def _check_limits(iterations: int | None, residual: float | None, max_seconds: float | None, *, steady: bool) -> None:
@@ -364,10 +453,6 @@ def _wrong_times(text: str, why: str) -> BadParameter:
 # The network and the case
 
 
-def _network(model: str, plugin: str | None) -> "Predictor":
-    return predictor(model, plugin, "penn predict needs one")
-
-
 def _read(input_path: Path, case: Path | None, network: Any, repair: bool, output: Output) -> "Case":
     if case is not None:
         from pennpde.case.problem_files import read_problem
@@ -382,7 +467,9 @@ def use_threads_for(case: "Case") -> None:
     """Limit the threads to what the number of points is worth: idle threads slow each other down on a busy machine."""
     import torch
 
-    torch.set_num_threads(max(1, min(torch.get_num_threads(), case.number_of_points // _POINTS_OF_A_THREAD)))
+    from pennpde.machine import threads_for
+
+    torch.set_num_threads(threads_for(case.number_of_points, torch.device("cpu")))
 
 
 # Time folders of OpenFOAM

@@ -6,7 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
-from pennpde.cli.conventions import Model, Output, Plugin, StudyInput, duration
+from pennpde.cli.conventions import (
+    Accuracy,
+    CaseFile,
+    Fast,
+    Fine,
+    Force,
+    Length,
+    Mesher,
+    Model,
+    Output,
+    Plugin,
+    Speed,
+    Steady,
+    StudyInput,
+    Times,
+    duration,
+    level_of,
+)
 from pennpde.cli.predict import asked_times
 
 if TYPE_CHECKING:
@@ -52,37 +69,22 @@ def run(
     quantity: Annotated[
         list[str] | None, Option(help='What is measured, several times, such as "pressure drop inlet outlet".')
     ] = None,
-    case: Annotated[Path | None, Option(help="TOML file with patches, boundary conditions and parameters.")] = None,
+    case: CaseFile = None,
     design: Annotated[
         str, Option(help="grid (all combinations), latin-hypercube, sobol, or a .csv file with a line for each design.")
     ] = "grid",
     number: Annotated[int | None, Option(min=1, help="Number of designs that are samples.")] = None,
     seed: Annotated[int, Option(min=0, help="Of the samples.")] = 0,
-    times: Annotated[
-        str | None,
-        Option(
-            metavar="FIRST:LAST:INTERVAL", help="When: 0.5:4:0.5, or a list such as 0.5,1,2; by default the network's."
-        ),
-    ] = None,
-    steady: Annotated[bool, Option("--steady", help="The steady state; with --times after these.")] = False,
+    times: Times = None,
+    steady: Steady = False,
     model: Model = "flow",
-    accuracy: Annotated[
-        float | None,
-        Option(
-            metavar="PER CENT",
-            help="Expected error that is good enough, for which each design takes its own level; by default all have "
-            "the same level, so that they can be compared.",
-        ),
-    ] = None,
-    fast: Annotated[bool, Option("--fast", help="The fastest level of accuracy.")] = False,
-    fine: Annotated[bool, Option("--fine", help="The most accurate level.")] = False,
-    mesher: Annotated[
-        str | None,
-        Option(help="What makes the mesh of an OpenFOAM template: blockMesh, or a script in it such as Allrun.mesh."),
-    ] = None,
-    length: Annotated[float | None, Option(help="Reference length (flow: the inlet width).")] = None,
-    speed: Annotated[float | None, Option(help="Reference speed (flow: the inlet speed).")] = None,
-    force: Annotated[bool, Option("--force", help="Keep numbers with an expected error above 50 %.")] = False,
+    accuracy: Accuracy = None,
+    fast: Fast = False,
+    fine: Fine = False,
+    mesher: Mesher = None,
+    length: Length = None,
+    speed: Speed = None,
+    force: Force = False,
     out: Annotated[Path | None, Option(help="Folder of the study.", show_default="the name of the input")] = None,
     keep_fields: Annotated[
         str | None, Option(metavar="SUFFIX", help="Also write the fields of each design: .vtu, .vtk, .vtkhdf or .pvd.")
@@ -106,14 +108,13 @@ def run(
     The folder gets table.csv, table.parquet where pyarrow is installed, and report.html. A design that cannot be
     computed is a row with its reason.
     """
-    if sum((accuracy is not None, fast, fine)) > 1:
-        raise BadParameter("give one of --accuracy, --fast and --fine", param_hint="--accuracy")
+    level = level_of(accuracy, fast=fast, fine=fine)
     if keep_fields is not None and keep_fields not in (".vtu", ".vtk", ".vtkhdf", ".pvd"):
         raise BadParameter(f"{keep_fields!r} is none of .vtu, .vtk, .vtkhdf, .pvd", param_hint="--keep-fields")
     asked = asked_times(None, times, False)
     given: dict[str, Any] = {
         "vary": vary, "quantities": quantity, "problem": case, "number": number, "seed": seed or None, "times": asked,
-        "steady": steady or None, "accuracy": accuracy, "level": "fast" if fast else "fine" if fine else None,
+        "steady": steady or None, "accuracy": accuracy, "level": level,
         "mesher": mesher, "length": length, "speed": speed, "force": force or None,
         "design": None if design == "grid" else design, "model": None if model == "flow" else model,
     }  # fmt: skip

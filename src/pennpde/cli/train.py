@@ -200,9 +200,11 @@ def _lines(result: "TrainingResult") -> list[str]:
         "early stop": "The validation error no longer improves",
         "paused": "Paused; continue with the same command and --resume",
     }[result.ended]
+    kept = result.best_errors and result.steps and not result.best_step
     return [
         f"{ended}: {result.steps} steps, {result.seconds / 60:.1f} minutes, {result.milliseconds_per_step:.1f} ms each",
         f"  validation at step {result.best_step}: {errors or 'none'}",
+        *(["  nothing was better than the weights that it began with: these are kept"] if kept else []),
     ]
 
 

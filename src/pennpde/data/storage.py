@@ -1,8 +1,6 @@
 """A dataset on disk: a folder with `manifest.json` and its cases, in one `.vtkhdf` file each or many in a shard.
 
-A shard is a VTKHDF file of type MultiBlockDataSet, a block per case for ParaView and PyVista: `/VTKHDF/CASE` is what
-`/VTKHDF` is in the file of one case, and `/pennpde/CASE` what `/pennpde` is there (see `vtkhdf`). Arrays that cases
-have in common are stored once and appear in all blocks by hard links of HDF5, which readers do not notice.
+The manifest says what the dataset holds: cases with their files and hashes, splits, and what networks learn from it.
 
 Each file appears under its name only when it is complete and on the disk, and the manifest lists it only after that. So
 whatever happens to a process that writes, a reader finds whole cases or an error that names the file.
@@ -11,184 +9,296 @@ whatever happens to a process that writes, a reader finds whole cases or an erro
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 import warnings
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import quantiles
+from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
-
-import h5py
-import numpy as np
-from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 
 from pennpde import __version__
 from pennpde.case import Case
-from pennpde.case.moments import steady_state
 from pennpde.data import vtkhdf
-from pennpde.data.manifest import (
-    MANIFEST,
-    DatasetError,
-    Entry,
-    Manifest,
-    dataset_hash,
-    read_manifest,
-    write_manifest,
-)
-from pennpde.data.vtkhdf import CaseFile, CaseFileError
+from pennpde.data.vtkhdf import RESERVED, CaseFile, CaseFileError, Shard
 from pennpde.files import read_regular, write_atomically
 from pennpde.mesh import Mesh
 
-__all__ = [
-    "MANIFEST",
-    "CaseReader",
-    "DatasetError",
-    "Entry",
-    "Ledger",
-    "Manifest",
-    "Shard",
-    "append",
-    "bytes_on_disk",
-    "dataset_hash",
-    "facts_of",
-    "file_name",
-    "is_shard",
-    "read",
-    "read_file",
-    "read_files",
-    "read_manifest",
-    "store",
-    "write",
-    "write_manifest",
-]
-
-RESERVED = ("Assembly", "Steps")
-"""Names that no case can have: groups of the format of shards itself."""
-_DEEPEST = 4  # VTKHDF/CASE/Steps/PointDataOffsets/NAME: more than that is no shard of ours, or a ring of links
-_MOST_OPEN = 8
-"""Shards at a time: each remembers the arrays that its cases share."""
+MANIFEST = "manifest.json"
+FORMAT = "pennpde dataset"
+FORMAT_VERSION = 2
+"""2 has cases in shards. A manifest without them is written as 1, which older versions of pennpde read as well."""
 
 
-# Shards
+class DatasetError(ValueError):
+    """A folder is not a dataset, or the dataset is damaged or incomplete."""
 
 
-class Shard:
-    """A shard that is open for reading; arrays that its cases share are read once."""
+@dataclass(frozen=True)
+class Entry:
+    """Entry of a case in the manifest.
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        with vtkhdf.named(str(path)):
-            self.file = h5py.File(path, "r")
-        self.objects = Objects()
-
-    @property
-    def names(self) -> list[str]:
-        """Its cases."""
-        own = self.file["pennpde"]
-        return list(map(str, own)) if isinstance(own, h5py.Group) else []
-
-    def read(
-        self, name: str, expected: str | None = None, meshes: MutableMapping[bytes, Mesh] | None = None
-    ) -> CaseFile:
-        """One case, without reading the others.
-
-        Args:
-            name: of the case.
-            expected: the hash of its content; any content will do by default.
-            meshes: those read before, as for `vtkhdf.unpack`.
-        """
-        source = f"case {name!r} of {self.path}"
-        with vtkhdf.named(source):
-            grid_digest, grid = self.objects.read(self.file.id, f"VTKHDF/{name}".encode())
-            own_digest, own = self.objects.read(self.file.id, f"pennpde/{name}".encode())
-            found = content_hash(grid_digest, own_digest)
-            if expected is not None and found != expected:
-                raise CaseFileError(f"{source} changed: the hash of its content is {found}, not {expected}.")
-            arrays = {f"VTKHDF/{path}": values for path, values in grid.items()}
-            arrays |= {f"pennpde/{path}": values for path, values in own.items()}
-            return vtkhdf.assemble(self.file[f"pennpde/{name}"].attrs["case"], arrays.get, source, meshes)
-
-    def __enter__(self) -> Shard:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-
-def is_shard(path: Path | str) -> bool:
-    """Whether a file is a shard."""
-    try:
-        with h5py.File(path, "r") as file:
-            return "pennpde" in file and "VTKHDF/Assembly" in file
-    except OSError:
-        return False
-
-
-class Objects:
-    """Arrays and groups of one file with their hashes.
-
-    The hash of an array is of its type, shape, values and attributes; that of a group of its attributes, and of the
-    names and hashes of what it contains. Neither depends on the file that holds them, nor on the compression.
+    Attributes:
+        file: the name in the folder of the file that holds it: its own file, or a shard.
+        sha256: of its own file as it was written first. It stays the same when the case is packed into a shard, and
+            so does the hash of the dataset.
+        bytes: the size of its own file.
+        facts: whatever belongs to it: parameters, numbers of points and cells, the solver and its settings, seconds.
+        block: its name in the shard; None for a case in its own file.
+        content_sha256: of its content in the shard, see `vtkhdf.Shard`.
     """
 
-    def __init__(self, remember_all: bool = False) -> None:
-        self.remember_all = remember_all
-        self.remembered: dict[int, tuple[bytes, dict[str, np.ndarray]]] = {}
-
-    def read(self, parent: Any, name: bytes, depth: int = 0) -> tuple[bytes, dict[str, np.ndarray]]:
-        """The hash of an array or a group, and by their paths in it all arrays that it contains."""
-        about = h5o.get_info(parent, name)
-        if about.addr in self.remembered:
-            return self.remembered[about.addr]
-        if depth > _DEEPEST:
-            raise CaseFileError(f"groups are nested deeper than {_DEEPEST}, at {name.decode(errors='replace')!r}")
-        item = h5o.open(parent, name)
-        digest = hashlib.sha256()
-        for attribute in sorted(h5py.h5a.open(item, index=number).name for number in range(about.num_attrs)):
-            digest.update(attribute + b"\0" + _bytes(_attribute(item, attribute)))
-        if isinstance(item, h5py.h5d.DatasetID):
-            values = vtkhdf.whole_array(item)
-            digest.update(_bytes(values))
-            found = digest.digest(), {"": values}
-        elif isinstance(item, h5py.h5g.GroupID):
-            arrays: dict[str, np.ndarray] = {}
-            for child in sorted(item):
-                part, below = self.read(item, child, depth + 1)
-                digest.update(child + b"\0" + part)
-                label = child.decode()
-                arrays |= {f"{label}/{path}" if path else label: values for path, values in below.items()}
-            found = digest.digest(), arrays
-        else:
-            raise CaseFileError(f"{name.decode(errors='replace')!r} is neither an array nor a group")
-        if self.remember_all or about.rc > 1:
-            self.remembered[about.addr] = found
-        return found
+    file: str
+    sha256: str
+    bytes: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    block: str | None = None
+    content_sha256: str | None = None
 
 
-def _attribute(item: Any, name: bytes) -> np.ndarray:
-    attribute = h5py.h5a.open(item, name)
-    values = np.empty(attribute.shape, attribute.dtype)
-    attribute.read(values)
-    return values
+@dataclass(frozen=True)
+class Manifest:
+    """What a dataset consists of and how it was made.
+
+    Attributes:
+        dataset: its kind, such as "flow".
+        settings: all that decides on its content: seeds, meshes, solver, precision.
+        splits: by name, the cases that belong to it, whether they are there yet or not.
+        cases: those that are there.
+        failed: by case that could not be made, the number of attempts, the error and the tail of the log.
+        about: who wrote it, and when.
+    """
+
+    dataset: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    cases: Mapping[str, Entry] = field(default_factory=dict)
+    failed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether targets are a whole time series from the start on, rather than what networks predict."""
+        return bool(self.settings.get("frames"))
+
+    def names(self, split: str | None = None) -> list[str]:
+        """The cases of a split that are there, or all of them."""
+        if split is None:
+            return list(self.cases)
+        if split not in self.splits:
+            raise KeyError(f"The dataset has no split {split!r}; it has {', '.join(self.splits) or 'none'}.")
+        return [name for name in self.splits[split] if name in self.cases]
+
+    @property
+    def files(self) -> set[str]:
+        """The files that hold the cases."""
+        return {entry.file for entry in self.cases.values()}
+
+    def with_case(self, name: str, entry: Entry) -> Manifest:
+        return replace(self.without([name]), cases={**self.cases, name: entry})
+
+    def without(self, names: Iterable[str]) -> Manifest:
+        """The manifest where these cases are neither there nor failed."""
+        gone = set(names)
+        kept = {name: entry for name, entry in self.cases.items() if name not in gone}
+        return replace(self, cases=kept, failed={name: why for name, why in self.failed.items() if name not in gone})
 
 
-def _bytes(values: np.ndarray) -> bytes:
-    if values.dtype.hasobject:
-        raise CaseFileError("it holds strings of variable length, which no case has")
-    return f"{values.dtype.str}{values.shape}".encode() + values.tobytes()
+def read_manifest(folder: Path | str) -> Manifest:
+    """The manifest of a dataset."""
+    path = Path(folder) / MANIFEST
+    try:
+        content = json.loads(read_regular(path).decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatasetError(
+            f"{folder} is not a dataset: it has no {MANIFEST}. Make one with `penn generate flow --out {folder}`, or "
+            "give the folder that has it."
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DatasetError(
+            f"{path} cannot be read: {error}. Restore a good copy, or generate the dataset again."
+        ) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise DatasetError(f"{path} is not the manifest of a dataset: its format is not {FORMAT!r}.")
+    version = content.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise DatasetError(
+            f"{path} has version {version!r}, but this pennpde reads up to {FORMAT_VERSION}; install a newer pennpde."
+        )
+    tables = ("settings", "splits", "failed", "about")
+    try:
+        cases = {name: Entry(**entry) for name, entry in content["cases"].items()}
+        manifest = Manifest(content["dataset"], cases=cases, **{part: content[part] for part in tables})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path} is not a manifest of version {version}: {error}.") from error
+    if wrong := _wrong(manifest, {part: content[part] for part in tables}):
+        raise DatasetError(f"{path}: {wrong}.")
+    return manifest
 
 
-def content_hash(grid: bytes, own: bytes) -> str:
-    """Of a case, from the hashes of its two groups."""
-    return hashlib.sha256(grid + own).hexdigest()
+def _wrong(manifest: Manifest, tables: Mapping[str, Any]) -> str | None:
+    """What a manifest says that none of ours says; it may come from anywhere."""
+    for part, value in tables.items():
+        if not isinstance(value, dict):
+            return f"{part} is not a table"
+    for split, names in manifest.splits.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return f"split {split!r} is not a list of names of cases"
+    for name, entry in manifest.cases.items():
+        if not isinstance(entry.file, str) or not isinstance(entry.sha256, str):
+            return f"case {name!r} has no file and sha256"
+        if {type(entry.block), type(entry.content_sha256)} not in ({str}, {type(None)}):
+            return f"case {name!r} needs both a block and a content_sha256, or none of them"
+        if entry.file != Path(entry.file).name or entry.file in ("", ".", ".."):
+            return f"the file of case {name!r} is {entry.file!r}; it must be in the same folder"
+    return None
+
+
+def write_manifest(folder: Path | str, manifest: Manifest) -> None:
+    """Replace the manifest of a dataset, all at once."""
+    in_shards = any(entry.block is not None for entry in manifest.cases.values())
+    content = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION if in_shards else 1,
+        "dataset": manifest.dataset,
+        "about": manifest.about,
+        "settings": manifest.settings,
+        "splits": {split: list(names) for split, names in manifest.splits.items()},
+        "cases": {
+            name: {key: value for key, value in asdict(manifest.cases[name]).items() if value is not None}
+            for name in sorted(manifest.cases)
+        },
+        "failed": {name: manifest.failed[name] for name in sorted(manifest.failed)},
+    }
+    # One line for each case, split and setting: people read a manifest and git compares it.
+    blocks = []
+    for name, value in content.items():
+        text = json.dumps(value, allow_nan=False)
+        if isinstance(value, Mapping) and value:
+            rows = [f"    {json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in value.items()]
+            text = "{\n" + ",\n".join(rows) + "\n  }"
+        blocks.append(f"  {json.dumps(name)}: {text}")
+    write_atomically(Path(folder) / MANIFEST, "{\n" + ",\n".join(blocks) + "\n}\n")
+
+
+def dataset_hash(folder: Path | str) -> str:
+    """A hash of all cases of a dataset and of how they are split: the same on every machine."""
+    manifest = read_manifest(folder)
+    content = {
+        "splits": {split: sorted(names) for split, names in manifest.splits.items()},
+        "cases": {name: entry.sha256 for name, entry in manifest.cases.items()},
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+# What networks learn from it
+
+
+Targets = Literal["one time", "several times", "steady", "several times and steady", "field"]
+"""Of the unknowns, see `moments`; "field": of something else, such as the gradient of a given field."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What networks of a dataset are to learn.
+
+    Attributes:
+        network: the kind of problem: "flow", "advection-diffusion" or "gradient"; None: another one.
+        unknowns: ranks by name, as `Equation.unknowns` has them: 0 for a scalar, 1 for a vector.
+        parameters: names of the numbers of the equation.
+        targets: their times.
+        space: 2 or 3.
+    """
+
+    network: str | None
+    unknowns: Mapping[str, int]
+    parameters: tuple[str, ...]
+    targets: Targets
+    space: int
+
+    def to_settings(self) -> dict[str, Any]:
+        """For `Manifest.settings`."""
+        return {"content": {**asdict(self), "parameters": list(self.parameters)}}
+
+
+_FLOW = {"u": 1, "p": 0}
+_GENERATED = {
+    "gradient": Content("gradient", {"phi": 0}, (), "field", 3),
+    "advection-diffusion": Content("advection-diffusion", {"T": 0}, ("velocity", "diffusivity"), "several times", 2),
+    "flow": Content("flow", _FLOW, ("viscosity",), "one time", 2),
+    "plane-flow": Content("flow", _FLOW, ("viscosity",), "several times and steady", 2),
+}
+
+
+def content_of(manifest: Manifest) -> Content:
+    """What a dataset holds: as its manifest states it, or as is known of the generated datasets."""
+    stated = manifest.settings.get("content")
+    if stated is None:
+        if manifest.dataset not in _GENERATED:
+            raise DatasetError(
+                f"The manifest does not state what a dataset of the kind {manifest.dataset!r} holds; name the network "
+                "and its settings in an experiment file."
+            )
+        return _GENERATED[manifest.dataset]
+    try:
+        content = Content(**{**stated, "parameters": tuple(stated["parameters"])})
+    except (TypeError, KeyError) as error:
+        raise DatasetError(f"The manifest states the content of the dataset as {stated!r}: {error}.") from None
+    if content.targets not in get_args(Targets):
+        raise DatasetError(f"The manifest says that targets are {content.targets!r}; known are {get_args(Targets)}.")
+    return content
+
+
+# Facts of the cases
+
+_TOLD_ELSEWHERE = {"points", "cells", "parameters", "fingerprints", "source", "state", "flux", "ranges"}
+"""What is measured on the cases themselves, and what differs from case to case by its nature."""
+_MOST_WORDS = 30
+
+
+def summary(manifest: Manifest, split: str | None = None) -> dict[str, Any]:
+    """The facts of all cases of a split, or of all: numbers by their quarters, words counted.
+
+    Facts within facts get names such as `mesh.kind`. Words that differ from case to case are only counted.
+    """
+    gathered: dict[str, list[Any]] = {}
+    for name in manifest.names(split):
+        for key, value in _flat(manifest.cases[name].facts):
+            gathered.setdefault(key, []).extend(value if isinstance(value, list | tuple) else [value])
+    return {key: _told(values) for key, values in gathered.items() if values}
+
+
+def _flat(facts: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in facts.items():
+        if not above and key in _TOLD_ELSEWHERE:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", value
+
+
+def _told(values: Sequence[Any]) -> dict[str, Any]:
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        quarters = quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * list(values)
+        names = ("lowest", "a quarter below", "median", "a quarter above", "highest")
+        return dict(zip(names, (min(values), *quarters, max(values)), strict=True))
+    words = Counter(("yes" if value else "no") if isinstance(value, bool) else str(value) for value in values)
+    if len(words) > _MOST_WORDS:
+        return {"different": len(words), "of": len(values)}
+    return dict(words.most_common())
 
 
 # Reading
+
+_MOST_OPEN = 8
+"""Shards at a time: each remembers the arrays that its cases share."""
 
 
 class CaseReader:
@@ -224,17 +334,6 @@ class CaseReader:
             return self._own_file(entry)
         found = self.read(name)
         return vtkhdf.pack(found.case, found.times, notes=found.notes)
-
-    def is_intact(self, name: str) -> bool:
-        """Whether a case is there and agrees with its hash."""
-        try:
-            if (entry := self._entry(name)).block is None:
-                self._own_file(entry)
-            else:
-                self.read(name)
-        except (ValueError, KeyError, OSError):
-            return False
-        return True
 
     def _entry(self, name: str) -> Entry:
         if name not in self.manifest.cases:
@@ -284,33 +383,9 @@ def _remedy(entry: Entry) -> str:
     )
 
 
-def read(folder: Path | str, split: str | None = None, *, frames: bool = True) -> list[Case]:
-    """The cases of a dataset, each checked against its hash. Needs only h5py, no VTK.
-
-    Args:
-        folder: of the dataset.
-        split: such as "train"; all cases by default.
-        frames: whether targets stay as they are stored. Otherwise those of a dataset with frames (`penn generate flow
-            --frames`, or runs collected at several times) are at the last time only, and a steady state that is the
-            only target becomes that of the unknowns: what networks predict.
-    """
-    files = read_files(folder, split)
-    if frames:
-        return [file.case for file in files]
-    manifest = read_manifest(folder)
-    return [_as_predicted(file, manifest) for file in files]
-
-
-def _as_predicted(file: CaseFile, manifest: Manifest) -> Case:
-    if not file.moments:
-        return steady_state(file.case) or file.case
-    if not manifest.has_frames:
-        return file.case
-    last = file.at_moment(len(file.moments) - 1)
-    # All generated flows end at the same time, which their networks know: no parameter.
-    parameters = last.parameters if "content" in manifest.settings else file.case.parameters
-    targets = {name: values.clone() for name, values in last.targets.items()}
-    return replace(last, targets=targets, parameters=parameters)
+def read(folder: Path | str, split: str | None = None) -> list[Case]:
+    """The cases of a split, or of a dataset, each checked against its hash. Needs only h5py, no VTK."""
+    return [file.case for file in read_files(folder, split)]
 
 
 def read_files(folder: Path | str, split: str | None = None) -> Iterator[CaseFile]:
@@ -319,12 +394,12 @@ def read_files(folder: Path | str, split: str | None = None) -> Iterator[CaseFil
     names = manifest.names(split)
     if split is not None:
         _check_complete(folder, manifest, split)
-    return _one_by_one(CaseReader(folder, manifest), names)
 
+    def one_by_one() -> Iterator[CaseFile]:
+        with CaseReader(folder, manifest) as cases:
+            yield from map(cases.read, names)
 
-def _one_by_one(reader: CaseReader, names: Iterable[str]) -> Iterator[CaseFile]:
-    with reader:
-        yield from map(reader.read, names)
+    return one_by_one()
 
 
 def read_file(folder: Path | str, name: str, manifest: Manifest | None = None) -> CaseFile:

@@ -1,4 +1,4 @@
-"""A Case in one file: VTKHDF, which ParaView and PyVista open with its fields and times; written with h5py only.
+"""A Case in one file, or many in a shard: VTKHDF, which ParaView and PyVista open with fields and times.
 
 What viewers show lies under `/VTKHDF`: the mesh (a plane one in z = 0, its vectors with a third component), every field
 under its own name, `patch:NAME` and `conditions:UNKNOWN` as numbers on the points. An unknown's array holds its initial
@@ -20,6 +20,7 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
+from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
 from pennpde.case import Case, Condition
@@ -35,8 +36,6 @@ FORMAT_VERSION = 1
 _FURTHER_VERSION = 2
 """Of files with conditions that version 1 does not know."""
 SUFFIX = ".vtkhdf"
-SINGLE = 24
-"""Significant bits of single precision."""
 
 _PATCH = "patch:"  # as Mesh.read knows it
 _CONDITIONS = "conditions:"
@@ -59,7 +58,6 @@ class CaseFileError(ValueError):
 def pack(
     case: Case,
     times: Sequence[float] | None = None,
-    significant_bits: int = SINGLE,
     notes: Mapping[str, Any] | None = None,
     *,
     compressed: bool = True,
@@ -73,8 +71,6 @@ def pack(
         case: a single one, not a batch.
         times: of the targets, one for each entry of their last axis, or one where they have no such axis; 1, 2, ... by
             default. Initial fields belong to time 0.
-        significant_bits: fewer than 24 round the fields further, which packs them smaller: 11 are those of 16-bit
-            floats.
         notes: further facts to keep in the file, in JSON's terms.
         compressed: whether arrays are compressed, each with a checksum. A file that goes into a compressed archive
             becomes smaller there without.
@@ -90,7 +86,7 @@ def pack(
     # h5py must not write on its own to the disk, where it could be interrupted: see `write_atomically`.
     content = io.BytesIO()
     with h5py.File(content, "w", libver=("v110", "v110")) as file:
-        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, significant_bits, compressed)
+        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, compressed)
         writer.mesh(case.mesh)
         writer.case(case, series)
         own = file.create_group("pennpde")
@@ -109,11 +105,12 @@ def pack(
             "patches": list(case.mesh.patches),
             "notes": dict(notes or {}),
         }
-        if further := _further(case):
-            flags = {
-                kind: {name: {flag: getattr(each, flag) for flag in each.flags()} for name, each in by_unknown.items()}
-                for kind, by_unknown in further.items()
-            }
+        flags = {
+            kind: {name: {flag: getattr(each, flag) for flag in each.flags()} for name, each in by_unknown.items()}
+            for kind, by_unknown in case.conditions.items()
+            if by_unknown and kind not in _BITS
+        }
+        if flags:
             record |= {"version": _FURTHER_VERSION, "conditions": flags}
         # An attribute of fixed length: h5py gives others a heap of 4 kB.
         own.attrs["case"] = np.bytes_(json.dumps(record, allow_nan=False).encode())
@@ -190,16 +187,7 @@ def named(source: str) -> Iterator[None]:
         yield
     except CaseFileError:
         raise
-    except (
-        OSError,
-        LookupError,
-        RuntimeError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except Exception as error:  # of whatever kind: a damaged file leads these libraries anywhere
         raise CaseFileError(
             f"{source} is not a complete case file ({str(error) or type(error).__name__}). It was cut off, changed, or "
             "written by another program; generate it again or take a good copy."
@@ -259,8 +247,8 @@ def _target_blocks(case: Case) -> dict[str, list[Tensor]]:
 
 
 class _Writer:
-    def __init__(self, group: h5py.Group, mesh: Mesh, significant_bits: int, compressed: bool) -> None:
-        self.group, self.significant_bits = group, significant_bits
+    def __init__(self, group: h5py.Group, mesh: Mesh, compressed: bool) -> None:
+        self.group = group
         # Bytes of the same significance lie together either way: they are what repeats.
         self.filters: dict[str, Any] = {"shuffle": True}
         if compressed:
@@ -279,7 +267,7 @@ class _Writer:
             "NumberOfConnectivityIds": len(mesh.connectivity),
         }
         arrays = {
-            "Points": _padded(mesh.points.detach().numpy()),
+            "Points": np.pad(mesh.points.detach().numpy(), ((0, 0), (0, 3 - mesh.space))),
             "Connectivity": _indices(mesh.connectivity),
             "Offsets": _indices(mesh.offsets),
             "Types": mesh.cell_types,
@@ -298,9 +286,7 @@ class _Writer:
                 "PolyhedronToFaces": _indices(np.arange(len(faces))),
                 "PolyhedronOffsets": _indices(locations),
             }
-        for name, number in numbers.items():
-            self.add(name, np.array([number], np.int64))
-        for name, values in arrays.items():
+        for name, values in ({name: np.array([number]) for name, number in numbers.items()} | arrays).items():
             self.add(name, values)
         for name, patch in mesh.patches.items():
             mask = np.zeros(self.points, np.uint8)
@@ -312,15 +298,15 @@ class _Writer:
         offsets = {}
         for name, initial in case.initial.items():
             blocks = [initial, *targets.get(name, [])]
-            self.point_field(name, np.concatenate([self.rounded(block, name) for block in blocks]))
+            self.point_field(name, np.concatenate([_single(block, name) for block in blocks]))
             steps = np.arange(len(series.steps)) + series.first if len(blocks) > 1 else np.zeros(len(series.steps))
             offsets[name] = steps.astype(np.int64) * self.points
             self.conditions(name, case)
         for name, values in case.features.items():
-            self.point_field(name, self.rounded(values, name))
+            self.point_field(name, _single(values, name))
         for name, values in case.targets.items():
             if name not in case.initial:
-                self.point_field(name, self.rounded(values, name))
+                self.point_field(name, _single(values, name))
         if series.steps:
             self.steps(series, offsets)
 
@@ -342,18 +328,14 @@ class _Writer:
     def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
         """The time steps, all on the same mesh."""
         steps = self.group.create_group("Steps")
-        number = len(series.steps)
-        steps.attrs["NSteps"] = number
-        self.add("Steps/Values", np.array(series.steps))
-        zeros = np.zeros(number, np.int64)
-        self.add("Steps/NumberOfParts", zeros + 1)
-        for name in ("PartOffsets", "PointOffsets"):
-            self.add(f"Steps/{name}", zeros)
-        for name in ("CellOffsets", "ConnectivityIdOffsets"):
-            self.add(f"Steps/{name}", zeros[:, None])
+        zeros = np.zeros(len(series.steps), np.int64)
+        steps.attrs["NSteps"] = len(zeros)
+        arrays = {"Values": np.array(series.steps), "NumberOfParts": zeros + 1, "PartOffsets": zeros}
+        arrays |= {"PointOffsets": zeros, "CellOffsets": zeros[:, None], "ConnectivityIdOffsets": zeros[:, None]}
         # Other arrays have no offsets, and so are the same at all times.
-        for name, values in offsets.items():
-            self.add(f"Steps/PointDataOffsets/{name}", values)
+        arrays |= {f"PointDataOffsets/{name}": values for name, values in offsets.items()}
+        for name, values in arrays.items():
+            self.add(f"Steps/{name}", values)
 
     def point_field(self, name: str, values: np.ndarray) -> None:
         if not name or "/" in name or name in (".", ".."):
@@ -367,9 +349,6 @@ class _Writer:
         if _is_plane_tensor(axes, self.space):
             values = np.pad(values, [(0, 0), *[(0, 1)] * len(axes)])
         self.add(f"PointData/{name}", values.reshape(len(values), -1) if axes else values, self.points)
-
-    def rounded(self, values: Tensor, name: str) -> np.ndarray:
-        return _rounded(_finite(values, name).astype(np.float32), self.significant_bits)
 
     def add(self, name: str, values: np.ndarray, rows: int = 0) -> None:
         if values.nbytes < 100:
@@ -443,12 +422,12 @@ class _Reader:
             faces,
         )
         mesh = mesh.with_patches({name: np.flatnonzero(mask) for name, mask in masks.items()})
+        patches = dict(mesh.patches)
         for name, facets in chosen.items():
-            if not np.isin(facets, mesh.patches[name].facets).all():
+            if not np.isin(facets, patches[name].facets).all():
                 raise CaseFileError(f"{self.source}: patch {name!r} lists facets that are not among its points.")
-            patches = {**mesh.patches, name: Patch(mesh.patches[name].points, facets)}
-            mesh = mesh._with(patches=patches)
-        meshes[key] = mesh
+            patches[name] = Patch(patches[name].points, facets)
+        meshes[key] = mesh = mesh._with(patches=patches) if chosen else mesh
         return mesh
 
     def faces(self, cells: int) -> Facets:
@@ -534,10 +513,6 @@ class _Reader:
         return found
 
 
-def _further(case: Case) -> dict[str, Mapping[str, Condition]]:
-    return {kind: each for kind, each in case.conditions.items() if kind not in _BITS and each}
-
-
 def _chosen_facets(mesh: Mesh) -> dict[str, np.ndarray]:
     """The facets of patches that do not follow from the points, having been chosen one by one."""
     chosen = {}
@@ -562,10 +537,6 @@ def whole_array(dataset: h5py.h5d.DatasetID) -> np.ndarray:
     return values
 
 
-def _padded(points: np.ndarray) -> np.ndarray:
-    return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
-
-
 def _indices(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32 if values.max(initial=0) < 2**31 else np.int64)
 
@@ -581,12 +552,127 @@ def _finite(values: Tensor, name: str) -> np.ndarray:
     return array
 
 
-def _rounded(values: np.ndarray, significant_bits: int) -> np.ndarray:
-    """Single-precision values with fewer significant bits; the others become zero, so that they pack well."""
-    dropped = SINGLE - significant_bits
-    if not 0 <= dropped < SINGLE:
-        raise ValueError(f"significant_bits is {significant_bits}; it is from 1 to {SINGLE}.")
-    if dropped == 0:
-        return values
-    bits = values.view(np.uint32)
-    return ((bits + np.uint32(1 << (dropped - 1))) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)).view(np.float32)
+def _single(values: Tensor, name: str) -> np.ndarray:
+    return _finite(values, name).astype(np.float32)
+
+
+# Shards
+#
+# A shard is a VTKHDF file of type MultiBlockDataSet, a block per case for ParaView and PyVista: `/VTKHDF/CASE` is what
+# `/VTKHDF` is in the file of one case, and `/pennpde/CASE` what `/pennpde` is there. Arrays that cases have in common
+# are stored once and appear in all blocks by hard links of HDF5, which readers do not notice.
+
+RESERVED = ("Assembly", "Steps")
+"""Names that no case can have: groups of the format of shards itself."""
+_DEEPEST = 4  # VTKHDF/CASE/Steps/PointDataOffsets/NAME: more than that is no shard of ours, or a ring of links
+
+
+class Shard:
+    """A shard that is open for reading; arrays that its cases share are read once."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        with named(str(path)):
+            self.file = h5py.File(path, "r")
+        self.objects = Objects()
+
+    @property
+    def names(self) -> list[str]:
+        """Its cases."""
+        own = self.file["pennpde"]
+        return list(map(str, own)) if isinstance(own, h5py.Group) else []
+
+    def read(
+        self, name: str, expected: str | None = None, meshes: MutableMapping[bytes, Mesh] | None = None
+    ) -> CaseFile:
+        """One case, without reading the others.
+
+        Args:
+            name: of the case.
+            expected: the hash of its content; any content will do by default.
+            meshes: those read before, as for `unpack`.
+        """
+        source = f"case {name!r} of {self.path}"
+        with named(source):
+            grid_digest, grid = self.objects.read(self.file.id, f"VTKHDF/{name}".encode())
+            own_digest, own = self.objects.read(self.file.id, f"pennpde/{name}".encode())
+            found = content_hash(grid_digest, own_digest)
+            if expected is not None and found != expected:
+                raise CaseFileError(f"{source} changed: the hash of its content is {found}, not {expected}.")
+            arrays = {f"VTKHDF/{path}": values for path, values in grid.items()}
+            arrays |= {f"pennpde/{path}": values for path, values in own.items()}
+            return assemble(self.file[f"pennpde/{name}"].attrs["case"], arrays.get, source, meshes)
+
+    def __enter__(self) -> Shard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def is_shard(path: Path | str) -> bool:
+    """Whether a file is a shard."""
+    try:
+        with h5py.File(path, "r") as file:
+            return "pennpde" in file and "VTKHDF/Assembly" in file
+    except OSError:
+        return False
+
+
+class Objects:
+    """Arrays and groups of one file with their hashes.
+
+    The hash of an array is of its type, shape, values and attributes; that of a group of its attributes, and of the
+    names and hashes of what it contains. Neither depends on the file that holds them, nor on the compression.
+    """
+
+    def __init__(self, remember_all: bool = False) -> None:
+        self.remember_all = remember_all
+        self.remembered: dict[int, tuple[bytes, dict[str, np.ndarray]]] = {}
+
+    def read(self, parent: Any, name: bytes, depth: int = 0) -> tuple[bytes, dict[str, np.ndarray]]:
+        """The hash of an array or a group, and by their paths in it all arrays that it contains."""
+        about = h5o.get_info(parent, name)
+        if about.addr in self.remembered:
+            return self.remembered[about.addr]
+        if depth > _DEEPEST:
+            raise CaseFileError(f"groups are nested deeper than {_DEEPEST}, at {name.decode(errors='replace')!r}")
+        item = h5o.open(parent, name)
+        digest = hashlib.sha256()
+        for attribute in sorted(h5py.h5a.open(item, index=number).name for number in range(about.num_attrs)):
+            digest.update(attribute + b"\0" + _bytes(_attribute(item, attribute)))
+        if isinstance(item, h5py.h5d.DatasetID):
+            values = whole_array(item)
+            digest.update(_bytes(values))
+            found = digest.digest(), {"": values}
+        elif isinstance(item, h5py.h5g.GroupID):
+            arrays: dict[str, np.ndarray] = {}
+            for child in sorted(item):
+                part, below = self.read(item, child, depth + 1)
+                digest.update(child + b"\0" + part)
+                label = child.decode()
+                arrays |= {f"{label}/{path}" if path else label: values for path, values in below.items()}
+            found = digest.digest(), arrays
+        else:
+            raise CaseFileError(f"{name.decode(errors='replace')!r} is neither an array nor a group")
+        if self.remember_all or about.rc > 1:
+            self.remembered[about.addr] = found
+        return found
+
+
+def _attribute(item: Any, name: bytes) -> np.ndarray:
+    attribute = h5py.h5a.open(item, name)
+    values = np.empty(attribute.shape, attribute.dtype)
+    attribute.read(values)
+    return values
+
+
+def _bytes(values: np.ndarray) -> bytes:
+    if values.dtype.hasobject:
+        raise CaseFileError("it holds strings of variable length, which no case has")
+    return f"{values.dtype.str}{values.shape}".encode() + values.tobytes()
+
+
+def content_hash(grid: bytes, own: bytes) -> str:
+    """Of a case, from the hashes of its two groups."""
+    return hashlib.sha256(grid + own).hexdigest()

@@ -17,13 +17,13 @@ class Status:
     """Progress of work on many cases.
 
     Attributes:
-        total: number of cases asked for.
+        total: number of cases asked for; None: not known.
         done: of these, the complete ones.
         failed: those given up.
         under_way: how much is done of the others, in cases.
     """
 
-    total: int
+    total: int | None
     done: int = 0
     failed: int = 0
     under_way: float = 0.0

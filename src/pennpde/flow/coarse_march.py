@@ -141,6 +141,10 @@ class CoarseMarch(Start):
                 scheme.marched_together([cases[place] for place in places], [times[place] for place in places], device)
         return super().solve_together(cases, times, device)  # what is known now is not marched again
 
+    def learned(self, case: Case, time: float) -> Sequence[Case]:
+        found = (CoarseMarch(level).solve(case, (time,)) for level in (FAST, STANDARD))
+        return [started for each in found if each.corrected for started in each.cases]
+
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:
         """With mass conserved in every cell of the mesh by what was corrected, as it is by what was marched."""
         # One problem for all times, where conditions do not change: it is kept with the case.

@@ -165,6 +165,7 @@ class CompiledSteps:
                     float(problem.viscosity),
                     slip_too=_NOTHING if problem.slip_too is None else problem.slip_too.numpy(),
                     slip=_NOTHING if problem.slip is None else problem.slip.numpy(),
+                    static=np.empty(0) if problem.static is None else problem.static.numpy(),
                     closed=bool(problem.closed),
                     prescribed=self._prescribed(problem),
                     rise=rise,

@@ -70,6 +70,7 @@ class Flow(NamedTuple):
     inflow: Float[np.ndarray, " points"]
     facet_shift: Float[np.ndarray, "space edges"]
     open: Float[np.ndarray, " points"]
+    static: Float[np.ndarray, " points_or_none"]
     closed: bool
     prescribed: Int[np.ndarray, " entries"]
     """Entries of a matrix that couple with a prescribed velocity."""
@@ -374,6 +375,10 @@ def _momentum(cells, flow, expected, slopes, pressure_slope, step, leading):
     for e in range(edges):
         i, j, flux = cells.first[e], cells.second[e], expected.fluxes[e]
         symmetric, skew = flow.viscosity * cells.conductances[e], 0.5 * flux
+        upwind = UPWIND
+        if len(flow.static) and flow.static[i if flux > 0 else j] > 0:
+            symmetric += 0.5 * abs(flux)  # see `step.from_static`
+            upwind = 0.0
         matrix[cells.forth[e]], matrix[cells.back[e]] = skew - symmetric, -skew - symmetric
         matrix[cells.diagonal[i]] -= skew - symmetric
         matrix[cells.diagonal[j]] += skew + symmetric
@@ -383,7 +388,7 @@ def _momentum(cells, flow, expected, slopes, pressure_slope, step, leading):
             here, there = _along(cells, slopes, e, i, c), _along(cells, slopes, e, j, c)
             above[e, c] = MEAN * cells.heights[e] * (here - there)
             rough = expected.velocity[j, c] - expected.velocity[i, c] - (here if flux > 0 else there)
-            gained = 0.5 * UPWIND * abs(flux) * rough
+            gained = 0.5 * upwind * abs(flux) * rough
             right[i, c] += gained
             right[j, c] -= gained
     for i in range(points):

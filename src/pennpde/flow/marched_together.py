@@ -57,8 +57,7 @@ class Marched:
 
 def can_march_together(problem: Problem) -> bool:
     """Whether a flow may be among those that are marched together."""
-    plane = problem.cells.space == 2
-    return plane and problem.jump is None and problem.total is None and _bandwidth(problem) <= WIDEST
+    return not problem.goes_alone and _bandwidth(problem) <= WIDEST
 
 
 class Together:
@@ -87,7 +86,7 @@ class Together:
                 f"together they may be {WIDEST} apart. March it alone."
             )
         joined = parts[0] if len(parts) == 1 else Problem.side_by_side(parts)
-        if joined.jump is not None or joined.total is not None:
+        if joined.goes_alone:
             raise ValueError("A flow with a periodic pressure jump or a total pressure is marched alone.")
         self.joined = joined.to(dtype, self.device)
         self.points = np.cumsum([0, *(part.cells.number_of_points for part in parts)])

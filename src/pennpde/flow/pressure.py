@@ -278,14 +278,13 @@ class _Corner:
 
     def pressure(
         self, positions: Float[np.ndarray, "points 2"]
-    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
-        """Over the viscosity, and the distances; angles outside the domain count as infinitely far."""
+    ) -> tuple[Float[np.ndarray, " points"], Bool[np.ndarray, " points"]]:
+        """Over the viscosity, and which angles lie in the domain."""
         away = positions - self.position
-        distance = np.linalg.norm(away, axis=1)
         angle = np.arctan2(_cross(self.direction, away.T), away @ self.direction) % (2.0 * math.pi)
-        outside = (angle > self.angle + 1e-6) & (angle < 2.0 * math.pi - 1e-6)
+        inside = (angle <= self.angle + 1e-6) | (angle >= 2.0 * math.pi - 1e-6)
         strength = self.cosine * np.cos(angle) + self.sine * np.sin(angle)
-        return 2.0 * strength / np.maximum(distance, 1e-12), np.where(outside, math.inf, distance)
+        return 2.0 * strength / np.maximum(np.linalg.norm(away, axis=1), 1e-12), inside
 
     def mean(self, radius: float) -> float:
         """Of the pressure over a sector of a disc, over the viscosity."""
@@ -303,17 +302,20 @@ def corner_pressures(
         fine: the same cells, split or not.
         viscosity: of the fluid, in units of the reference speed and length.
     """
-    corners = _corners(coarse)
+    corners, coarse_points = _corners(coarse), len(coarse.cells.points)
     rows, columns, weights, added = [], [], [], np.zeros(len(corners))
     for row, corner in enumerate(corners):
-        spacing, solved = _nearest(coarse, corner.point), _nearest(fine, corner.point)
-        near, far = max(_HALF_CELL * spacing, _RESOLVED * solved), _REACH * spacing
-        pressure, distance = corner.pressure(fine.cells.points)
-        around = np.flatnonzero((distance > 0) & (distance < min(max(_VISCOUS * viscosity, near), far)))
+        away = np.linalg.norm(fine.cells.points - corner.position, axis=1)
+        # The points of the user's cells are the first ones.
+        spacing, solved = (float(np.delete(each, corner.point).min()) for each in (away[:coarse_points], away))
+        reach = min(max(_VISCOUS * viscosity, _HALF_CELL * spacing, _RESOLVED * solved), _REACH * spacing)
+        around = np.flatnonzero((away > 0) & (away < reach))
+        pressure, is_inside = corner.pressure(fine.cells.points[around])
+        around, pressure = around[is_inside], pressure[is_inside]
         rows.append(np.full(len(around), row))
         columns.append(around)
         weights.append(np.full(len(around), 1.0 / len(around)))
-        added[row] = viscosity * (corner.mean(0.5 * spacing) - pressure[around].mean())
+        added[row] = viscosity * (corner.mean(0.5 * spacing) - pressure.mean())
     shape = len(corners), len(fine.cells.points)
     empty = np.zeros(0)
     places = (np.concatenate([empty, *rows]).astype(int), np.concatenate([empty, *columns]).astype(int))
@@ -376,8 +378,3 @@ def _cross(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def _unit(vector: np.ndarray) -> np.ndarray:
     return vector / np.linalg.norm(vector)
-
-
-def _nearest(grid: Grid, point: int) -> float:
-    apart = np.linalg.norm(grid.cells.points - grid.cells.points[point], axis=1)
-    return float(np.delete(apart, point).min())

@@ -87,6 +87,7 @@ class Problem:
             ends, next to corners in which patches with different velocities meet.
         open: 1 at points of outlets, but for those through which pressure drives fluid in.
         total: inward normals where `pressure` is the total one, zero elsewhere; None where there is no such point.
+        static: 1 at points through which a static pressure drives fluid in; None where there are none.
         wall_distance: from walls at rest.
         jump: what the jumps of a periodic pressure add to its differences along edges and to its gradient; None where
             there are none.
@@ -127,6 +128,7 @@ class Problem:
     slip_too: Float[Tensor, "space points"] | None = None
     facet_fluxes: Float[Tensor, " facets"] | None = None
     owner: Int[Tensor, " facets"] | None = None
+    static: Float[Tensor, " points"] | None = None
 
     @staticmethod
     def of(
@@ -209,6 +211,7 @@ class Problem:
             facet_jumps=None if jump is None else torch.from_numpy(grid.pressure_jump[grid.cells.facets].mean(axis=1)),
             numbering=numbering,
             total=_total(grid, places, number),
+            static=_static(grid, places, held),
             slip_too=_components_first(more[0]) if in_space and more[0].any() else None,
             facet_fluxes=torch.from_numpy(grid.corner_fluxes().sum(axis=1)) if in_space else None,
             owner=torch.from_numpy(grid.cells.owner) if isinstance(grid.cells, SpaceCells) else None,
@@ -219,10 +222,8 @@ class Problem:
         """The flows of a batch. They have no periodic pressure jumps."""
         if len(parts) == 1:
             return parts[0]
-        if any(part.jump is not None or part.total is not None for part in parts):
-            raise ValueError("Flows with a periodic pressure jump or a total pressure go one by one, not in a batch.")
-        if any(part.cells.space == 3 for part in parts):
-            raise ValueError("Flows in space go one by one, not in a batch.")
+        if any(part.goes_alone for part in parts):
+            raise ValueError("Flows in space, with a periodic pressure jump, or that a pressure drives, go one by one.")
         starts = np.cumsum([0, *(part.cells.number_of_points for part in parts)])
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
@@ -239,6 +240,12 @@ class Problem:
             places=places,
             **joined,
         )
+
+    @property
+    def goes_alone(self) -> bool:
+        """Whether the flow has what flows of a batch do not have."""
+        alone = self.jump is None and self.total is None and self.static is None
+        return self.cells.space == 3 or not alone
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Problem:
         def move(tensor: Tensor) -> Tensor:
@@ -327,6 +334,13 @@ def _total(grid: Grid, places: np.ndarray, number: int) -> Float[Tensor, "space 
     inward = np.zeros((number, 2))
     np.add.at(inward, places[ends], np.stack([-along[:, 1], along[:, 0]], axis=1)[:, None])
     return torch.nn.functional.normalize(_components_first(inward), dim=0)
+
+
+def _static(grid: Grid, places: np.ndarray, held: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"] | None:
+    """`Problem.static` of a grid."""
+    drives = np.zeros(len(held), bool)
+    drives[places[grid.cells.facets[grid.facet_entrance & ~grid.facet_total].ravel()]] = True
+    return torch.from_numpy((drives & ~held).astype(float)) if drives.any() else None
 
 
 def _jump(

@@ -208,7 +208,7 @@ class FlowScheme(Predictor):
                 remedy="a finer mesh",
             ),
             Clue.of_size("pressure in corners where the velocity jumps", self._corner_pressure(case), remedy=_NO_JUMPS),
-            Clue("corners that walls turn into the flow", sharpness(case)),
+            Clue("corners that walls turn into the flow", sharpness(case.mesh)),
         ]
 
     def _corner_pressure(self, case: Case) -> float:

@@ -26,8 +26,19 @@ from torch import Tensor
 
 from pennpde.flow.curvature_flux import MEAN
 from pennpde.flow.problem import Problem
-from pennpde.flow.step import CROSSED, UPWIND, State, along_edges, backward, begin, own_time, straight, unbalanced
-from pennpde.progress import OutOfTimeError, limits
+from pennpde.flow.step import (
+    CROSSED,
+    UPWIND,
+    State,
+    along_edges,
+    backward,
+    begin,
+    from_static,
+    own_time,
+    straight,
+    unbalanced,
+)
+from pennpde.progress import OutOfTimeError, limits, tell
 
 # The steady equations of a flow: what is left of them, and their derivatives.
 #
@@ -187,10 +198,13 @@ class SteadyEquations:
         differences = problem.cells.difference(found.velocity)
         along = along_edges(problem, problem.cells.slope(found.velocity))
         roughness = differences - torch.where(found.fluxes > 0, *along)
-        gains = _diagonal(0.5 * UPWIND * found.fluxes.abs())
+        entering = from_static(problem, found.fluxes)
+        linear, gained = UPWIND * (1 - entering), UPWIND * (1 - entering) * roughness + entering * differences
+        gains = _diagonal(0.5 * linear * found.fluxes.abs())
+        carried_along = _diagonal(0.5 * entering * found.fluxes.abs())
         by_flux = [
-            (_diagonal(0.5 * each), _diagonal(0.5 * UPWIND * found.fluxes.sign() * rough), _diagonal(enters * velocity))
-            for each, rough, velocity in zip(differences, roughness, found.velocity, strict=True)
+            (_diagonal(0.5 * each), _diagonal(0.5 * found.fluxes.sign() * gain), _diagonal(enters * velocity))
+            for each, gain, velocity in zip(differences, gained, found.velocity, strict=True)
         ]
         entered, volumes = _diagonal(backward(problem, found.fluxes)), _diagonal(areas)
         held = 1 - problem.pressure_free
@@ -213,7 +227,8 @@ class SteadyEquations:
                 here, there = (along @ velocity for along in self._along)
                 rate = self._gathered @ (carried @ fluxes + half @ difference)
                 gained = rough @ fluxes + gains @ (difference - ahead @ here - behind @ there)
-                rate = rate - self._collected @ (viscous @ difference + gained)
+                gained = gained + (viscous + carried_along) @ difference
+                rate = rate - self._collected @ gained
                 rate = rate + entered @ velocity + entering @ leaving
                 rates.append(rate + volumes @ (self._gradient[axis] @ pressure))
             momentum = [
@@ -262,7 +277,8 @@ class SteadyEquations:
             on = np.bincount(first, here, self.points) + np.bincount(second, own, self.points)
             return np.concatenate([on, there, other])
 
-        conducted = self.viscous.numpy() + 0.5 * UPWIND * np.abs(fluxes)
+        entering = from_static(problem, found.fluxes)
+        conducted = self.viscous.numpy() + 0.5 * np.asarray(UPWIND * (1 - entering) + entering) * np.abs(fluxes)
         transport = laid(
             conducted - 0.5 * fluxes, 0.5 * fluxes - conducted, -0.5 * fluxes - conducted, 0.5 * fluxes + conducted
         )
@@ -333,6 +349,8 @@ _ON_THE_WAY = 1e-2
 _FIRST_STEP = 1.0
 """Of pseudo-time, in the time that fluid takes for the reference length."""
 _LONGEST_STEP = 1e6
+_HALF = 0.5
+"""Of the time, which viscous fluids take, roughly."""
 _SLOWEST, _GROWTH, _SHRINKAGE = 2.0, 4.0, 0.25
 _LINEAR = 0.03
 """How far each linear equation is solved."""
@@ -380,7 +398,8 @@ def steady_state(
         step = _FIRST_STEP if float(problem.viscosity) >= _VISCOUS else _LONGEST_STEP
     else:
         unknowns, step = equations.packed(start.velocity, start.pressure), _LONGEST_STEP
-    unknowns, found, residuals = _newton(equations, unknowns, step, tolerance, most_iterations)
+    done = _HALF if start is None else 0.0, 1.0
+    unknowns, found, residuals = _newton(equations, unknowns, step, tolerance, most_iterations, done)
     velocity, pressure = equations.unpacked(unknowns)
     # As it was a step ago: a march that goes on from here does not begin with a start-up.
     before = (velocity, found.fluxes, torch.full_like(problem.viscosity, _FIRST_STEP))
@@ -395,7 +414,8 @@ def _of_more_viscous_fluids(equations: SteadyEquations, most_iterations: int) ->
     number, step = math.ceil(math.log(max(_VISCOUS / viscosity, 1.0), _RATIO)), _FIRST_STEP
     for each in reversed(range(1, number + 1)):
         thicker = equations.with_viscosity(viscosity * _RATIO**each)
-        unknowns, _, _ = _newton(thicker, unknowns, step, _ON_THE_WAY, most_iterations)
+        done = _HALF * (number - each) / number, _HALF * (number - each + 1) / number
+        unknowns, _, _ = _newton(thicker, unknowns, step, _ON_THE_WAY, most_iterations, done)
         step = _LONGEST_STEP
     return unknowns
 
@@ -406,14 +426,26 @@ def _newton(
     step: float,
     tolerance: float,
     most_iterations: int,
+    done: tuple[float, float],
 ) -> tuple[Float[np.ndarray, " unknowns"], Residual, list[float]]:
-    """The unknowns, what is left of the equations, and the residuals on the way."""
+    """The unknowns, what is left of the equations, and the residuals on the way.
+
+    Args:
+        equations: Of one viscosity.
+        unknowns: To begin with.
+        step: Of pseudo-time.
+        tolerance: Of the residual.
+        most_iterations: Linear equations at most.
+        done: Shares of the whole work before and after, for whoever watches.
+    """
     linear = _Linear(equations)
     found = equations.residual(unknowns)
     residuals = [found.size]
     for _ in range(most_iterations):
         if found.size < tolerance:
             break
+        fallen = math.log(max(residuals) / min(residuals)) / math.log(max(residuals) / tolerance)
+        tell(f"steady state, {equations.points:,} cells", done[0] + (done[1] - done[0]) * fallen)
         if limits().is_over:
             raise OutOfTimeError(f"The time was over before the steady state, at a residual of {found.size:.1e}.")
         change = linear.change(found, step)

@@ -104,9 +104,10 @@ def advance(
         here, there = along_edges(problem, cells.slope(expected))
         # What of the difference along an edge the gradient upstream does not explain.
         rough = second - first - torch.where(fluxes > 0, here, there)
-        gained = 0.5 * UPWIND * fluxes.abs() * rough
+        entering = from_static(problem, fluxes)
+        gained = 0.5 * UPWIND * (1 - entering) * fluxes.abs() * rough
         diagonal = cells.at_points(leading) * mass + backward(problem, fluxes)
-        matrix = cells.matrix(diagonal, viscous, 0.5 * fluxes)
+        matrix = cells.matrix(diagonal, viscous + 0.5 * entering * fluxes.abs(), 0.5 * fluxes)
         right = mass * past + cells.collected(gained)
         right = right - cells.areas * problem.gradient(new_pressure)
         guess = torch.where(problem.free > 0, problem.restrict(expected), problem.velocity)
@@ -199,7 +200,8 @@ def unbalanced(
     """
     cells = problem.cells
     difference = cells.difference(velocity)
-    gained = 0.5 * UPWIND * fluxes.abs() * (difference - torch.where(fluxes > 0, *along))
+    rough, entering = difference - torch.where(fluxes > 0, *along), from_static(problem, fluxes)
+    gained = 0.5 * fluxes.abs() * (UPWIND * (1 - entering) * rough + entering * difference)
     diffused = cells.at_edges(problem.viscosity) * cells.conductances * difference
     # Advection and diffusion act on differences, as in `DualCells.matrix`.
     momentum = cells.gathered(0.5 * fluxes * difference) - cells.collected(diffused + gained)
@@ -209,6 +211,15 @@ def unbalanced(
 def backward(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:
     """Half of what enters through outlets, where advection would bring energy that nobody knows of."""
     return 0.5 * problem.open * problem.cells.collected(fluxes).clamp_min(0.0)
+
+
+def from_static(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Tensor | float:
+    """1 for fluxes that leave a point through which a static pressure drives fluid in, else 0.
+
+    They carry the velocity of that point alone: its normal derivative is zero. The mean of both ends would let what is
+    downstream accelerate what enters, and nothing would limit that.
+    """
+    return 0.0 if problem.static is None else torch.where(fluxes > 0, *problem.cells.ends(problem.static))
 
 
 def straight(problem: Problem, velocity: Float[Tensor, "space points"], shift: Float[Tensor, " flows"]) -> Tensor:

@@ -1,16 +1,16 @@
 """Meshes of any cells in two or three dimensions, with named patches.
 
-mesh            points, cells, patches, fields; graph, boundary, normals, volumes, worked out once
+mesh            points, cells, patches, fields; graph, boundary, normals, volumes, worked out once; the plane
+                mesh under one that is one cell thick
 cells           cell types, facets and edges of them
 checks          what a sound mesh is; the error for one that is not
 contents        what a file says about a mesh, unchecked; what is mended in it
-selections      points chosen in words: "x == 0", a box, a half-space
+formulas        of the position: numbers, and points chosen by comparisons, a box, a half-space
 files           reading through PyVista, writing at one time or several; counts in files, compared with their size
 gmsh            .msh
 reader_process  the same in a process of its own, which a damaged file may crash
 distance        distance to a patch
 boundary        of plane meshes: edges that follow each other, corners; what a facet takes from its points
-plane           plane meshes from three-dimensional files, and the way back: extrusion
 triangulation   Delaunay triangles, also in polygons whose sides are patches; finding points in them
 interpolation   from points to other places, from cells to points
 splitting       each cell into four; obtuse triangles replaced by better ones

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from pennpde.mesh.cells import at_corners, leads_across
+from pennpde.machine import remembered
+from pennpde.mesh.cells import at_corners, cross, leads_across
 from pennpde.mesh.mesh import Mesh
-from pennpde.mesh.triangulation import cross
 
 CORNER = np.radians(30.0)
 """A boundary that turns by more at a point has a corner there; by less, it may be a curve in short edges."""
@@ -80,6 +80,26 @@ def patches_at_points(mesh: Mesh) -> Int64[np.ndarray, " points"]:
     return number
 
 
+@dataclass(frozen=True, eq=False)
+class _Surroundings:
+    """What the facets of a plane mesh have beside them."""
+
+    ring: Ring
+    following: Int64[np.ndarray, "facets 2"]
+    patches: Int64[np.ndarray, " points"]
+    lengths: Float[np.ndarray, " facets"]
+
+    @staticmethod
+    def of(mesh: Mesh) -> _Surroundings:
+        ring = Ring.of(mesh)
+        corners = mesh.points.detach().cpu().numpy()[ring.edges]
+        lengths = np.linalg.norm(corners[:, 1] - corners[:, 0], axis=1)
+        return _Surroundings(ring, ring.following(), patches_at_points(mesh), lengths)
+
+
+_surroundings = remembered(_Surroundings.of)
+
+
 def facet_means(
     values: Float[np.ndarray, "points components"], mesh: Mesh, prescribed: Bool[np.ndarray, " points"]
 ) -> tuple[Float[np.ndarray, "facets components"], Bool[np.ndarray, " facets"]]:
@@ -107,11 +127,12 @@ def facet_ends(
     continued to the corner from the next two points, unless it, or a parabola through the next three, comes near the
     corner's value by itself, as a developed flow comes to the wall's zero.
     """
-    ring, patches, lengths = Ring.of(mesh), patches_at_points(mesh), _lengths(mesh)
+    around = _surroundings(mesh)
+    ring, patches, lengths = around.ring, around.patches, around.lengths
     result, held = values[ring.edges].astype(float), mesh.facets.within(prescribed)
     for side in (0, 1):
         # Away from the corner, facet after facet.
-        corner, ends, following = ring.edges[:, side], ring.edges[:, 1 - side], ring.following()[:, 1 - side]
+        corner, ends, following = ring.edges[:, side], ring.edges[:, 1 - side], around.following[:, 1 - side]
         wanted = np.flatnonzero(held & (patches[corner] > patches[ends]) & (following >= 0))
         if not len(wanted):
             continue
@@ -155,13 +176,14 @@ def facet_parabolas(
     """
     ends = mesh.facets.connectivity.reshape(-1, 2)
     profile = facet_ends(values, mesh, prescribed) if by_patch else values[ends].astype(float)
-    ring, lengths = Ring.of(mesh), _lengths(mesh)
-    patches = patches_at_points(mesh) if by_patch else np.zeros(mesh.number_of_points, np.int64)
+    around = _surroundings(mesh)
+    ring, lengths = around.ring, around.lengths
+    patches = around.patches if by_patch else np.zeros(mesh.number_of_points, np.int64)
     held = mesh.facets.within(prescribed)
     slopes = (profile[:, 1] - profile[:, 0]) / lengths[:, None]
     bend, counted = np.zeros_like(slopes), np.zeros(len(slopes))
     for side in (0, 1):
-        shared, other, following = ring.edges[:, side], ring.edges[:, 1 - side], ring.following()[:, side]
+        shared, other, following = ring.edges[:, side], ring.edges[:, 1 - side], around.following[:, side]
         going_on = np.flatnonzero(held & (following >= 0) & (patches[shared] <= patches[other]))
         beyond = shared[following[going_on]]
         same = held[following[going_on]] & (patches[shared[going_on]] <= patches[beyond])
@@ -251,8 +273,3 @@ def facet_heights(
     rim[start[alone]] = rim[end[alone]] = True
     result[facet, side] = np.where(leads_across(start, end, lengths, rim), 0.25, 0.125)[:, None] * bend
     return result
-
-
-def _lengths(mesh: Mesh) -> Float[np.ndarray, " facets"]:
-    corners = mesh.points.detach().cpu().numpy()[edges_of(mesh)]
-    return np.linalg.norm(corners[:, 1] - corners[:, 0], axis=1)

@@ -221,6 +221,10 @@ def in_ring_order(cells: Cells) -> Cells:
     return replace(cells, connectivity=connectivity, types=types)
 
 
+def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
+    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]
+
+
 def offsets_of(sizes: np.ndarray) -> Int64[np.ndarray, " rows+1"]:
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
@@ -380,10 +384,25 @@ def pieces(
     cells: Cells, facets: Facets, pairs: Int64[np.ndarray, "inner 2"]
 ) -> tuple[int, Int64[np.ndarray, " cells"]]:
     """The number of pieces that hang together by whole facets, and the piece of each cell."""
-    one, other = facets.cells[pairs].T
-    links = coo_array((np.ones(len(pairs), dtype=bool), (one, other)), shape=(len(cells), len(cells)))
-    number, piece = connected_components(links, directed=False)
-    return number, piece.astype(np.int64)
+    return connected(facets.cells[pairs].T, len(cells))
+
+
+def connected(pairs: Int64[np.ndarray, "2 pairs"], number: int) -> tuple[int, Int64[np.ndarray, " nodes"]]:
+    """How many parts so many nodes fall into that are linked in pairs, and the part of each node."""
+    links = coo_array((np.ones(pairs.shape[1], dtype=bool), tuple(pairs)), shape=(number, number))
+    parts, part = connected_components(links, directed=False)
+    return parts, part.astype(np.int64)
+
+
+def first_and_last_piece(
+    cells: Cells, piece: Int64[np.ndarray, " cells"], number_of_points: int
+) -> tuple[Int64[np.ndarray, " points"], Int64[np.ndarray, " points"]]:
+    """The smallest and the largest number of the pieces that each point belongs to."""
+    of_entry = np.repeat(piece, cells.sizes)
+    first, last = np.full(number_of_points, len(cells)), np.full(number_of_points, -1)
+    np.minimum.at(first, cells.connectivity, of_entry)
+    np.maximum.at(last, cells.connectivity, of_entry)
+    return first, last
 
 
 def _windings(facets: Facets) -> Int64[np.ndarray, " facets"]:
@@ -442,7 +461,7 @@ def signed_volumes(points: Float[np.ndarray, "points space"], cells: Cells) -> F
         origin = np.repeat(points[cells.connectivity[cells.offsets[:-1]]], cells.sizes, axis=0)
         here = points[cells.connectivity] - origin
         after = next_in_row(here, cells.offsets)
-        return 0.5 * sum_rows(here[:, 0] * after[:, 1] - here[:, 1] * after[:, 0], cells.offsets)
+        return 0.5 * sum_rows(cross(here, after), cells.offsets)
     volumes = np.zeros(len(cells))
     for cell_type, chosen, cell_points in cells.groups():
         # Coordinates first and cells last: NumPy is faster along long rows.
@@ -496,11 +515,7 @@ def with_outward_faces(points: Float[np.ndarray, "points space"], cells: Cells) 
     number = len(faces)
     partner = np.where(agree, face[other], face[other] + number)
     opposite = np.where(agree, face[other] + number, face[other])
-    links = coo_array(
-        (np.ones(2 * len(one), dtype=bool), (np.r_[face[one], face[one] + number], np.r_[partner, opposite])),
-        shape=(2 * number, 2 * number),
-    )
-    side = connected_components(links, directed=False)[1]
+    _, side = connected(np.stack([np.r_[face[one], face[one] + number], np.r_[partner, opposite]]), 2 * number)
     if (one_sided := side[:number] == side[number:]).any():
         raise ValueError(f"The faces of polyhedron {faces.cells[one_sided][0]} form a one-sided surface.")
     turned = side[:number] > side[number:]

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from pennpde.mesh.cells import (
@@ -29,6 +27,8 @@ from pennpde.mesh.cells import (
     WEDGE,
     Cells,
     Facets,
+    connected,
+    first_and_last_piece,
     in_ring_order,
     joined,
     next_in_row,
@@ -39,7 +39,7 @@ from pennpde.mesh.cells import (
     take_rows,
     with_outward_faces,
 )
-from pennpde.mesh.selections import parse_selection, points_chosen
+from pennpde.mesh.formulas import parse_selection, points_chosen
 
 CellsLike = Cells | Facets | np.ndarray | Tensor | Sequence | Mapping[str, Any]
 PatchLike = Callable[[np.ndarray], np.ndarray] | np.ndarray | Tensor | Sequence[int] | str | Mapping[str, Any]
@@ -364,14 +364,8 @@ def _check_connected(cells: Cells, number_of_points: int) -> None:
             f"{_named('Point', unused)} in no cell. Remove such points: Mesh.read does with repair=True, and "
             "PyVista's dataset.clean()."
         )
-    links = coo_array(
-        (
-            np.ones(len(cells.connectivity), dtype=bool),
-            (cells.connectivity, next_in_row(cells.connectivity, cells.offsets)),
-        ),
-        shape=(number_of_points, number_of_points),
-    )
-    number, part = connected_components(links, directed=False)
+    following = next_in_row(cells.connectivity, cells.offsets)
+    number, part = connected(np.stack([cells.connectivity, following]), number_of_points)
     if number > 1:
         other = np.flatnonzero(part != part[0])[0]
         raise NotConnectedError(
@@ -392,11 +386,8 @@ def check_one_piece(points: Float[Tensor, "points space"], cells: Cells, facets:
     number, piece = pieces(cells, facets, pairs)
     if number == 1:
         return
-    of_entry = np.repeat(piece, cells.sizes)
-    lowest, highest = np.full(len(points), number), np.full(len(points), -1)
-    np.minimum.at(lowest, cells.connectivity, of_entry)
-    np.maximum.at(highest, cells.connectivity, of_entry)
-    shared = np.flatnonzero(lowest != highest)
+    first, last = first_and_last_piece(cells, piece, len(points))
+    shared = np.flatnonzero(first != last)
     side = "edge" if points.shape[1] == 2 else "face"
     raise NotConnectedError(
         f"The mesh falls into {number} parts that touch only in points: {_named('Point', shared)} shared, the first "

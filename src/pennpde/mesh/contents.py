@@ -19,7 +19,9 @@ from pennpde.mesh.cells import (
     Cells,
     Facets,
     cell_facets,
+    connected,
     facet_keys,
+    first_and_last_piece,
     in_ring_order,
     matched,
     offsets_of,
@@ -174,10 +176,7 @@ def glued(contents: Contents) -> Contents:
         _, piece = pieces(cells, facets, matched(facets, len(contents.points))[1])
     except ValueError:  # cells overlap, which checks say better
         return contents
-    of_entry = np.repeat(piece, cells.sizes)
-    lowest, highest = np.full(len(contents.points), len(cells)), np.full(len(contents.points), -1)
-    np.minimum.at(lowest, cells.connectivity, of_entry)
-    np.maximum.at(highest, cells.connectivity, of_entry)
+    lowest, highest = first_and_last_piece(cells, piece, len(contents.points))
     one, other = coincident(contents.points).T
     apart = (lowest[one] != lowest[other]) | (highest[one] != highest[other])
     first = first_of_joined(one[apart], other[apart], len(contents.points))
@@ -230,11 +229,7 @@ def coincident(
 
 def first_of_joined(one: np.ndarray, other: np.ndarray, number: int) -> Int64[np.ndarray, " points"]:
     """For each point the first of those that it is joined with, itself where there is none."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    links = coo_array((np.ones(len(one), dtype=bool), (one, other)), shape=(number, number))
-    _, label = connected_components(links, directed=False)
+    _, label = connected(np.stack([one, other]), number)
     _, first = np.unique(label, return_index=True)
     return first[label].astype(np.int64)
 

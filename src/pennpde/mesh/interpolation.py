@@ -18,7 +18,7 @@ from jaxtyping import Float, Int64
 from scipy.sparse import csr_array, eye_array, vstack
 
 from pennpde.mesh import Mesh, triangulation
-from pennpde.mesh.cells import mean_rows, next_in_row, sum_rows
+from pennpde.mesh.cells import cross, mean_rows, next_in_row, sum_rows
 
 _UNDETERMINED = 1e-6
 """Variance of the places in one direction, as a share of the largest, below which the slope is taken as zero."""
@@ -170,6 +170,6 @@ def cell_centres(mesh: Mesh) -> Float[np.ndarray, "cells space"]:
         return means
     from_mean = corners - np.repeat(means, sizes, axis=0)
     following = positions[next_in_row(mesh.connectivity, mesh.offsets)] - np.repeat(means, sizes, axis=0)
-    doubled = from_mean[:, 0] * following[:, 1] - from_mean[:, 1] * following[:, 0]
+    doubled = cross(from_mean, following)
     moments = sum_rows(doubled[:, None] * (from_mean + following) / 3, mesh.offsets)
     return means + moments / sum_rows(doubled[:, None], mesh.offsets)

@@ -19,6 +19,9 @@ from torch import Tensor
 from pennpde.mesh import files as mesh_files
 from pennpde.mesh.cells import (
     CELL_TYPES,
+    POLYGON,
+    QUAD,
+    TRIANGLE,
     Cells,
     Facets,
     cell_facets,
@@ -44,7 +47,6 @@ from pennpde.mesh.checks import (
 )
 from pennpde.mesh.contents import Contents, first_order, glued, slit_note, without_unused
 from pennpde.mesh.distance import distances, parts_of
-from pennpde.mesh.plane import Floor, Slab
 from pennpde.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -97,6 +99,16 @@ class Topology:
         second = neighbours.indices
         other = first != second
         return np.stack([first[other], second[other].astype(np.int64)])
+
+    @cached_property
+    def first_edges(self) -> Int64[np.ndarray, " points"]:
+        """Where in `edges` those of each point begin."""
+        return np.flatnonzero(np.diff(self.edges[0], prepend=-1))
+
+    @cached_property
+    def typical_neighbours(self) -> float:
+        # The median, as points of the boundary have fewer, and a fine mesh has few of those.
+        return float(np.median(np.diff(self.first_edges, append=self.edges.shape[1])))
 
     @cached_property
     def facets(self) -> Facets:
@@ -158,6 +170,13 @@ class Geometry:
     @cached_property
     def cell_volumes(self) -> Float[Tensor, " cells"]:
         return torch.from_numpy(signed_volumes(self.positions, self.topology.cells))
+
+    @cached_property
+    def stretching(self) -> float:
+        first, second = self.topology.edges
+        lengths = np.sqrt(sum((x[first] - x[second]) ** 2 for x in np.ascontiguousarray(self.positions.T)))
+        starts = self.topology.first_edges
+        return float((np.maximum.reduceat(lengths, starts) / np.minimum.reduceat(lengths, starts)).mean())
 
     @cached_property
     def point_volumes(self) -> Float[Tensor, " points"]:
@@ -313,7 +332,7 @@ class Mesh:
         """
         if mesh.space == 2:
             raise ValueError("The mesh is plane already.")
-        floor = Floor.under(mesh._positions, mesh.facets, mesh.number_of_cells)
+        floor = _Floor.under(mesh._positions, mesh.facets, mesh.number_of_cells)
         layer = torch.from_numpy(floor.layer)
         plane = replace(Mesh.from_arrays(mesh.points[layer, :2], floor.cells), layer=floor.layer, notes=mesh.notes)
         kept = {}
@@ -403,6 +422,11 @@ class Mesh:
     def edges(self) -> Int64[np.ndarray, "2 edges"]:
         """Ordered pairs (i, j) of neighbours, sorted by i, then j. Two points are neighbours if a cell holds both."""
         return self.geometry.topology.edges
+
+    @property
+    def stretching(self) -> float:
+        """The mean over all points of their longest edge over their shortest one."""
+        return self.geometry.stretching
 
     # The boundary
 
@@ -624,30 +648,6 @@ class Mesh:
         """The same cells between other points, which must leave every cell sound: a scaled mesh, a jittered one."""
         return self._with(points=points)
 
-    def extruded(self, thickness: float, sides: str | None = None) -> Mesh:
-        """The plane mesh of triangles and quads made one cell thick; each point is followed by its copy above it.
-
-        Patches stand upright on those of the plane mesh. Fields are left behind.
-
-        Args:
-            thickness: from z = 0 upwards.
-            sides: name of a patch of the two flat sides.
-        """
-        if self.space != 2:
-            raise ValueError(f"Only a plane mesh can be extruded; this one has {self.space} dimensions.")
-        slab = Slab.over(self._cells)
-        height = torch.tensor([0.0, thickness], dtype=self.points.dtype).repeat(self.number_of_points)
-        points = torch.cat([self.points.detach().repeat_interleave(2, dim=0), height[:, None]], dim=1)
-        # The plane mesh was checked and runs counter-clockwise, so its slab is sound. To check it again would refuse
-        # batches, whose parts are not connected.
-        thick = Mesh(points, slab.cells.connectivity, slab.cells.offsets, slab.cells.types)
-        patches = {
-            name: Slab.upright(self.facets.take(patch.facets).connectivity.reshape(-1, 2))
-            for name, patch in self.patches.items()
-            if len(patch.facets)
-        }
-        return thick.with_patch_facets(patches | ({sides: slab.sides} if sides else {}))
-
     def with_patches_of(self, other: Mesh) -> Mesh:
         """The mesh with the patches of one that has the same points and the same boundary."""
         return self._with_patches(
@@ -725,6 +725,60 @@ def _is_tensor(values: Tensor, space: int) -> bool:
 
 def _without_third(values: Tensor) -> Tensor:
     return values[(slice(None), *[slice(2)] * (values.ndim - 1))] if _is_tensor(values, 3) else values
+
+
+# The plane mesh under a mesh one cell thick
+
+
+_CLOSE = 1e-3
+"""Of the thickness: how close a point of a flat side is to it. It is what float32 files lose, and more."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Floor:
+    """The lower side of a mesh that is one cell thick in z.
+
+    Attributes:
+        layer: the points of the lower side, in the order they have in the mesh.
+        cells: one plane cell for each cell of the mesh, in the same order, numbered by place in `layer`.
+        flat: which exterior facets of the mesh lie in its lower or upper side.
+    """
+
+    layer: Int64[np.ndarray, " layer"]
+    cells: Cells
+    flat: Bool[np.ndarray, " facets"]
+    _lower: Bool[np.ndarray, " points"]
+    _number: Int64[np.ndarray, " points"]
+
+    @staticmethod
+    def under(positions: Float[np.ndarray, "points 3"], facets: Facets, number_of_cells: int) -> _Floor:
+        height = positions[:, 2]
+        low, high = height.min(), height.max()
+        lower, upper = height - low < _CLOSE * (high - low), high - height < _CLOSE * (high - low)
+        bottom, top = facets.within(lower), facets.within(upper)
+        reaches = np.ones(number_of_cells, dtype=bool)
+        for side in (bottom, top):
+            reaches &= np.bincount(facets.cells[side], minlength=number_of_cells) == 1
+        between = ~(lower | upper)
+        if between.any() or not reaches.all():
+            raise ValueError(
+                f"The mesh is not one cell thick in z: it spans z = {low:.6g} to {high:.6g}, {between.sum()} of its "
+                f"points lie between, and {(~reaches).sum()} of its cells do not have one facet on each side. "
+                "A mesh that is thin along another axis must be turned first."
+            )
+        number = np.cumsum(lower) - 1
+        floor = facets.take(np.flatnonzero(bottom))
+        types = np.select([floor.sizes == 3, floor.sizes == 4], [TRIANGLE, QUAD], POLYGON).astype(np.uint8)
+        cells = Cells(number[floor.connectivity], floor.offsets, types)
+        return _Floor(np.flatnonzero(lower), cells, bottom | top, lower, number)
+
+    def points_of(self, points: Int64[np.ndarray, " some"]) -> Int64[np.ndarray, " fewer"]:
+        """The plane mesh's own numbers of those of the points that it has."""
+        return self._number[points[self._lower[points]]]
+
+    def edges_of(self, upright: Facets) -> Int64[np.ndarray, "facets 2"]:
+        """The edges on which facets that are not flat stand."""
+        return self.points_of(upright.connectivity).reshape(-1, 2)
 
 
 read = Mesh.read

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from scipy.sparse import csr_array
 
-from pennpde.mesh.cells import Facets, fans, next_in_row, take_rows
+from pennpde.mesh.cells import Facets, cross, fans, next_in_row, take_rows
 from pennpde.mesh.interpolation import cell_centres
 from pennpde.mesh.mesh import Mesh
 
@@ -115,7 +115,7 @@ def _corner_means(cells: PlaneCells, whole: list[np.ndarray], shape: tuple[int, 
             continue
         away = cells.points[corners] - cells.points[corners[:, :1]]
         beside = np.roll(away, -1, axis=1)
-        around = (away[..., 0] * beside[..., 1] - away[..., 1] * beside[..., 0]).sum(axis=1) / 2.0
+        around = cross(away, beside).sum(axis=1) / 2.0
         # Parts come in four blocks of all cells, however often that is repeated.
         rows.append(np.repeat(owners[np.arange(len(corners)) % len(owners)], corners.shape[1]))
         columns.append(corners.ravel())
@@ -155,8 +155,7 @@ def _fan(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
 
 
 def _areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    along, across = b - a, c - a
-    return 0.5 * (along[:, 0] * across[:, 1] - along[:, 1] * across[:, 0])
+    return 0.5 * cross(b - a, c - a)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,10 +258,9 @@ def _worst_edges(points: np.ndarray, triangles: np.ndarray) -> tuple[np.ndarray,
 def _cotangent(points: np.ndarray, starts: np.ndarray, ends: np.ndarray, tops: np.ndarray) -> np.ndarray:
     """Of the angle at the top."""
     one, other = points[starts] - points[tops], points[ends] - points[tops]
-    return (one * other).sum(axis=1) / (one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0])
+    return (one * other).sum(axis=1) / cross(one, other)
 
 
 def _counter_clockwise(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
-    a, b, c = points[triangles].transpose(1, 0, 2)
-    areas = (b[:, 0] - a[:, 0]) * (c[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (c[:, 0] - a[:, 0])
-    return np.where((areas < 0)[:, None], triangles[:, ::-1], triangles)
+    turned = _areas(*np.moveaxis(points[triangles], 1, 0)) < 0
+    return np.where(turned[:, None], triangles[:, ::-1], triangles)

@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
 from scipy.spatial import Delaunay, KDTree
 
+from pennpde.mesh.cells import cross
+
 if TYPE_CHECKING:
     from pennpde.mesh import Mesh
 
@@ -29,8 +31,10 @@ _PAIRS_AT_ONCE = 4_000_000
 """Of points and sides: what memory holds easily."""
 
 
-def cross(first: Float[np.ndarray, "... 2"], second: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
-    return first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0]
+def doubled_areas(points: Float[np.ndarray, "points 2"], triangles: np.ndarray) -> Float[np.ndarray, " triangles"]:
+    """Of each triangle, negative where it runs clockwise."""
+    a, b, c = np.moveaxis(points[triangles], 1, 0)
+    return cross(b - a, c - a)
 
 
 def scattered(
@@ -53,9 +57,19 @@ def scattered(
 def delaunay(points: Float[np.ndarray, "points 2"]) -> Int64[np.ndarray, "triangles 3"]:
     """Delaunay's triangles, also those that fill hollows of the boundary, without the flat ones along its sides."""
     triangles = Delaunay(points).simplices.astype(np.int64)
-    corners = points[triangles]
-    doubled = np.abs(cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
+    doubled = np.abs(doubled_areas(points, triangles))
     return triangles[doubled > 1e-6 * np.median(doubled)]
+
+
+def delaunay_within(
+    points: Float[np.ndarray, "points 2"], sides: Float[np.ndarray, "sides 2 2"], boundary: int
+) -> Int64[np.ndarray, "triangles 3"]:
+    """Delaunay's triangles of the domain between sides, whose ends are the first points, so many."""
+    triangles = delaunay(points)
+    # Only between points of the boundary are there triangles outside, as long as its edges are edges of triangles.
+    doubtful = np.flatnonzero((triangles < boundary).all(axis=1))
+    outside = doubtful[~inside(points[triangles[doubtful]].mean(axis=1), sides)]
+    return np.delete(triangles, outside, axis=0)
 
 
 def smoothed(
@@ -205,8 +219,8 @@ def fill(polygons: Sequence[Polygon], spacing: float) -> Mesh:
     inner = inner[inside(inner, sides)]
     every = np.concatenate([points, inner])
     for _ in range(_ROUNDS):
-        every = smoothed(every, _within(every, sides), len(points))
-    triangles = _within(every, sides)
+        every = smoothed(every, delaunay_within(every, sides, len(points)), len(points))
+    triangles = delaunay_within(every, sides, len(points))
     _check(every, triangles, ends, area)
     from pennpde.mesh import Mesh  # which loads torch: the page makes polygons without it
 
@@ -240,17 +254,8 @@ def _lattice(low: np.ndarray, high: np.ndarray, spacing: float) -> np.ndarray:
     return np.stack([x + 0.5 * side * (np.arange(len(rows))[:, None] % 2), y], axis=-1).reshape(-1, 2)
 
 
-def _within(points: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    triangles = delaunay(points)
-    # Only between points of the boundary there are triangles outside.
-    doubtful = np.flatnonzero((triangles < len(sides)).all(axis=1))
-    outside = doubtful[~inside(points[triangles[doubtful]].mean(axis=1), sides)]
-    return np.delete(triangles, outside, axis=0)
-
-
 def _check(points: np.ndarray, triangles: np.ndarray, ends: np.ndarray, area: float) -> None:
-    corners = points[triangles]
-    covered = float(np.abs(cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])).sum()) / 2
+    covered = float(np.abs(doubled_areas(points, triangles)).sum()) / 2
     pairs = np.sort(np.concatenate([triangles[:, :2], triangles[:, 1:], triangles[:, ::2]]), axis=1)
     size = len(points)
     lost = np.setdiff1d(np.sort(ends, axis=1) @ (size, 1), pairs @ (size, 1))
@@ -259,7 +264,7 @@ def _check(points: np.ndarray, triangles: np.ndarray, ends: np.ndarray, area: fl
             "No triangles fill the shape: sides cross each other, or bodies are nearer to a wall than the spacing. "
             "Draw simpler sides, or take more cells."
         )
-    if smallest_angles(corners).min() < _SMALLEST_ANGLE:
+    if smallest_angles(points[triangles]).min() < _SMALLEST_ANGLE:
         raise ValueError(
             f"The triangles have angles below {_SMALLEST_ANGLE:g}°: the shape has details that are smaller than the "
             "spacing. Take more cells, or a simpler shape."

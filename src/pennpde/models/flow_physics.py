@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -20,7 +19,10 @@ from torch import Tensor
 
 from pennpde.case import Case, Remark
 from pennpde.case.units import Units
-from pennpde.mesh.boundary import facet_ends, facet_parabolas
+from pennpde.machine import remembered
+from pennpde.mesh import Mesh
+from pennpde.mesh.boundary import facet_parabolas
+from pennpde.mesh.cells import cross
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.inlet import (
     BoundaryProfile,
@@ -28,6 +30,7 @@ from pennpde.models.inlet import (
     describe_boundary,
     facet_velocity,
     flow_units,
+    holes,
     later,
     prescribed_pressures,
     pressure_level,
@@ -251,10 +254,8 @@ def _mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " poin
 
 _ROUNDING = 1e-9
 _IN_SPACE = "in space the plain scheme alone is at work, without what is learned for the plane, and is not calibrated"
-_KINDS: WeakKeyDictionary[Case, str] = WeakKeyDictionary()
 _UNDER_WAY = "widening", "corners", "smooth"
 """Kinds of flows whose errors show otherwise before the flow is steady."""
-_DESCRIBED: WeakKeyDictionary[Case, dict[str, float]] = WeakKeyDictionary()
 _FARTHEST = 1e4
 """Between a reference length and the size of the mesh: beyond it, one of them is in another unit."""
 _OPEN, _FEW_FACETS, _STRETCHED, _SHARP, _WIDER = 0.6, 6, 2.0, 0.3, 1.2
@@ -312,18 +313,10 @@ class PlaneFlowPhysics(FlowPhysics):
         """By what decides how errors show: openings, cells, bodies, corners, and whether the flow is on its way."""
         if case.space != 2:
             return ""
-        if case not in _KINDS:  # asked for at each time
-            _KINDS[case] = _kind(case)
-        kind = _KINDS[case]
+        kind = _kind(case)
         return f"{kind}, {'steady' if math.isinf(time) else 'on the way'}" if kind in _UNDER_WAY else kind
 
     def describe(self, case: Case) -> dict[str, float]:
-        # Both the outcome and its certificate ask, and connected parts of the boundary take their time.
-        if case not in _DESCRIBED:
-            _DESCRIBED[case] = self._described(case)
-        return dict(_DESCRIBED[case])
-
-    def _described(self, case: Case) -> dict[str, float]:
         viscosity = float(case.parameters.get("viscosity", 0.0))
         if viscosity <= 0:
             return {}
@@ -334,6 +327,7 @@ class PlaneFlowPhysics(FlowPhysics):
         return {"Reynolds number": length * speed / viscosity, **describe_boundary(case)}
 
 
+@remembered  # asked for at each time
 def _kind(case: Case) -> str:
     boundary = BoundaryProfile.of(case)
     if not boundary.opened.any():
@@ -346,42 +340,31 @@ def _kind(case: Case) -> str:
         return "open flow"
     if boundary.lost.any() or inlets.sum() <= _FEW_FACETS:
         return "few facets"
-    if describe_boundary(case)["holes"]:
+    if holes(case.mesh):
         return "bodies"
     if float(sizes[boundary.opened].sum()) > _WIDER * float(sizes[inlets].sum()):
         shape = "widening"  # the pressure that is gained is a small difference
-    elif _stretching(case) > _STRETCHED:
+    elif case.mesh.stretching > _STRETCHED:
         return "stretched cells"
     else:
-        shape = "corners" if sharpness(case) > _SHARP else "smooth"
+        shape = "corners" if sharpness(case.mesh) > _SHARP else "smooth"
     return shape
 
 
-def _stretching(case: Case) -> float:
-    """Mean over the points of their longest edge over their shortest one."""
-    first, second = case.mesh.edges
-    points = case.mesh.points.detach().cpu().numpy()
-    lengths = np.linalg.norm(points[first] - points[second], axis=1)
-    longest, shortest = np.zeros(len(points)), np.full(len(points), math.inf)
-    np.maximum.at(longest, first, lengths)
-    np.minimum.at(shortest, first, lengths)
-    return float((longest / shortest).mean())
-
-
-def sharpness(case: Case) -> float:
+@remembered
+def sharpness(mesh: Mesh) -> float:
     """Root of the sum of squares over the boundary of how far, in half turns, corners turn into the flow.
 
     There pressure and shear are singular, so that errors fall more slowly with the size of cells.
     """
-    if case.space != 2:
+    if mesh.space != 2:
         return 0.0
-    cells = PlaneCells.of(case.mesh)
+    cells = PlaneCells.of(mesh)
     inside = np.zeros(len(cells.points))
     for corners in (cells.triangles, cells.quads):
         positions = cells.points[corners]
         ahead, behind = (np.roll(positions, shift, axis=1) - positions for shift in (-1, 1))
-        across = ahead[..., 0] * behind[..., 1] - ahead[..., 1] * behind[..., 0]
-        np.add.at(inside, corners, np.abs(np.arctan2(across, (ahead * behind).sum(axis=-1))))
+        np.add.at(inside, corners, np.abs(np.arctan2(cross(ahead, behind), (ahead * behind).sum(axis=-1))))
     beyond = np.maximum(inside[np.unique(cells.facets)] / math.pi - 1.0, 0.0)
     return math.sqrt(float(np.square(beyond).sum()))
 
@@ -420,16 +403,13 @@ def _reference_over_time(case: Case) -> tuple[float, float]:
 
 def reference(case: Case) -> tuple[float, float]:
     """Reference length and speed of a flow: of inlets, else of moving walls, else from differences of pressure."""
-    condition = case.dirichlet["u"]
-    held = condition.mask.cpu().numpy()
-    values = condition.values.detach().cpu().numpy().astype(float)
     areas = case.mesh.facet_areas.detach().cpu().numpy()
     sizes = np.linalg.norm(areas, axis=1)
     boundary = BoundaryProfile.of(case)
     inside = boundary.held
     velocity = boundary.means
     if case.space == 2:
-        velocity = np.where(boundary.lost[:, None], velocity, facet_ends(values, case.mesh, held).mean(axis=1))
+        velocity = np.where(boundary.lost[:, None], velocity, boundary.velocity[:, [0, 2]].mean(axis=1))
     through = (velocity * areas).sum(axis=1)
     speeds = np.linalg.norm(velocity, axis=1)
     inward = inside & (through < -_ROUNDING * sizes * speeds)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from pennpde.case import Case, Condition, Dirichlet, Remark
 from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Scale, Units
+from pennpde.machine import remembered
 from pennpde.mesh import Mesh, Patch
 from pennpde.mesh.boundary import facet_heights, facet_means, facet_profiles
-from pennpde.mesh.cells import mean_rows
+from pennpde.mesh.cells import connected, mean_rows
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -110,22 +110,13 @@ def describe_inlet(case: Case) -> dict[str, float]:
     }
 
 
-_BOUNDARIES: WeakKeyDictionary[Case, dict[str, float]] = WeakKeyDictionary()
-
-
-def describe_boundary(case: Case) -> dict[str, float]:
+@remembered  # asked for by the outcome, its certificate and each time
+def describe_boundary(case: Case) -> Mapping[str, float]:
     """What tells flows of one Reynolds number apart: direction and profile of the inlet, moving walls, holes, outlets.
 
     Args:
         case: In units of the inlet's width and speed.
     """
-    # Asked for by the outcome, its certificate and each time: connected parts of the boundary take a millisecond.
-    if case not in _BOUNDARIES:
-        _BOUNDARIES[case] = _described_boundary(case)
-    return dict(_BOUNDARIES[case])
-
-
-def _described_boundary(case: Case) -> dict[str, float]:
     if case.space != 2:
         return inlet_profile(case)
     ends = case.mesh.facets.connectivity.reshape(-1, 2)
@@ -139,7 +130,7 @@ def _described_boundary(case: Case) -> dict[str, float]:
     inward = prescribed & (through < -_LEAK * sizes * speeds)
     numbers = {
         "speed of moving walls": float(speeds[sliding].amax()) if bool(sliding.any()) else 0.0,
-        "holes": float(_components(ends) - 1),
+        "holes": float(holes(case.mesh)),
         "outlets": float(_components(ends[open_facets])),
     }
     if bool(inward.any()) and open_facets.any():
@@ -152,15 +143,20 @@ def _described_boundary(case: Case) -> dict[str, float]:
     return numbers | inlet_profile(case)
 
 
-def _components(ends: np.ndarray) -> int:
+def holes(mesh: Mesh) -> int:
+    """Parts of the boundary of a plane mesh besides the outer one."""
+    return _components(mesh.facets.connectivity.reshape(-1, 2)) - 1
+
+
+def _components(ends: Int64[np.ndarray, "facets 2"]) -> int:
     """Connected parts of a set of facets."""
-    if not len(ends):
-        return 0
-    points, places = np.unique(ends, return_inverse=True)
-    places = places.reshape(ends.shape)
-    first, second = np.repeat(places[:, 0], ends.shape[1] - 1), places[:, 1:].ravel()
-    graph = scipy.sparse.coo_matrix((np.ones(len(first)), (first, second)), shape=(len(points), len(points)))
-    return int(scipy.sparse.csgraph.connected_components(graph, directed=False)[0])
+    return _joined(ends.tobytes()) if len(ends) else 0
+
+
+@lru_cache(maxsize=8)  # shapes of a study share it
+def _joined(ends: bytes) -> int:
+    points, places = np.unique(np.frombuffer(ends, np.int64), return_inverse=True)
+    return connected(places.reshape(-1, 2).T, len(points))[0]
 
 
 def inlet_profile(case: Case) -> dict[str, float]:
@@ -381,8 +377,9 @@ class BoundaryProfile:
         if not (self.entrances & ~self.total).any():
             return []
         text = (
-            "A static pressure drives fluid in, which only friction limits: the flow is sensitive there and may "
-            "diverge. A total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem file) does not."
+            "A static pressure drives fluid in, which only friction limits: where the pressure rises behind the inlet "
+            "the flow may diverge. With a total pressure (totalPressure in OpenFOAM, [total_pressure.p] in a problem "
+            "file) it does not."
         )
         return [Remark(text, severe=False)]
 

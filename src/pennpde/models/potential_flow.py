@@ -20,7 +20,7 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.mesh.boundary import facet_means
-from pennpde.mesh.cells import TETRAHEDRON, Cells, cell_facets, next_in_row
+from pennpde.mesh.cells import TETRAHEDRON, Cells, cell_facets, mean_rows, next_in_row
 from pennpde.mesh.splitting import PlaneCells
 from pennpde.operators.elements import local_matrices
 
@@ -31,7 +31,7 @@ _BLOCK = 16_384
 """So many cells are assembled at a time."""
 
 
-def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Float[Tensor, "points space"]:
+def potential_flow(case: Case) -> Float[Tensor, "points space"]:
     """Velocity u = ∇φ with ∇²φ = 0, as much inflow as the case prescribes, and prescribed values where it has them.
 
     φ has the normal derivative u·n where the velocity is prescribed (zero on walls), is zero where the pressure is
@@ -39,28 +39,23 @@ def potential_flow(case: Case, velocity: str = "u", pressure: str = "p") -> Floa
     that of the case's initial velocity. Linear finite elements (bilinear on quads; other cells of space are cut into
     tetrahedra); the gradient goes to the points by a projection with a lumped mass matrix.
     """
-    elements, potential = _potential(case, velocity, pressure)
-    gradient = torch.from_numpy(elements.gradient(potential)[: case.number_of_points]).to(case.initial[velocity])
-    for condition in case.conditions_of(velocity):
+    elements, potential = velocity_potential(case)
+    gradient = torch.from_numpy(elements.gradient(potential)[: case.number_of_points]).to(case.initial["u"])
+    for condition in case.conditions_of("u"):
         gradient = condition.apply(gradient)
     return gradient
 
 
-def velocity_potential(case: Case, velocity: str = "u", pressure: str = "p") -> Float[Tensor, " points"]:
-    """φ itself, which grows along the flow."""
-    potential = _potential(case, velocity, pressure)[1][: case.number_of_points]
-    return torch.from_numpy(potential).to(case.initial[velocity])
-
-
-def _potential(case: Case, velocity: str, pressure: str) -> tuple[_Elements, Float[np.ndarray, " unknowns"]]:
-    condition, elements = case.dirichlet[velocity], _Elements.of(case.mesh)
+def velocity_potential(case: Case) -> tuple[_Elements, Float[np.ndarray, " unknowns"]]:
+    """φ, which grows along the flow, first at the points of the mesh; and the elements that it belongs to."""
+    condition, elements = case.dirichlet["u"], _Elements.of(case.mesh)
     load, fixed = np.zeros(elements.number), np.zeros(elements.number, bool)
     values = condition.values.detach().cpu().double().numpy()
     load[: len(values)] = _inflow(case.mesh, condition.mask.cpu().numpy(), values)
-    if pressure in case.dirichlet:
-        fixed[: len(values)] = case.dirichlet[pressure].mask.cpu().numpy()
-    if velocity in case.periodic:
-        return elements, _solve_periodic(elements, load, fixed, case, velocity)
+    if "p" in case.dirichlet:
+        fixed[: len(values)] = case.dirichlet["p"].mask.cpu().numpy()
+    if "u" in case.periodic:
+        return elements, _solve_periodic(elements, load, fixed, case)
     return elements, _solve(elements.stiffness(), load, fixed)
 
 
@@ -69,13 +64,12 @@ def _solve_periodic(
     load: Float[np.ndarray, " unknowns"],
     fixed: Bool[np.ndarray, " unknowns"],
     case: Case,
-    velocity: str,
 ) -> Float[np.ndarray, " unknowns"]:
     """φ = U·x + a periodic part, with the mean U of the initial velocity at the points where it is free."""
     number, stiffness = elements.number, elements.stiffness()
     representative = np.arange(number)
-    representative[: case.number_of_points] = case.periodic[velocity].points.cpu().numpy()
-    free = case.initial[velocity][~case.dirichlet[velocity].mask].detach().cpu().double()
+    representative[: case.number_of_points] = case.periodic["u"].points.cpu().numpy()
+    free = case.initial["u"][~case.dirichlet["u"].mask].detach().cpu().double()
     mean = free.mean(dim=0).numpy() if len(free) else np.zeros(case.space)
     drift = elements.positions[:number] @ mean
     joining = csr_array((np.ones(number), (np.arange(number), representative)), shape=(number, number))
@@ -112,7 +106,7 @@ def _inflow(
     # A facet in space is a fan of triangles around the mean of its points, whose share goes to all of them equally.
     positions = mesh.points.detach().cpu().double().numpy()
     following = next_in_row(facets.connectivity, facets.offsets)
-    centre = np.add.reduceat(positions[facets.connectivity], facets.offsets[:-1]) / sizes[:, None]
+    centre = mean_rows(positions[facets.connectivity], facets.offsets)
     first, second = (positions[points] - centre[facet] for points in (facets.connectivity, following))
     third = (value[facet] * np.cross(first, second)).sum(axis=1) / 6
     load = np.bincount(facets.connectivity, third, minlength=mesh.number_of_points)

@@ -1,12 +1,10 @@
 """An OpenFOAM case: its mesh, patches and conditions in, predicted fields out.
 
 conditions    the conditions of a field, patch by patch
-cases         mesh and conditions become a case, the case of an equation with all that it needs
-pressure      its level where nothing prescribes it; a uniform force becomes a pressure that falls
+cases         mesh and conditions become a case, the case of an equation with all that it needs; the pressure's level
 restarts      predicted fields become a time folder from which solvers go on; fluxes that leave nothing in any cell
 dictionaries  the syntax of OpenFOAM's files
-fields        files of fields
-point_values  fields of a finished run at the points
+fields        files of fields; those of a finished run at the points
 poly_mesh     meshes of faces, whole or decomposed, with their patches
 unread        what a case says and an equation does not know
 """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from jaxtyping import Float
 
 from pennpde.case import Remark, Table
 from pennpde.mesh import Mesh
-from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Quoted, Uniform, fits, number_of, shown
-from pennpde.openfoam.fields import FoamField, on_faces, read_field, time_folders
+from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform, Uniform, is_on, number_of, shown
+from pennpde.openfoam.fields import CONSTRAINTS, SYMMETRY, entry_of, fields_of, first_field, on_faces
 from pennpde.openfoam.poly_mesh import Body, FacePatch, Piece, UnsupportedConditionError
 
 _OUTFLOW = "as an outflow (normal derivative zero), also where the flow comes back in"
@@ -36,7 +35,6 @@ _APPROXIMATED = {
 """Conditions that are read as simpler ones, and how; the user is told."""
 RESTING = ("noSlip", "movingWallVelocity")
 _ZERO_GRADIENT = ("zeroGradient", *_FREE)
-SYMMETRY = ("slip", "symmetry", "symmetryPlane")
 _TOTAL = ("totalPressure", "uniformTotalPressure")
 _PRESCRIBED = (
     "fixedValue",
@@ -54,10 +52,10 @@ _PRESCRIBED = (
     "fixedNormalSlip",
 )
 _KNOWN = (*_PRESCRIBED, *_ZERO_GRADIENT, *SYMMETRY, "cyclic", "empty")
+_OF_VECTORS = (*RESTING, "directionMixed", "fixedNormalSlip")
+_OVER_TIME = {"uniformFixedValue": "uniformValue", "fixedMean": "meanValue"}
 _WITH_CODE = ("codedFixedValue", "codedMixed", "groovyBC", "exprFixedValue", "exprMixed")
-_ON = ("yes", "true", "on", "y", "t")
-_CONSTRAINTS = ("empty", "symmetry", "symmetryPlane", "cyclic")
-_OWN_FIELDS = (*_CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", "cyclicPeriodicAMI")
+_OWN_FIELDS = (*CONSTRAINTS, "wedge", "cyclicAMI", "cyclicACMI", "cyclicSlip", "cyclicPeriodicAMI")
 """Patches of these types have fields of the same type; OpenFOAM's own solvers refuse others."""
 
 
@@ -90,24 +88,16 @@ class FieldReader:
 
     def __init__(self, body: Body, name: str, time: float | None, mesh: Mesh | None = None) -> None:
         self.body, self.name, self.mesh = body, name, mesh or body.mesh
-        self.paths = [first_field(piece.folder, name, time) for piece in body.pieces]
-        self.fields = [read_field(path, body.folder) for path in self.paths]
-        self.start = float(self.paths[0].parent.name)
-        shapes = {np.shape(field.internal.value) for field in self.fields if isinstance(field.internal, Uniform)}
-        shapes |= {f.internal.values.shape[1:] for f in self.fields if isinstance(f.internal, NonUniform)}
-        if len(shapes) != 1 or (shape := shapes.pop()) not in ((), (3,)):
-            raise FoamFormatError(f"Field {name!r} must be a scalar or a vector in all of {body.folder}.")
-        self.axes = shape
+        self.fields = fields_of(body, name, time)
+        self.axes = self.fields[0].axes
+        self.path = first_field(body.pieces[0].folder, name, time)
+        self.start = float(self.path.parent.name)
 
     def initial(self) -> Float[np.ndarray, "points *axes"]:
         """Point values: of each point the mean of its cells."""
         mesh = self.body.mesh
-        values = np.concatenate(
-            [
-                field.values(piece.mesh.number_of_cells)
-                for field, piece in zip(self.fields, self.body.pieces, strict=True)
-            ]
-        )
+        pieces = zip(self.fields, self.body.pieces, strict=True)
+        values = np.concatenate([field.values(piece.mesh.number_of_cells) for field, piece in pieces])
         cell = np.repeat(np.arange(mesh.number_of_cells), np.diff(mesh.offsets))
         means = _means(mesh.connectivity, values[cell], np.ones(len(cell)), mesh.number_of_points)
         return self._taken(means)
@@ -117,15 +107,12 @@ class FieldReader:
         values = values[:, : self.mesh.space] if values.ndim == 2 else values
         return values if self.mesh.layer is None else values[self.mesh.layer]
 
-    def _placed(self, patch: str, given: Any) -> Any:
-        if isinstance(given, Mapping):
-            return given
-        if isinstance(given, Table):
-            return replace(given, rows=[(time, self._placed(patch, values)) for time, values in given.rows])
+    def _placed(self, patch: FacePatch, given: Float[np.ndarray, "all ..."]) -> Float[np.ndarray, "points ..."]:
+        """The same of values on a patch, which must lie in the plane of a plane case."""
         across = given[:, 2] if self.mesh.space == 2 and given.ndim == 2 else np.zeros(1)
         if np.abs(across).max() > 1e-12 * max(1.0, np.abs(given).max()):
             raise UnsupportedConditionError(
-                f"Patch {patch!r}, field {self.name!r}: the value has a component across the plane of the case."
+                f"{self._what(patch, 'the value')} has a component across the plane of the case."
             )
         return self._taken(given)
 
@@ -134,11 +121,13 @@ class FieldReader:
         for patch in self.body.patches.values():
             kind = self._type(patch)
             if kind in _APPROXIMATED:
-                found.remarks.append(
-                    Remark(f"Patch {patch.name!r}, field {self.name!r}: {kind} is taken {_APPROXIMATED[kind]}.", False)
-                )
+                found.remarks.append(Remark(f"{self._what(patch, kind)} is taken {_APPROXIMATED[kind]}.", False))
             if kind != patch.type and (kind in ("empty", "cyclic") or patch.type in _OWN_FIELDS):
                 raise self._unsupported(patch, kind, f"on a patch of type {patch.type!r} ")
+            if kind in _OF_VECTORS and not self.axes:
+                raise self._unsupported(patch, kind, "of a scalar ")
+            if kind in _TOTAL and self.axes:
+                raise self._unsupported(patch, kind, "of a vector ")
             if kind == "empty":
                 continue
             if kind == "cyclic":
@@ -146,16 +135,14 @@ class FieldReader:
             elif kind == "fixedValue":
                 found.dirichlet[patch.name] = self._values(patch, "value")
             elif kind in RESTING:
-                if not self.axes:
-                    raise self._unsupported(patch, kind, "of a scalar ")
-                found.dirichlet[patch.name] = self._constant(0.0)
-            elif kind in ("uniformFixedValue", "fixedMean"):
-                key = "meanValue" if kind == "fixedMean" else "uniformValue"
-                found.dirichlet[patch.name] = self._over_time(patch, key)
+                found.dirichlet[patch.name] = self._zero()
+            elif kind in _OVER_TIME:
+                found.dirichlet[patch.name] = self._over_time(patch, _OVER_TIME[kind])
             elif kind == "flowRateInletVelocity":
                 found.dirichlet[patch.name] = self._flow_rate(patch)
             elif kind == "surfaceNormalFixedValue":
-                found.dirichlet[patch.name] = self._along_normals(patch)
+                speeds = self._on_faces(patch, "refValue", ())
+                found.dirichlet[patch.name] = self._to_points(patch, speeds[:, None] * self._normals(patch))
             elif kind in _STREAMS:
                 self._stream(patch, kind, found)
             elif kind == "fixedGradient":
@@ -169,33 +156,23 @@ class FieldReader:
             elif kind == "fixedNormalSlip":
                 found.components[patch.name] = self._normal_component(patch)
             elif kind in _TOTAL:
-                if self.axes:
-                    raise self._unsupported(patch, kind, "of a vector ")
                 p0 = self._values(patch, "p0") if kind == "totalPressure" else self._over_time(patch, "p0")
                 found.total_pressure[patch.name] = p0
             elif kind in SYMMETRY and self.axes:
                 found.slip.append(patch.name)
             else:
-                found.neumann[patch.name] = self._constant(0.0)
+                found.neumann[patch.name] = self._zero()
         # Later patches win where they meet, so that a corner of an inlet rests as the wall does.
-        resting = [name for name, given in found.dirichlet.items() if self._rests(name, given)]
-        order = [name for name in found.dirichlet if name not in resting] + resting
-        return replace(
-            found,
-            dirichlet={name: self._placed(name, found.dirichlet[name]) for name in order},
-            neumann={name: self._placed(name, given) for name, given in found.neumann.items()},
-            total_pressure={name: self._placed(name, given) for name, given in found.total_pressure.items()},
-            robin={name: tuple(self._placed(name, each) for each in given) for name, given in found.robin.items()},
-        )
+        order = sorted(found.dirichlet, key=lambda name: self._rests(name, found.dirichlet[name]))
+        return replace(found, dirichlet={name: found.dirichlet[name] for name in order})
 
     def face_lists(self) -> Iterator[tuple[Float[np.ndarray, "faces 3"], Float[np.ndarray, "faces *axes"]]]:
         """Centres and values of the faces on which a list prescribes the field: points cannot hold a step in it."""
         for patch in self.body.patches.values():
             listed = any(isinstance(entry.get("value"), NonUniform) for entry in self._entries(patch))
             if listed and self._type(patch) == "fixedValue":
-                pieces = zip(self._pieces(patch), self._on_faces(patch, "value", self.axes), strict=True)
-                for (piece, own), values in pieces:
-                    yield piece.mesh.face_centres[own.faces], values
+                centres = self._joined(patch, lambda piece, own: piece.mesh.face_centres[own.faces])
+                yield centres, self._on_faces(patch, "value", self.axes)
 
     def streams(self) -> dict[str, np.ndarray]:
         """By patch, the direction of the free stream that this field prescribes there."""
@@ -203,7 +180,7 @@ class FieldReader:
         for patch in self.body.patches.values():
             entry = next(self._entries(patch), {})
             if self.axes and entry.get("type") in _STREAMS:
-                found[patch.name] = np.concatenate(self._on_faces(patch, "freestreamValue", self.axes)).mean(axis=0)
+                found[patch.name] = self._on_faces(patch, "freestreamValue", self.axes).mean(axis=0)
         return found
 
     def _stream(self, patch: FacePatch, kind: str, found: Conditions) -> None:
@@ -218,7 +195,7 @@ class FieldReader:
         if len(self.mesh.patch(prescribed).facets):
             found.dirichlet[prescribed] = self._values(patch, "freestreamValue")
         if len(self.mesh.patch(free).facets):
-            found.neumann[free] = self._constant(0.0)
+            found.neumann[free] = self._zero()
 
     def _what(self, patch: FacePatch, key: str) -> str:
         return f"Patch {patch.name!r}, field {self.name!r}: {key}"
@@ -228,7 +205,7 @@ class FieldReader:
         entry = next(self._entries(patch))
         key = next((each for each in ("volumetricFlowRate", "massFlowRate", "meanVelocity") if each in entry), None)
         density = number_of(entry.get("rhoInlet", entry.get("rho", 1.0))) if key == "massFlowRate" else 1.0
-        if key is None or not density or not self.axes or str(entry.get("extrapolateProfile", "no")) in _ON:
+        if key is None or not density or not self.axes or is_on(entry.get("extrapolateProfile", "no")):
             raise UnsupportedConditionError(
                 f"{self._what(patch, 'flowRateInletVelocity')} needs a volumetricFlowRate, or a massFlowRate with a "
                 "number as rhoInlet, without extrapolateProfile."
@@ -241,18 +218,14 @@ class FieldReader:
             return replace(given, rows=[(time, {ours: float(rate[0]) / unit}) for time, rate in given.rows])
         return {ours: float(given[0]) / unit}
 
-    def _along_normals(self, patch: FacePatch) -> np.ndarray:
-        """surfaceNormalFixedValue: a number along the outward normal of each face."""
-        vectors = [piece.mesh.face_vectors[own.faces] for piece, own in self._pieces(patch)]
-        speeds = self._on_faces(patch, "refValue", ())
-        normals = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors]
-        return self._to_points(patch, [v[:, None] * n for v, n in zip(speeds, normals, strict=True)])
+    def _normals(self, patch: FacePatch) -> Float[np.ndarray, "faces 3"]:
+        """Outward."""
+        return self._joined(patch, lambda piece, own: piece.mesh.face_normals[own.faces])
 
     def _rests(self, patch: str, given: np.ndarray | Table | Mapping[str, Any]) -> bool:
         values = [each for _, each in given.rows] if isinstance(given, Table) else [given]
-        if patch not in self.body.mesh.patches or any(isinstance(each, Mapping) for each in values):
-            return False
-        return not any(np.asarray(each)[self.body.mesh.patch(patch).points].any() for each in values)
+        points = self.mesh.patch(patch).points
+        return not any(isinstance(each, Mapping) or np.asarray(each)[points].any() for each in values)
 
     def _pair(self, patch: FacePatch, known: Mapping[str, str]) -> dict[str, str]:
         """The pair that a cyclic patch is the first of; nothing where its partner was."""
@@ -274,70 +247,54 @@ class FieldReader:
         """
         share = self._on_faces(patch, "valueFraction", ())
         value, gradient = (self._on_faces(patch, key, self.axes) for key in ("refValue", "refGradient"))
-        every = np.concatenate(share)
         what = self._what(patch, "valueFraction")
-        if ((every < 0) | (every > 1)).any():
-            raise FoamFormatError(f"{what} must lie between 0 and 1, found {every.min():g} to {every.max():g}.")
-        if (every == 1).all():
+        if ((share < 0) | (share > 1)).any():
+            raise FoamFormatError(f"{what} must lie between 0 and 1, found {share.min():g} to {share.max():g}.")
+        if (share == 1).all():
             found.dirichlet[patch.name] = self._to_points(patch, value)
-        elif (every == 0).all():
+        elif (share == 0).all():
             found.neumann[patch.name] = self._to_points(patch, gradient)
-        elif (every == 1).any():
+        elif (share == 1).any():
             raise UnsupportedConditionError(
                 f"{what} is 1 on some faces and less on others; split the patch, so that values are prescribed on all "
                 "of one part and none of the other."
             )
         else:
-            distances = [piece.mesh.distances_to_cells(own) for piece, own in self._pieces(patch)]
-            b = [(1 - w) * d for w, d in zip(share, distances, strict=True)]
-            c = [
-                _beside(w, v) * v + _beside(each, g) * g
-                for w, each, v, g in zip(share, b, value, gradient, strict=True)
-            ]
+            b = (1 - share) * self._joined(patch, lambda piece, own: piece.mesh.distances_to_cells(own))
+            c = _beside(share, value) * value + _beside(b, gradient) * gradient
             found.robin[patch.name] = tuple(self._to_points(patch, each) for each in (share, b, c))
 
     def _directions(self, patch: FacePatch) -> tuple[np.ndarray, np.ndarray]:
         """directionMixed: valueFraction is the projector on the directions in which refValue is prescribed."""
-        if not self.axes:
-            raise self._unsupported(patch, "directionMixed", "of a scalar ")
         entry = next(self._entries(patch), {})
-        gradients = self._on_faces(patch, "refGradient", self.axes) if "refGradient" in entry else []
-        if any(each.any() for each in gradients):
+        if "refGradient" in entry and self._on_faces(patch, "refGradient", self.axes).any():
             raise UnsupportedConditionError(
                 f"{self._what(patch, 'refGradient')} is not zero: where single components are prescribed, "
                 "the others have the normal derivative zero."
             )
         # Symmetric tensors are xx xy xz yy yz zz.
-        fractions = [each[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]] for each in self._on_faces(patch, "valueFraction", (6,))]
+        fractions = self._on_faces(patch, "valueFraction", (6,))[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].reshape(-1, 3, 3)
         return self._projected(patch, fractions, self._on_faces(patch, "refValue", self.axes))
 
     def _normal_component(self, patch: FacePatch) -> tuple[np.ndarray, np.ndarray]:
         """fixedNormalSlip: of fixedValue the component along the normal is prescribed."""
-        if not self.axes:
-            raise self._unsupported(patch, "fixedNormalSlip", "of a scalar ")
-        vectors = [piece.mesh.face_vectors[own.faces] for piece, own in self._pieces(patch)]
-        normals = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors]
-        fractions = [(each[:, :, None] * each[:, None, :]).reshape(-1, 9) for each in normals]
+        normals = self._normals(patch)
+        fractions = normals[:, :, None] * normals[:, None, :]
         return self._projected(patch, fractions, self._on_faces(patch, "fixedValue", self.axes))
 
     def _projected(
-        self, patch: FacePatch, fractions: Sequence[np.ndarray], values: Sequence[np.ndarray]
+        self, patch: FacePatch, fractions: Float[np.ndarray, "faces 3 3"], values: Float[np.ndarray, "faces 3"]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Projectors and values at the points of a patch, from those of its faces, which are alike."""
-        for each in fractions:
-            matrices = each.reshape(-1, 3, 3)
-            if np.abs(matrices - matrices[:1]).max() > 1e-9 or np.abs(matrices @ matrices - matrices).max() > 1e-9:
-                raise UnsupportedConditionError(
-                    f"{self._what(patch, 'valueFraction')} must be one projector for the whole patch, such as "
-                    "(1 0 0 0 0 0): blends of value and gradient, and patches that bend, cannot be prescribed so."
-                )
-        space, number = self.mesh.space, len(self._to_points(patch, values))
-        matrix = fractions[0][0].reshape(3, 3)
-        vectors = self._placed(patch.name, self._to_points(patch, [each @ matrix.T for each in values]))
-        held = np.zeros((number, space, space))
-        held[self.body.mesh.patch(patch.name).points] = matrix[:space, :space]
-        projectors = held if self.mesh.layer is None else held[self.mesh.layer]
-        return projectors, vectors
+        space, matrix = self.mesh.space, fractions[0]
+        if np.abs(fractions - matrix).max() > 1e-9 or np.abs(matrix @ matrix - matrix).max() > 1e-9:
+            raise UnsupportedConditionError(
+                f"{self._what(patch, 'valueFraction')} must be one projector for the whole patch, such as "
+                "(1 0 0 0 0 0): blends of value and gradient, and patches that bend, cannot be prescribed so."
+            )
+        projectors = np.zeros((self.mesh.number_of_points, space, space))
+        projectors[self.mesh.patch(patch.name).points] = matrix[:space, :space]
+        return projectors, self._to_points(patch, values @ matrix.T)
 
     def _over_time(self, patch: FacePatch, key: str, axes: tuple[int, ...] | None = None) -> np.ndarray | Table:
         """OpenFOAM's Function1 of time: a constant or a table; of the field, or of other axes."""
@@ -350,17 +307,25 @@ class FieldReader:
             settings, given = given, given.get("type")
         kind, rows = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if kind == "constant":
-            return self._uniform(rows if rows is not None else settings.get("value"), what, axes)
+            return self._uniform(patch, key, settings.get("value") if rows is None else rows, axes)
         if kind == "table":
-            return self._table(rows if rows is not None else settings.get("values"), settings, what, axes)
+            return self._table(patch, key, settings.get("values") if rows is None else rows, settings, axes)
         if isinstance(kind, str):
             raise UnsupportedConditionError(f"{what} is given as {kind!r}; known are a value, constant and table.")
-        return self._uniform(given, what, axes)
+        return self._uniform(patch, key, given, axes)
 
-    def _table(self, rows: Any, settings: Mapping[str, Any], what: str, axes: tuple[int, ...]) -> Table:
+    def _table(
+        self, patch: FacePatch, key: str, rows: Any, settings: Mapping[str, Any], axes: tuple[int, ...]
+    ) -> Table:
+        what = self._what(patch, key)
         outside = str(settings.get("outOfBounds", "clamp"))
         if outside not in ("clamp", "error", "warn"):
             raise UnsupportedConditionError(f"{what} has outOfBounds {outside!r}; known are clamp, error and warn.")
+        between = str(settings.get("interpolationScheme", "linear"))
+        if between != "linear":
+            raise UnsupportedConditionError(
+                f"{what} has interpolationScheme {between!r}; known is linear: give more rows."
+            )
         if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
             raise FoamFormatError(f"{what} must be a table of (time value) rows, found {shown(rows)}.")
         table = []
@@ -369,27 +334,28 @@ class FieldReader:
             if moment is None:
                 raise FoamFormatError(f"{what} has the time {shown(time)} in its table.")
             # Tables are in OpenFOAM's time; a case of ours starts at zero.
-            table.append((moment - self.start, self._uniform(value, what, axes)))
+            table.append((moment - self.start, self._uniform(patch, key, value, axes)))
         try:
             return Table(table, "error" if outside == "error" else "clamp")
         except ValueError as error:
             raise FoamFormatError(f"{what}: {error}") from None
 
-    def _uniform(self, given: Any, what: str, axes: tuple[int, ...] | None = None) -> np.ndarray:
-        axes = self.axes if axes is None else axes
+    def _uniform(self, patch: FacePatch, key: str, given: Any, axes: tuple[int, ...]) -> np.ndarray:
         given = given.value if isinstance(given, Uniform) else given
         items = given if isinstance(given, list) else [given]
         numbers = [number_of(item) for item in items]
         shape = (len(items),) if isinstance(given, list) else ()
         if shape != axes or any(number is None for number in numbers):
-            raise FoamFormatError(f"{what} has the value {shown(given)}, but the field has shape {axes}.")
+            raise FoamFormatError(
+                f"{self._what(patch, key)} has the value {shown(given)}, but the field has shape {axes}."
+            )
         value = np.array(numbers, float).reshape(axes)
-        return np.full((self.body.mesh.number_of_points, *axes), value)
+        return self._placed(patch, np.full((self.body.mesh.number_of_points, *axes), value))
 
     def _type(self, patch: FacePatch) -> str:
         kinds = {str(entry.get("type")) for entry in self._entries(patch)}
         if len(kinds) != 1:
-            raise FoamFormatError(f"Patch {patch.name!r}, field {self.name!r}: processors disagree, {sorted(kinds)}.")
+            raise FoamFormatError(f"{self._what(patch, 'processors disagree')}, {sorted(kinds)}.")
         kind = kinds.pop()
         if kind not in _KNOWN:
             raise self._unsupported(patch, kind, "")
@@ -401,50 +367,46 @@ class FieldReader:
                 f"{self._what(patch, kind)} contains code, which is never run. Give a table (uniformFixedValue), or a "
                 "mesh and a problem file with a formula."
             )
-        return UnsupportedConditionError(
-            f"Patch {patch.name!r}, field {self.name!r}: the condition {kind!r} {where}is not supported. "
-            f"Known are {', '.join(_KNOWN)}."
-        )
+        if kind == "wedge":
+            return UnsupportedConditionError(
+                f"Patch {patch.name!r} is a wedge: the flow is axisymmetric, and only plane flow is predicted, between "
+                "two patches of type 'empty'."
+            )
+        what = self._what(patch, f"the condition {kind!r}")
+        return UnsupportedConditionError(f"{what} {where}is not supported. Known are {', '.join(_KNOWN)}.")
 
     def _entries(self, patch: FacePatch) -> Iterator[Mapping[str, Any]]:
         for each, piece in zip(self.fields, self.body.pieces, strict=True):
-            own = piece.mesh.patches.get(patch.name)
-            if own is not None and own.count:
+            if piece.part_of(patch) is not None:
                 yield entry_of(each, patch, self.name)
 
-    def _constant(self, value: float | np.ndarray) -> np.ndarray:
-        return np.full((self.body.mesh.number_of_points, *self.axes), value)
+    def _zero(self) -> np.ndarray:
+        return np.zeros((self.mesh.number_of_points, *[self.mesh.space] * len(self.axes)))
 
     def _pieces(self, patch: FacePatch) -> Iterator[tuple[Piece, FacePatch]]:
         """The pieces that have faces of a patch, and the part of it that they have."""
         for piece in self.body.pieces:
-            own = piece.mesh.patches.get(patch.name)
-            if own is not None and own.count:
+            if (own := piece.part_of(patch)) is not None:
                 yield piece, own
 
     def _values(self, patch: FacePatch, key: str) -> Float[np.ndarray, "points *axes"]:
         return self._to_points(patch, self._on_faces(patch, key, self.axes))
 
-    def _on_faces(self, patch: FacePatch, key: str, axes: tuple[int, ...]) -> list[Float[np.ndarray, "faces *axes"]]:
-        """Values on the faces of a patch, piece by piece."""
-        entries = self._entries(patch)
-        return [
-            self._face_values(own, key, entry.get(key), axes)
-            for (_, own), entry in zip(self._pieces(patch), entries, strict=True)
-        ]
+    def _joined(self, patch: FacePatch, of_piece: Callable[[Piece, FacePatch], np.ndarray]) -> np.ndarray:
+        """What the pieces have on the faces of a patch, one after the other."""
+        return np.concatenate([of_piece(piece, own) for piece, own in self._pieces(patch)])
 
-    def _to_points(self, patch: FacePatch, on_faces: Sequence[np.ndarray]) -> Float[np.ndarray, "points *axes"]:
+    def _on_faces(self, patch: FacePatch, key: str, axes: tuple[int, ...]) -> Float[np.ndarray, "faces *axes"]:
+        entries = self._entries(patch)
+        return self._joined(patch, lambda _, own: self._face_values(own, key, next(entries).get(key), axes))
+
+    def _to_points(self, patch: FacePatch, on_faces: Float[np.ndarray, "faces ..."]) -> Float[np.ndarray, "points ..."]:
         """Point values on a patch: of each point the mean of its faces, weighted by area; zero elsewhere."""
-        points, values, weights = [], [], []
-        for (piece, own), faces in zip(self._pieces(patch), on_faces, strict=True):
-            area = np.linalg.norm(piece.mesh.face_vectors[own.faces], axis=1)
-            sizes = np.diff(piece.mesh.face_offsets)[own.faces]
-            low, high = piece.mesh.face_offsets[own.start], piece.mesh.face_offsets[own.start + own.count]
-            points.append(piece.points[piece.mesh.face_points[low:high]])
-            values.append(np.repeat(faces, sizes, axis=0))
-            weights.append(np.repeat(area, sizes))
-        number = self.body.mesh.number_of_points
-        return _means(np.concatenate(points), np.concatenate(values), np.concatenate(weights), number)
+        sizes = self._joined(patch, lambda piece, own: np.diff(piece.mesh.face_offsets)[own.faces])
+        areas = self._joined(patch, lambda piece, own: np.linalg.norm(piece.mesh.face_vectors[own.faces], axis=1))
+        points, weights = self._joined(patch, Piece.points_of), np.repeat(areas, sizes)
+        values = np.repeat(on_faces, sizes, axis=0)
+        return self._placed(patch, _means(points, values, weights, self.body.mesh.number_of_points))
 
     def _face_values(
         self, patch: FacePatch, key: str, given: Any, axes: tuple[int, ...]
@@ -474,41 +436,3 @@ def _means(index: np.ndarray, values: np.ndarray, weights: np.ndarray, number: i
     sums = np.stack([np.bincount(index, weights * column, number) for column in flat.T], axis=1)
     means = np.where(total > 0, origin + sums / np.where(total > 0, total, 1.0), 0.0)
     return means.reshape(number, *values.shape[1:])
-
-
-def entry_of(field: FoamField, patch: FacePatch, name: str) -> Mapping[str, Any]:
-    """A patch's dictionary, in OpenFOAM's order: by its name, a group of it, a regular expression, its type."""
-    exact = {key: entry for key, entry in field.boundary.items() if not isinstance(key, Quoted)}
-    patterns = [key for key in field.boundary if isinstance(key, Quoted)]
-    for key in (patch.name, *reversed(patch.groups)):
-        if key in exact:
-            return exact[key]
-    if patch.type == "empty":  # as in OpenFOAM, no pattern reaches it
-        return {"type": "empty"}
-    for pattern in reversed(patterns):  # the last one that fits holds
-        if fits(pattern, patch.name):
-            return field.boundary[pattern]
-    if patch.type in _CONSTRAINTS:
-        return {"type": patch.type}
-    raise FoamFormatError(
-        f"Patch {patch.name!r} has no condition for {name!r}; only {', '.join(field.boundary)} have one."
-    )
-
-
-def first_field(folder: Path, name: str, time: float | None) -> Path:
-    """The file of a field at a time, or at the earliest time that has it."""
-    times = time_folders(folder)
-    if time is not None:
-        times = [each for each in times if np.isclose(float(each.name), time, rtol=1e-6, atol=1e-12)]
-    for each in times:
-        if is_field(each / name):
-            return each / name
-    when = "at any time" if time is None else f"at time {time:g}"
-    known = ", ".join(each.name for each in time_folders(folder)) or "none"
-    template = " It has 0.orig; copy that to 0 first, as its Allrun does." if (folder / "0.orig").is_dir() else ""
-    raise FileNotFoundError(f"{folder} has no field {name!r} {when}; its times are {known}.{template}")
-
-
-def is_field(path: Path) -> bool:
-    """Whether a field is there, packed or not."""
-    return path.is_file() or path.with_name(f"{path.name}.gz").is_file()

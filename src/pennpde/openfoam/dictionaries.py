@@ -21,7 +21,9 @@ import numpy as np
 from pennpde.files import read_regular
 
 _SPACE = b" \t\r\n\f\v\0"
-_PUNCTUATION = b"{}()[];"
+_BLANK = re.compile(rb"(?:[ \t\r\n\f\v\0]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(rb'"(.*?)(?<!\\)"', re.DOTALL)
+_NUMERIC = "+-.0123456789"
 _COMPONENTS = {"label": 1, "scalar": 1, "bool": 1, "sphericalTensor": 1, "vector": 3, "symmTensor": 6, "tensor": 9}
 _WORDS = ("word", "string", "fileName", "keyType")
 _DEEPEST = 64
@@ -161,6 +163,11 @@ def number_of(value: Any) -> float | None:
     return float(last) if isinstance(last, int | float) and not isinstance(last, bool) else None
 
 
+def is_on(switch: Any) -> bool:
+    """Whether a switch such as `active` is on, as it is where it is left out."""
+    return switch is None or str(switch).lower() not in ("no", "false", "off", "n", "f", "none")
+
+
 def fits(pattern: str, name: str) -> bool:
     """Whether a keyword in quotes, a regular expression, stands for a name."""
     # A repeated group that repeats inside, such as (a+)+, takes for ever on names that almost fit.
@@ -233,28 +240,19 @@ class Parser:
 
     def peek(self) -> str:
         """The next character behind white space and comments, empty at the end of the file."""
-        content = self.content
-        while self.position < len(content):
-            if content[self.position] in _SPACE:
-                self.position += 1
-            elif content.startswith(b"//", self.position):
-                end = content.find(b"\n", self.position)
-                self.position = len(content) if end < 0 else end
-            elif content.startswith(b"/*", self.position):
-                end = content.find(b"*/", self.position + 2)
-                if end < 0:
-                    raise self.error("the comment that starts here never ends; the file is truncated or damaged.")
-                self.position = end + 2
-            else:
-                return chr(content[self.position])
-        return ""
+        blank = _BLANK.match(self.content, self.position)
+        assert blank is not None  # it may be empty
+        self.position = blank.end()
+        if self.content.startswith(b"/*", self.position):
+            raise self.error("the comment that starts here never ends; the file is truncated or damaged.")
+        return self.content[self.position : self.position + 1].decode("latin-1")
 
     def token(self) -> _Mark | Quoted | str | int | float | None:
         """The next number, word, quoted string or mark; None at the end of the file."""
         first = self.peek()
         if not first:
             return None
-        if ord(first) in _PUNCTUATION:
+        if first in "{}()[];":
             self.position += 1
             return _Mark(first)
         if first == '"':
@@ -263,18 +261,17 @@ class Parser:
             raise self.error(
                 "a block of code '#{ ... #}' is refused. Give a table (uniformFixedValue), or a problem file."
             )
-        text = self._word(numeric=first in "+-.0123456789")
+        text = self._word(numeric=first in _NUMERIC)
         # Python also reads 1_000 as a number, which is a word in OpenFOAM.
-        if first in "+-.0123456789" and "_" not in text:
-            for convert in (int, float):
-                try:
-                    number = convert(text)
-                except ValueError:
-                    continue
-                if math.isinf(number):
-                    raise self.error(f"the number {shown(text)} is beyond all that can be computed with: not finite.")
-                return number
-        return text
+        if first not in _NUMERIC or "_" in text:
+            return text
+        try:
+            number = float(text)
+        except ValueError:
+            return text
+        if math.isinf(number):
+            raise self.error(f"the number {shown(text)} is beyond all that can be computed with: not finite.")
+        return int(text) if text.lstrip("+-").isdigit() else number
 
     def _word(self, numeric: bool) -> str:
         start, nesting, content = self.position, 0, self.content
@@ -307,16 +304,11 @@ class Parser:
         return text
 
     def _quoted(self) -> Quoted:
-        end = self.position
-        while True:
-            end = self.content.find(b'"', end + 1)
-            if end < 0:
-                raise self.error("the string that starts here never ends; the file is truncated or damaged.")
-            if self.content[end - 1] != ord("\\"):
-                break
-        text = self.content[self.position + 1 : end].decode("utf-8", errors="replace")
-        self.position = end + 1
-        return Quoted(text)
+        found = _STRING.match(self.content, self.position)
+        if found is None:
+            raise self.error("the string that starts here never ends; the file is truncated or damaged.")
+        self.position = found.end()
+        return Quoted(found[1].decode("utf-8", errors="replace"))
 
     def expect(self, character: str) -> None:
         found = self.token()

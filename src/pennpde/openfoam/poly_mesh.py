@@ -146,6 +146,12 @@ class PolyMesh:
         return facet_areas(self.points, self.faces)
 
     @cached_property
+    def face_normals(self) -> Float[np.ndarray, "faces 3"]:
+        """The same of length one; zero of faces without area."""
+        size = np.linalg.norm(self.face_vectors, axis=1, keepdims=True)
+        return self.face_vectors / np.where(size > 0, size, 1.0)
+
+    @cached_property
     def face_centres(self) -> Float[np.ndarray, "faces 3"]:
         """The centre of area of each face, cut into triangles around the mean of its points."""
         offsets = self.face_offsets
@@ -176,10 +182,8 @@ class PolyMesh:
 
     def distances_to_cells(self, patch: FacePatch) -> Float[np.ndarray, " faces"]:
         """From the faces of a patch to the centres of their cells, along the normal."""
-        vectors = self.face_vectors[patch.faces]
-        normals = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         away = self.face_centres[patch.faces] - self.cell_centres[self.owner[patch.faces]]
-        return (away * normals).sum(axis=1)
+        return (away * self.face_normals[patch.faces]).sum(axis=1)
 
     def faces_of_type(self, kind: str) -> Bool[np.ndarray, " faces"]:
         """True on the faces of all patches of this type."""
@@ -244,18 +248,8 @@ def _read_boundary(path: Path) -> dict[str, FacePatch]:
         kind, start, number = entries.get("type"), entries.get("startFace"), entries.get("nFaces")
         if not (isinstance(kind, str) and isinstance(start, int) and isinstance(number, int)):
             raise parser.error(f"patch {name!r} needs type, nFaces and startFace; it has {', '.join(entries)}.")
-        neighbour, transform = (
-            str(entries[key]) if key in entries else None for key in ("neighbourPatch", "transform")
-        )
-        patches[name] = FacePatch(
-            name=name,
-            type=kind,
-            start=start,
-            count=number,
-            groups=_words(entries.get("inGroups")),
-            neighbour=neighbour,
-            transform=transform,
-        )
+        pair = (str(entries[key]) if key in entries else None for key in ("neighbourPatch", "transform"))
+        patches[name] = FacePatch(name, kind, start, number, _words(entries.get("inGroups")), *pair)
     parser.expect(")")
     return patches
 
@@ -291,6 +285,16 @@ class Piece:
     mesh: PolyMesh
     points: Int64[np.ndarray, " points"]
     cells: int
+
+    def part_of(self, patch: FacePatch) -> FacePatch | None:
+        """Those of the faces of a patch that it has; None: it has none."""
+        own = self.mesh.patches.get(patch.name)
+        return own if own is not None and own.count else None
+
+    def points_of(self, patch: FacePatch) -> Int64[np.ndarray, " entries"]:
+        """The points of the faces of its patch, one face after the other, by their numbers in the whole mesh."""
+        low, high = self.mesh.face_offsets[patch.start], self.mesh.face_offsets[patch.start + patch.count]
+        return self.points[self.mesh.face_points[low:high]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,13 +371,12 @@ def pieces_of(folder: Path) -> list[Path]:
 
 
 def _refuse_cut_pairs(folder: Path, meshes: list[PolyMesh]) -> None:
-    for mesh in meshes:
-        for patch in mesh.patches.values():
-            if patch.type == "processorCyclic" and patch.count:
-                raise UnsupportedConditionError(
-                    f"{folder} is decomposed, and {patch.name!r} cuts a cyclic pair between processors. Reconstruct "
-                    "the mesh first, with reconstructParMesh -constant."
-                )
+    patches = [patch for mesh in meshes for patch in mesh.patches.values()]
+    if cut := [patch.name for patch in patches if patch.type == "processorCyclic" and patch.count]:
+        raise UnsupportedConditionError(
+            f"{folder} is decomposed, and {cut[0]!r} cuts a cyclic pair between processors. Reconstruct the mesh "
+            "first, with reconstructParMesh -constant."
+        )
 
 
 def plane_of(body: Body, folder: Path) -> Mesh:

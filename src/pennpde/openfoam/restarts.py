@@ -18,21 +18,26 @@ from pennpde.files import replacing_folder
 from pennpde.mesh import Mesh
 from pennpde.mesh.cells import mean_rows
 from pennpde.mesh.splitting import SplitMeans
-from pennpde.openfoam.conditions import RESTING, SYMMETRY, entry_of, first_field, is_field
+from pennpde.openfoam.cases import uniform_forces
+from pennpde.openfoam.conditions import RESTING
 from pennpde.openfoam.dictionaries import FoamFormatError, NonUniform
 from pennpde.openfoam.fields import (
+    CONSTRAINTS,
     FLUX,
+    SYMMETRY,
     Dimensions,
     FoamField,
+    control_dictionary,
+    entry_of,
+    first_field,
+    is_field,
     on_faces,
     read_field,
     start_time,
     time_folders,
     write_field,
-    writes_binary,
 )
 from pennpde.openfoam.poly_mesh import PolyMesh
-from pennpde.openfoam.pressure import uniform_forces
 from pennpde.operators import Operators
 from pennpde.operators.multigrid import Levels
 from pennpde.penn.equation import FoamName
@@ -48,7 +53,6 @@ from pennpde.penn.predictor import Finer
 _CYCLES = 12
 _ROUNDS = 6
 _CLOSED = ("empty", "wedge", *SYMMETRY, *RESTING)
-_UNIFORM = ("uniformFixedValue",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +93,15 @@ def openings(
             if patch.start < partner.start:
                 ours, theirs = (np.arange(each.start, each.start + each.count) for each in (patch, partner))
                 pairs.append(np.stack([ours, theirs], axis=1))
-        elif kind == "fixedValue" or kind in _UNIFORM:
-            values = on_faces(condition.get("value"), patch.count, (3,)) if kind == "fixedValue" else None
-            if values is None:
-                values = _evened(face_velocity[patch.faces]) if kind in _UNIFORM else face_velocity[patch.faces]
+        elif kind == "fixedValue":
+            given = on_faces(condition.get("value"), patch.count, (3,))
+            values = face_velocity[patch.faces] if given is None else given
             flux[patch.faces] = (mesh.face_vectors[patch.faces] * values).sum(axis=1)
+        elif kind == "uniformFixedValue":  # next to a wall some faces have less than the one value; the median has not
+            flux[patch.faces] = mesh.face_vectors[patch.faces] @ np.median(face_velocity[patch.faces], axis=0)
         elif kind not in _CLOSED:
             free[patch.faces] = True
     return Openings(flux, free, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64))
-
-
-def _evened(values: Float[np.ndarray, "faces 3"]) -> Float[np.ndarray, "faces 3"]:
-    """The one value of all faces. Next to a wall some of them are lower; the median is not."""
-    return np.broadcast_to(np.median(values, axis=0), values.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,55 +109,37 @@ class Projection:
     """Makes fluxes on a mesh divergence-free; set up once per mesh and set of free faces."""
 
     mesh: PolyMesh
-    free: Bool[np.ndarray, " faces"]
-    pairs: Int64[np.ndarray, "pairs 2"]
     differences: csr_array
     """ψ of the cells to what is subtracted from the flux of each face."""
     levels: Levels
 
     @staticmethod
     def on(mesh: PolyMesh, known: Openings) -> Projection:
-        internal, cells = len(mesh.neighbour), mesh.number_of_cells
+        internal = len(mesh.neighbour)
         size = np.linalg.norm(mesh.face_vectors, axis=1)
-        normals = mesh.face_vectors / np.where(size > 0, size, 1.0)[:, None]
-        along = ((mesh.face_centres - mesh.cell_centres[mesh.owner]) * normals).sum(axis=1)
+        along = ((mesh.face_centres - mesh.cell_centres[mesh.owner]) * mesh.face_normals).sum(axis=1)
         beyond = mesh.cell_centres[mesh.neighbour] - mesh.face_centres[:internal]
         distance = along.copy()
-        distance[:internal] += (beyond * normals[:internal]).sum(axis=1)
+        distance[:internal] += (beyond * mesh.face_normals[:internal]).sum(axis=1)
         for one, other in (known.pairs.T, known.pairs.T[::-1]):
             distance[one] = along[one] + along[other]
         # On twisted cells a centre can lie behind its own face.
         typical = np.abs(distance[: max(internal, 1)]).mean()
         coefficient = size / np.maximum(distance, 1e-3 * typical)
-        inner = np.arange(internal)
-        open_faces = np.flatnonzero(known.free)
         first, second = known.pairs.T
         coefficient[second] = coefficient[first]
         # Of each face: its coefficient times (ψ in front - ψ behind); in front of an outlet ψ is zero.
-        rows = [inner, inner, open_faces, first, first, second, second]
-        columns = [
-            mesh.neighbour,
-            mesh.owner[:internal],
-            mesh.owner[open_faces],
-            mesh.owner[second],
-            mesh.owner[first],
-            mesh.owner[first],
-            mesh.owner[second],
-        ]
-        signs = [1.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0]
-        values = [sign * coefficient[row] for sign, row in zip(signs, rows, strict=True)]
-        differences = csr_array(
-            coo_array(
-                (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-                shape=(mesh.number_of_faces, cells),
-            )
-        )
+        front = np.full(mesh.number_of_faces, -1)
+        front[:internal], front[first], front[second] = mesh.neighbour, mesh.owner[second], mesh.owner[first]
+        inner = np.flatnonzero(front >= 0)
+        used = np.flatnonzero((front >= 0) | known.free)
+        values = np.concatenate([coefficient[inner], -coefficient[used]])
+        places = np.concatenate([inner, used]), np.concatenate([front[inner], mesh.owner[used]])
+        differences = csr_array(coo_array((values, places), shape=(mesh.number_of_faces, mesh.number_of_cells)))
         matrix = csr_array(-(mesh.outward @ differences))
-        return Projection(mesh, known.free, known.pairs, differences, Levels.of(matrix))
+        return Projection(mesh, differences, Levels.of(matrix))
 
-    def __call__(
-        self, flux: Float[np.ndarray, " faces"], prescribed: Float[np.ndarray, " faces"]
-    ) -> Float[np.ndarray, " faces"]:
+    def __call__(self, flux: Float[np.ndarray, " faces"], known: Openings) -> Float[np.ndarray, " faces"]:
         """The flux next to a given one that leaves nothing in any cell and is as prescribed on the boundary.
 
         Where every flux through the boundary is prescribed and they do not add up to zero, what cannot go away is
@@ -165,17 +147,17 @@ class Projection:
 
         Args:
             flux: nearly divergence-free.
-            prescribed: see `Openings.flux`.
+            known: with the same free faces and pairs.
         """
         internal = len(self.mesh.neighbour)
-        found = np.where(self.free, flux, prescribed)
+        found = np.where(known.free, flux, known.flux)
         found[:internal] = flux[:internal]
-        first, second = self.pairs.T
+        first, second = known.pairs.T
         found[first] = 0.5 * (flux[first] - flux[second])
         found[second] = -found[first]
         for _ in range(_ROUNDS):
             rest = self.mesh.outward @ found
-            if not self.free.any():
+            if not known.free.any():
                 rest = rest - rest.mean()
             if np.abs(rest).max(initial=0.0) <= 1e-14 * np.abs(found).max(initial=0.0):
                 break
@@ -187,7 +169,7 @@ class Projection:
 
 _PRESCRIBED = ("fixedValue", "fixedGradient", "uniformFixedGradient")
 """Types whose entries say all; the `value` of others is what the field had there at its own time."""
-_CONSTRAINTS = ("cyclic", "empty", "symmetry", "symmetryPlane", "wedge")
+_CONSTRAINTS = (*CONSTRAINTS, "wedge")
 Corners = tuple[Int64[np.ndarray, " entries"], Int64[np.ndarray, " starts"]]
 """The points of each cell or face, one row after the other, and where each starts."""
 
@@ -278,7 +260,8 @@ class TimeWriter:
     def _write_field(
         self, folder: Path, time: str, unknown: str, values: Tensor, foam: FoamName, finer: Finer | None
     ) -> None:
-        known, binary = read_field(self._conditions_of(foam.name), self.folder), writes_binary(self.folder)
+        known = read_field(self._conditions_of(foam.name), self.folder)
+        binary = str(control_dictionary(self.folder).get("writeFormat")) == "binary"
         at_points = values.detach().cpu().double()
         if at_points.shape not in ((self.mesh.number_of_points,), (self.mesh.number_of_points, self.mesh.space)):
             raise ValueError(
@@ -291,7 +274,7 @@ class TimeWriter:
             cells, faces = self._details(own, split.numpy())
             in_cells, on_faces = in_cells + cells, on_faces + faces
         if foam.has_reference and any(patch.type == "cyclic" for patch in self.cells.patches.values()):
-            # Predicted is the pressure that includes a uniform force, see `pressure`; OpenFOAM adds the force itself.
+            # Predicted is the pressure that includes a uniform force, see `cases`; OpenFOAM adds the force itself.
             force = sum(uniform_forces(self.folder).values(), np.zeros(3))
             in_cells = in_cells + (self.cells.cell_centres - self.cells.cell_centres.mean(axis=0)) @ force
         if foam.has_flux:
@@ -319,7 +302,7 @@ class TimeWriter:
         known = openings(self.cells, conditions, on_faces)
         given = (self.cells.face_vectors * on_faces).sum(axis=1)
         given[self.cells.faces_of_type("empty")] = 0.0
-        flux = self._projection(known)(given, known.flux)
+        flux = self._projection(known)(given, known)
         return flux, in_cells + self.cells.cell_velocity(flux - given)
 
     def _projection(self, known: Openings) -> Projection:

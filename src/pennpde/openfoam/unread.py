@@ -7,7 +7,6 @@ the flow is named here, so that a prediction of another problem than the user's 
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import re
 import zlib
@@ -18,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from pennpde.case import Remark
-from pennpde.openfoam.dictionaries import Dimensions, FoamFormatError, Uniform, number_of, read_dictionary, shown
-from pennpde.openfoam.fields import FoamField, time_folders
+from pennpde.openfoam.dictionaries import Dimensions, FoamFormatError, Uniform, is_on, number_of, read_dictionary, shown
+from pennpde.openfoam.fields import FoamField, control_dictionary, is_same_time, time_folders
 from pennpde.penn.equation import FoamName
 
-_OFF = ("no", "false", "off", "n", "f", "none")
 _SOURCES = ("fvOptions", "fvModels", "fvConstraints")
 _TURBULENCE = ("turbulenceProperties", "momentumTransport", "RASProperties", "LESProperties")
 _HEAD = 4000
@@ -86,10 +84,7 @@ def unread(
 
 def is_steady(folder: Path | str) -> bool:
     """Whether the case is for a solver whose times count iterations; False where it does not say."""
-    try:
-        return str(read_dictionary(Path(folder) / "system" / "controlDict", folder).get("application")) in _STEADY
-    except (FoamFormatError, OSError):
-        return False
+    return str(control_dictionary(folder).get("application")) in _STEADY
 
 
 def about_field(name: FoamName, field: FoamField, path: Path, folder: Path) -> list[Remark]:
@@ -137,7 +132,7 @@ def _sources(folder: Path, known: set[str]) -> Iterator[Remark]:
             active = [
                 f"{key} ({each.get('type', 'of no type')})"
                 for key, each in entries.items()
-                if isinstance(each, Mapping) and key not in {"FoamFile", *known} and _is_on(each.get("active"))
+                if isinstance(each, Mapping) and key not in {"FoamFile", *known} and is_on(each.get("active"))
             ]
             if active:
                 yield Remark(
@@ -166,7 +161,7 @@ def _turbulence(folder: Path) -> Iterator[Remark]:
                     f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.",
                     other_physics=True,
                 )
-        elif model != "laminar" and _is_on(settings.get("turbulence")):
+        elif model != "laminar" and is_on(settings.get("turbulence")):
             yield Remark(
                 f"constant/{name}: the flow is turbulent, simulationType {kind}"
                 + (f" with the model {model}" if model not in ("", kind) else "")
@@ -211,7 +206,7 @@ def _constant(folder: Path) -> Iterator[Remark]:
     for name, what in _PARTS.items():
         entries = yield from _entries(constant / name, folder)
         parts = {key: each for key, each in entries.items() if isinstance(each, Mapping) and key != "FoamFile"}
-        switched_off = parts and not any(_is_on(each.get("active")) for each in parts.values())
+        switched_off = parts and not any(is_on(each.get("active")) for each in parts.values())
         if entries and not switched_off:
             named = f" ({_listed(list(parts))})" if parts and name in ("MRFProperties", "porosityProperties") else ""
             yield Remark(f"constant/{name}: {what}{named}; the network does not know them.", other_physics=True)
@@ -263,7 +258,7 @@ def _start(folder: Path) -> Iterator[Remark]:
         times
         and given is not None
         and str(entries.get("startFrom")) == "startTime"
-        and not any(math.isclose(float(each.name), given, rel_tol=1e-6, abs_tol=1e-12) for each in times)
+        and not any(is_same_time(float(each.name), given) for each in times)
     ):
         yield Remark(
             f"controlDict starts at {given:g}, but there is no such time; conditions and initial fields were read from "
@@ -295,10 +290,6 @@ def _is_cell_field(path: Path) -> bool:
     except (OSError, EOFError, zlib.error):
         return True  # damaged: worth a word
     return re.search(rb"class\s+vol\w*Field\b", head) is not None
-
-
-def _is_on(switch: Any) -> bool:
-    return switch is None or str(switch).lower() not in _OFF
 
 
 def _vector(value: Any) -> list[Any]:

@@ -18,8 +18,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
-from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON, WEDGE
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import CELL_TYPES, HEXAHEDRON, WEDGE, cross
 
 _GAUSS = 1.0 / np.sqrt(3.0)
 _CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)
@@ -211,22 +210,22 @@ def _quads(corners: Float[np.ndarray, "cells 4 2"]) -> tuple[np.ndarray, np.ndar
 def _integrated(
     corners: Float[np.ndarray, "cells 4 2"], places: Float[np.ndarray, "4 2"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    masses, stiffness = np.zeros((len(corners), 4)), np.zeros((len(corners), 4, 4))
-    gradient = np.zeros((len(corners), 4, 4, 2))
+    # Cells are the last axis while sums are made: loops over short last axes take several times as long.
+    number = len(corners)
+    masses, stiffness, gradient = np.zeros((4, number)), np.zeros((4, 4, number)), np.zeros((2, 4, 4, number))
     for place in places:
         factors = 1.0 + _CORNERS * place
-        values = factors.prod(axis=1) / 4.0
+        values = factors.prod(axis=1)[:, None] / 4.0
         by_place = _CORNERS * factors[:, ::-1] / 4.0
-        (x_one, x_other), (y_one, y_other) = np.tensordot(corners, by_place, axes=(1, 0)).transpose(1, 2, 0)[..., None]
-        area, (one, other) = x_one * y_other - x_other * y_one, by_place.T
-        # Axis by axis: einsum over short axes takes several times as long.
+        (x_one, x_other), (y_one, y_other) = np.tensordot(corners, by_place, axes=(1, 0)).transpose(1, 2, 0)
+        area, (one, other) = x_one * y_other - x_other * y_one, by_place.T[..., None]
         slopes = (y_other * one - y_one * other) / area, (x_one * other - x_other * one) / area
         masses += values * area
         for axis, slope in enumerate(slopes):
-            weighted = (slope * area)[:, None]
-            stiffness += slope[:, :, None] * weighted
-            gradient[..., axis] += values[:, None] * weighted
-    return masses, stiffness, gradient
+            weighted = slope * area
+            stiffness += slope[:, None] * weighted
+            gradient[axis] += values[:, None] * weighted
+    return masses.T, stiffness.transpose(2, 0, 1), gradient.transpose(3, 1, 2, 0)
 
 
 def _thinness(corners: Float[np.ndarray, "cells 4 2"]) -> Float[np.ndarray, " cells"]:

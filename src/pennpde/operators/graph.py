@@ -18,7 +18,7 @@ from pennpde.operators.sparse import index_tensor
 _SAME = 1e-3
 """Of two directions to the same point, as a share of their length: images are whole periods apart."""
 
-_LARGEST_KEPT = 50_000
+LARGEST_KEPT = 50_000
 """Points of graphs that are kept."""
 
 
@@ -51,7 +51,7 @@ class PointGraph:
             if known is edges and graph.space == space and len(graph.starts) == number + 1:
                 return graph
         graph = cls._made(edges, number, space)
-        if number <= _LARGEST_KEPT:
+        if number <= LARGEST_KEPT:
             _LAST.append((edges, graph))
         return graph
 

@@ -16,9 +16,10 @@ derivative of u_i by x_j. All operators are equivariant under rotation, reflecti
 
 Accuracy (h is the distance between points; each line is a test):
 
-- grad and div are exact on linear fields, on any mesh and up to the boundary; on a Neumann boundary given the matching
-  normal derivative (for div that of the vector, which otherwise counts as zero there), on a Robin boundary given the
-  matching c/b. Over periodic pairs they are exact on fields whose copies differ as those of a linear field do.
+- grad and div are exact on linear fields, on any mesh and up to the boundary; grad on a Neumann boundary given the
+  matching normal derivative, on a Robin boundary given the matching c/b; div on a Neumann boundary where the normal
+  derivative of the vector is zero. Over periodic pairs they are exact on fields whose copies differ as those of a
+  linear field do.
 - Inside a regular or smoothly bent mesh, grad, div, laplacian and hessian are of second order.
 - At the boundary, and inside a mesh whose points are jittered at random, grad and div are of first order. A prescribed
   normal derivative makes the error on the boundary smaller, not its order higher.
@@ -33,6 +34,7 @@ by h leaves an error that does not shrink with h. Inside a jittered mesh it is p
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,7 +46,7 @@ from torch import Tensor
 
 from pennpde.mesh import Mesh
 from pennpde.operators.damping import Damping, damped_laplacian
-from pennpde.operators.graph import ClosedNeighbours, PointGraph
+from pennpde.operators.graph import LARGEST_KEPT, ClosedNeighbours, PointGraph
 from pennpde.operators.sparse import SparseMatrix
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ NEUMANN_WEIGHT = 10.0
 """w of the paper: about ten points lie virtually outside a flat boundary in space."""
 
 _UNDAMPED = Damping()
-_FIRST_ORDER = ("gradient", "divergence", "moment_inverse", "neumann_lift", "robin_lift", "divergence_lift")
+_FIRST_ORDER = ("gradient", "divergence", "moment_inverse", "neumann_lift", "robin_lift")
 _SECOND_ORDER = ("composed_laplacian", "composed_lift")
 """What `Operators` are made of, by the power of an inverse length that it has."""
 
@@ -76,8 +78,6 @@ class Operators:
     """w M^-1 n: what one unit of prescribed normal derivative adds to the gradient. Zero off the Neumann boundary."""
     robin_lift: Float[Tensor, "points space"] | None = None
     """(a/b) w M^-1 n: what one unit of a point's own value takes from its gradient; None without Robin boundary."""
-    divergence_lift: Float[Tensor, "points space"] | None = None
-    """What one unit of a vector's prescribed normal derivative adds to its divergence; None: `neumann_lift`."""
     stress_normals: Float[Tensor, "points space"] | None = None
     """Unit normals where a vector's stress is zero, zero elsewhere; None without such a boundary. These are the
     operators of a vector then, its axis directly after the points: others have the normal derivative zero there."""
@@ -114,7 +114,7 @@ class Operators:
         """Assemble the operators of a mesh.
 
         Args:
-            mesh: The mesh. Where `mesh.points` requires gradients, so do the operators' values, also by the normals.
+            mesh: The mesh.
             neumann: Names of the patches on which the unknown's normal derivative is prescribed; None: nowhere, which
                 is IsoGCN.
             neumann_weight: The strength w of the Neumann condition against one neighbour.
@@ -122,14 +122,14 @@ class Operators:
             dtype: Precision of the result; assembly is always in that of `mesh.points`.
             device: Where the result goes.
         """
-        points = mesh.points
         names = [neumann] if isinstance(neumann, str) else list(neumann or ())
-        if names and points.requires_grad:
-            normals = _differentiable_normals(mesh, names)
-        else:
-            normals = mesh.point_normals(names) if names else torch.zeros_like(points)
         operators = cls.from_normals(
-            points, mesh.edges, normals, neumann_weight=neumann_weight, singular=singular, dtype=dtype
+            mesh.points,
+            mesh.edges,
+            mesh.point_normals(names),
+            neumann_weight=neumann_weight,
+            singular=singular,
+            dtype=dtype,
         )
         return operators.to(device=device)
 
@@ -160,44 +160,25 @@ class Operators:
                 elsewhere.
             is_robin: Where that is.
             representative: For each point, the one of its copies on periodic patches that stands for all of them;
-                points that have no copies stand for themselves. Gradients do not reach the positions then.
+                points that have no copies stand for themselves.
             is_stress_free: Where [grad u + (grad u)^T] n = 0 is prescribed.
             singular: As for `on`.
             dtype: As for `on`.
         """
+        points = points.detach()
         if representative is not None:
             pairs = edges.edges() if isinstance(edges, PointGraph) else edges
-            closed = ClosedNeighbours.of(points.detach().numpy(), pairs, representative.numpy())
+            closed = ClosedNeighbours.of(points.numpy(), pairs, representative.numpy())
             operators = cls._from_closed(closed, normals, neumann_weight, singular, points, is_robin)
-            return operators._with_robin(transfer, is_robin)._with_stress(normals, is_stress_free).to(dtype)
+            return operators._with_lifts(transfer, normals, is_stress_free).to(dtype)
         number, space = points.shape
         graph = edges if isinstance(edges, PointGraph) else PointGraph.of(edges, number, space)
-        rows, columns = graph.rows, graph.columns
+        rows = graph.rows
 
-        # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
-        # through than gathered in threes. And in place where autograd does not mind: fresh memory costs more than sums.
-        at_points = points.T.contiguous()
-        offsets = [x.index_select(0, columns).sub_(x.index_select(0, rows)) for x in at_points]
-        squares = offsets[0] * offsets[0]
-        for offset in offsets[1:]:
-            squares.addcmul_(offset, offset)
-        # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
-        squares.index_fill_(0, graph.diagonal, 1.0)
-        directions = [offset / squares for offset in offsets]
-
-        moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
-        summed = {
-            (k, m): points.new_zeros(number).index_add(0, rows, offsets[k] * directions[m])
-            for k in range(space)
-            for m in range(k, space)
-        }
-        every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
-        plain = torch.stack(every, dim=1).reshape(number, space, space)
-        moments = moments + plain
+        directions, plain = _directions_and_moments(points, graph)
+        moments = neumann_weight * normals[:, :, None] * normals[:, None, :] + plain
         inverse = _inverse_moments(moments, singular, points, np.diff(graph.starts) - 1)
         lift = neumann_weight * (inverse * normals[:, None, :]).sum(dim=2)
-
-        del offsets, squares
 
         def weights_of(inverse: Float[Tensor, "points space space"]) -> list[Float[Tensor, " entries"]]:
             weights = []
@@ -211,7 +192,7 @@ class Operators:
 
         of_divergence = None if is_robin is None else weights_of(_without_normals(inverse, plain, is_robin))
         operators = cls._from_weights(graph, weights_of(inverse), inverse, lift, of_divergence)
-        return operators._with_robin(transfer, is_robin)._with_stress(normals, is_stress_free)
+        return operators._with_lifts(transfer, normals, is_stress_free)
 
     @classmethod
     def _from_closed(
@@ -229,7 +210,7 @@ class Operators:
         summed = np.stack([np.bincount(closed.rows, each, number) for each in dyads.T], axis=1)
         moments = neumann_weight * normals[:, :, None] * normals[:, None, :]
         plain = torch.from_numpy(summed.reshape(number, space, space)).to(normals)
-        inverse = _inverse_moments(moments + plain, singular, points.detach(), closed.counts())
+        inverse = _inverse_moments(moments + plain, singular, points, closed.counts())
 
         def matrices_of(inverse: Float[Tensor, "points space space"]) -> list[scipy.sparse.csr_matrix]:
             weights = np.einsum("eij,ej->ei", inverse.numpy()[closed.rows], directions)
@@ -243,21 +224,19 @@ class Operators:
         )
         return replace(operators, closed=closed)
 
-    def _with_robin(
-        self, transfer: Float[Tensor, " points"] | None, is_robin: Bool[Tensor, " points"] | None
+    def _with_lifts(
+        self,
+        transfer: Float[Tensor, " points"] | None,
+        normals: Float[Tensor, "points space"],
+        is_stress_free: Bool[Tensor, " points"] | None,
     ) -> Operators:
-        if transfer is None or is_robin is None:
-            return self
-        lift = self.neumann_lift
-        of_divergence = torch.where(is_robin[:, None], torch.zeros_like(lift), lift)
-        return replace(self, robin_lift=lift * transfer.to(lift)[:, None], divergence_lift=of_divergence)
-
-    def _with_stress(
-        self, normals: Float[Tensor, "points space"], is_stress_free: Bool[Tensor, " points"] | None
-    ) -> Operators:
-        if is_stress_free is None or not bool(is_stress_free.any()):
-            return self
-        return replace(self, stress_normals=torch.where(is_stress_free[:, None], normals, 0.0).to(self.dtype))
+        """With what Robin conditions and ends without stress make of a point's own value and gradient."""
+        lift, stress = None, None
+        if transfer is not None:
+            lift = self.neumann_lift * transfer.to(self.neumann_lift)[:, None]
+        if is_stress_free is not None and bool(is_stress_free.any()):
+            stress = torch.where(is_stress_free[:, None], normals, 0.0).to(self.dtype)
+        return replace(self, robin_lift=lift, stress_normals=stress)
 
     @property
     def plain(self) -> Operators:
@@ -376,15 +355,11 @@ class Operators:
         flat = self.gradient @ field.reshape(self.number_of_points, -1)
         return flat.reshape(self.number_of_points, self.space, *field.shape[1:])
 
-    def div(
-        self,
-        field: Float[Tensor, "points space *axes"],
-        normal_derivative: Float[Tensor, "points space *axes"] | None = None,
-    ) -> Float[Tensor, "points *axes"]:
+    def div(self, field: Float[Tensor, "points space *axes"]) -> Float[Tensor, "points *axes"]:
         """Divergence: the derivative's axis, directly after the points, is contracted.
 
-        On the Neumann boundary the field's own normal derivative counts as zero unless it is given; on a Robin
-        boundary nothing is assumed about it.
+        On the Neumann boundary the field's own normal derivative counts as zero; on a Robin boundary nothing is assumed
+        about it.
         """
         self._check(field)
         if field.ndim < 2 or field.shape[1] != self.space:
@@ -393,11 +368,7 @@ class Operators:
                 f"got {list(field.shape)}."
             )
         flat = self.divergence @ field.reshape(self.number_of_points * self.space, -1)
-        divergence = flat.reshape(self.number_of_points, *field.shape[2:])
-        if normal_derivative is None:
-            return divergence
-        lift = self.neumann_lift if self.divergence_lift is None else self.divergence_lift
-        return divergence + (_beside(lift, field) * normal_derivative).sum(dim=1)
+        return flat.reshape(self.number_of_points, *field.shape[2:])
 
     def laplacian(
         self,
@@ -429,8 +400,7 @@ class Operators:
         """The same operators with the Laplacian multiplied out.
 
         In the plane 25 entries a point replace 36 and the gradient in between is never stored; in space 125 replace
-        162. It pays if only the Laplacian is needed, and often, as in a Poisson loop. Gradients no longer reach the
-        positions of points through it.
+        162. It pays if only the Laplacian is needed, and often, as in a Poisson loop.
 
         Args:
             damping: div(grad) hardly sees what alternates from point to point, and with Neumann sides may even feed it;
@@ -540,15 +510,13 @@ class Operators:
             values=torch.cat([each.divergence.values for each in operators]),
             transposed_values=torch.cat([each.divergence.transposed_values for each in operators]),
         )
-        robin_lift, divergence_lift = cls._joined_lifts(operators)
         whole = cls(
             gradient=gradient,
             divergence=divergence,
             moment_inverse=torch.cat([each.moment_inverse for each in operators]),
             neumann_lift=torch.cat([each.neumann_lift for each in operators]),
-            robin_lift=robin_lift,
-            divergence_lift=divergence_lift,
-            stress_normals=cls._joined_stress(operators),
+            robin_lift=cls._joined(operators, "robin_lift"),
+            stress_normals=cls._joined(operators, "stress_normals"),
             closed=None,  # what a damped Laplacian needs, the parts have
             composed_laplacian=together([each.composed_laplacian for each in operators]),
             composed_lift=together([each.composed_lift for each in operators]),
@@ -558,30 +526,15 @@ class Operators:
         return whole
 
     @staticmethod
-    def _joined_lifts(operators: Sequence[Operators]) -> tuple[Tensor, Tensor] | tuple[None, None]:
-        """Those of gradient and divergence on Robin boundaries, where any has one."""
-        if all(each.robin_lift is None for each in operators):
-            return None, None
-        pairs = [each.robin_lifts() for each in operators]
-        return torch.cat([pair[0] for pair in pairs]), torch.cat([pair[1] for pair in pairs])
-
-    @staticmethod
-    def _joined_stress(operators: Sequence[Operators]) -> Tensor | None:
-        if all(each.stress_normals is None for each in operators):
+    def _joined(operators: Sequence[Operators], name: str) -> Tensor | None:
+        if all(getattr(each, name) is None for each in operators):
             return None
-        return torch.cat([each.stress_free_normals() for each in operators])
+        return torch.cat([each.or_zero(name) for each in operators])
 
-    def stress_free_normals(self) -> Float[Tensor, "points space"]:
-        """`stress_normals`, also without such a boundary."""
-        return torch.zeros_like(self.neumann_lift) if self.stress_normals is None else self.stress_normals
-
-    def robin_lifts(self) -> tuple[Float[Tensor, "points space"], Float[Tensor, "points space"]]:
-        """`robin_lift` and `divergence_lift`, also without Robin boundary."""
-        lift = self.neumann_lift
-        return (
-            torch.zeros_like(lift) if self.robin_lift is None else self.robin_lift,
-            lift if self.divergence_lift is None else self.divergence_lift,
-        )
+    def or_zero(self, name: str) -> Float[Tensor, "points space"]:
+        """`robin_lift` or `stress_normals`, also without such a boundary."""
+        found = getattr(self, name)
+        return torch.zeros_like(self.neumann_lift) if found is None else found
 
     def _check(self, field: Tensor) -> None:
         if field.shape[:1] != (self.number_of_points,):
@@ -603,36 +556,13 @@ def _beside(lift: Float[Tensor, "points space"], gradient: Float[Tensor, "points
     return lift.reshape(*lift.shape, *[1] * (gradient.ndim - 2))
 
 
-def _differentiable_normals(mesh: Mesh, patch_names: Sequence[str]) -> Float[Tensor, "points space"]:
-    """`mesh.point_normals`, through which gradients reach the positions."""
-    points, every = mesh.points, [mesh.patch(name).facets for name in patch_names]
-    facets = mesh.facets.take(np.unique(np.concatenate(every)))
-    sizes = torch.from_numpy(facets.sizes)
-    corners, facet = torch.from_numpy(facets.connectivity), torch.repeat_interleave(sizes)
-    if mesh.space == 2:
-        start, end = corners.reshape(-1, 2).T
-        edge = points[end] - points[start]
-        areas = torch.stack([edge[:, 1], -edge[:, 0]], dim=1)
-    else:
-        here = points[corners] - points[corners[torch.from_numpy(facets.offsets[:-1])]][facet]
-        after = torch.arange(1, len(corners) + 1)
-        after[torch.from_numpy(facets.offsets[1:]) - 1] = torch.from_numpy(facets.offsets[:-1])
-        areas = points.new_zeros(len(sizes), 3).index_add(0, facet, torch.linalg.cross(here, here[after]))
-    shares = areas / areas.norm(dim=1, keepdim=True) / sizes[:, None]
-    sums = torch.zeros_like(points).index_add(0, corners, shares[facet])
-    # A norm has no derivative at zero, which is what the sum is inside and where the sides of a thin plate cancel.
-    touched = (sums.detach().norm(dim=1, keepdim=True) > 1e-12).expand_as(sums)
-    safe = torch.where(touched, sums, torch.ones_like(sums))
-    return torch.where(touched, safe / safe.norm(dim=1, keepdim=True), torch.zeros_like(sums))
-
-
 def _without_normals(
     inverse: Float[Tensor, "points space space"],
     plain: Float[Tensor, "points space space"],
     is_robin: Bool[Tensor, " points"],
 ) -> Float[Tensor, "points space space"]:
     """The inverse moments, at Robin points of the neighbours only, as far as these span the space."""
-    eigenvalues = torch.linalg.eigvalsh(plain.detach()[is_robin])
+    eigenvalues = torch.linalg.eigvalsh(plain[is_robin])
     chosen = is_robin.clone()
     chosen[is_robin] = eigenvalues[:, 0] > _SINGULAR * eigenvalues[:, -1].clamp_min(1.0)
     return inverse.index_put((chosen,), torch.linalg.inv(plain[chosen]))
@@ -650,20 +580,53 @@ def _extreme_eigenvalues(
     return mean - apart, mean + apart
 
 
+_Known = tuple[list[Float[Tensor, " entries"]], Float[Tensor, "points space space"]]
+_LAST: deque[tuple[Tensor, int, PointGraph, _Known]] = deque(maxlen=1)
+"""Unknowns of a case and its certificate assemble operators from the same points."""
+
+
+def _directions_and_moments(points: Float[Tensor, "points space"], graph: PointGraph) -> _Known:
+    """By axis, the offsets of neighbours over their squares; and the moments of all neighbours without conditions."""
+    for known, version, of_graph, found in list(_LAST):
+        same = known.data_ptr() == points.data_ptr() and known.shape == points.shape and known.dtype == points.dtype
+        if same and version == points._version and of_graph is graph:
+            return found
+    number, space = points.shape
+    # One array an axis, not one row an edge: a million points have 27 million entries, which are better streamed
+    # through than gathered in threes. And in place where autograd does not mind: fresh memory costs more than sums.
+    offsets = [x.index_select(0, graph.columns).sub_(x.index_select(0, graph.rows)) for x in points.T.contiguous()]
+    squares = offsets[0] * offsets[0]
+    for offset in offsets[1:]:
+        squares.addcmul_(offset, offset)
+    # A point is its own neighbour at distance zero; any length but zero gives it the weight zero for now.
+    squares.index_fill_(0, graph.diagonal, 1.0)
+    directions = [offset / squares for offset in offsets]
+    summed = {
+        (k, m): points.new_zeros(number).index_add(0, graph.rows, offsets[k] * directions[m])
+        for k in range(space)
+        for m in range(k, space)
+    }
+    every = [summed[min(k, m), max(k, m)] for k in range(space) for m in range(space)]
+    found = directions, torch.stack(every, dim=1).reshape(number, space, space)
+    # Tensors of inference mode can never be a part of what has gradients.
+    if number <= LARGEST_KEPT and not (points.is_inference() or torch.is_inference_mode_enabled()):
+        _LAST.append((points, points._version, graph, found))
+    return found
+
+
 def _inverse_moments(
     moments: Float[Tensor, "points space space"],
     singular: Literal["error", "pseudoinverse"],
     points: Tensor,
     neighbours: np.ndarray,
 ) -> Float[Tensor, "points space space"]:
-    smallest, largest = _extreme_eigenvalues(moments.detach())
+    smallest, largest = _extreme_eigenvalues(moments)
     broken = smallest <= _SINGULAR * largest.clamp_min(1.0)
     if not broken.any():
         return torch.linalg.inv(moments)
     if singular == "pseudoinverse":
         whole = torch.where(broken[:, None, None], torch.eye(points.shape[1]).to(moments), moments)
-        # A pseudoinverse jumps where the rank changes: no gradients reach the positions at such a point.
-        partial = torch.linalg.pinv(moments.detach()[broken], rtol=_SINGULAR, hermitian=True)
+        partial = torch.linalg.pinv(moments[broken], rtol=_SINGULAR, hermitian=True)
         return torch.linalg.inv(whole).index_put((broken,), partial)
     point = int(broken.nonzero()[0])
     raise ValueError(

@@ -87,7 +87,7 @@ def _save_for_backward(ctx, inputs, output):
 
 def _backward(ctx, gradient):
     row_starts, columns, values, t_row_starts, t_columns, t_values, dense = ctx.saved_tensors
-    gradient_of_dense = gradient_of_values = None
+    gradient_of_dense = gradient_of_values = None  # by values: optimisation of flows at a time, through their steps
     if ctx.needs_input_grad[6]:
         gradient_of_dense = _sparse_product(
             t_row_starts, t_columns, t_values, row_starts, columns, values, gradient.contiguous()

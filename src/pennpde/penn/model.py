@@ -173,11 +173,18 @@ class PENN(Predictor):
 
     def prepare(self, case: Case) -> None:
         """Compute what depends only on the mesh; it is kept with the case's operators."""
-        if self.start is not None:
+        if self.start is not None and not self.start.is_started(case):
             self.start.prepare(case)
             return
         for name in self.equation.unknowns:
             case.operators[name].composed(self.laplacian_damping)
+
+    def learned(self, case: Case) -> Sequence[Case]:
+        if self.start is None:
+            return (case,)
+        time = case.parameters.get("time")
+        with torch.no_grad():
+            return self.start.learned(case, self.output_times[-1] if time is None else float(time))
 
     def forward(self, case: Case) -> dict[str, Tensor]:
         if self.start is not None and not self.start.is_started(case):

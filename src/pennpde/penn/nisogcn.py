@@ -96,9 +96,6 @@ class NIsoGCN(nn.Module):
         mixed = linear(derivative, self.mixing.T)
         return mixed if self.coefficient is None else scale_by(self.coefficient(invariant(values)), mixed)
 
-    def extra_repr(self) -> str:
-        return f"{self.operator}, width={self.mixing.shape[0]}"
-
 
 def Gradient(width: int, **options) -> NIsoGCN:  # noqa: N802  (reads as the layer that it makes)
     """NIsoGCN 0 -> 1, or 1 -> 2 on vectors."""

@@ -63,7 +63,26 @@ class Prediction:
         return self.balance.get(OUTFLOW)
 
 
-class Predictor(nn.Module, ABC):
+class Asked(nn.Module, ABC):
+    """What may be asked of whatever solves a case: a network, or the cheap solution that it starts from."""
+
+    def prepare(self, case: Case) -> None:
+        """Compute what depends only on the mesh and keep it with the case."""
+
+    def can_keep(self, cases: Sequence[Case]) -> bool:  # noqa: ARG002
+        """Whether all that `prepare` computes for these cases is kept; otherwise to prepare all of them is in vain."""
+        return True
+
+    def points_solved(self, case: Case) -> int:
+        """About how many points it computes on for a case, which tells how long it takes."""
+        return case.number_of_points
+
+    def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
+        """What only it knows about how wrong it may be on a case, such as the cells that it works on."""
+        return ()
+
+
+class Predictor(Asked):
     """A network that solves boundary value problems.
 
     Subclasses are final. They set `equation`, a `Physics`: what is known about the equation that they solve.
@@ -145,20 +164,9 @@ class Predictor(nn.Module, ABC):
         """The case with operators as this network wants them; the case itself where it has them already."""
         return case
 
-    def prepare(self, case: Case) -> None:
-        """Compute what depends only on the mesh and keep it with the case."""
-
-    def can_keep(self, cases: Sequence[Case]) -> bool:  # noqa: ARG002
-        """Whether all that `prepare` computes for these cases is kept; otherwise to prepare all of them is in vain."""
-        return True
-
-    def points_solved(self, case: Case) -> int:
-        """About how many points it computes on for a case, which tells how long it takes."""
-        return case.number_of_points
-
-    def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
-        """What only the network knows about how wrong it may be on a case, such as the cells that it works on."""
-        return ()
+    def learned(self, case: Case) -> Sequence[Case]:
+        """The cases from which it learns what one case tells: most networks, from the case itself."""
+        return (case,)
 
     def coarser_solution(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
         """The same fields computed in another way, cheaper and less accurate: where both agree, both may be trusted.

@@ -29,13 +29,9 @@ State = Mapping[str, Tensor]
 """The unknowns by name, encoded: [points, *axes, width]."""
 
 
-class DivergedError(RuntimeError):
-    """A solve did not converge although the caller required it."""
-
-
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Where a solve ended, and how. A solve that fails says so here; `check` turns that into an error."""
+    """Where a solve ended, and how: one that fails says so here."""
 
     state: State
     residuals: Float[Tensor, "iterations cases"]
@@ -46,17 +42,6 @@ class Solution:
     @property
     def iterations(self) -> int:
         return self.residuals.shape[0]
-
-    def check(self) -> Solution:
-        """Raise where a case diverged."""
-        if self.diverged.any():
-            bad = self.diverged.nonzero()[:, 0].tolist()
-            last = [f"{value:.3g}" for value in self.residuals[-1, bad].tolist()]
-            raise DivergedError(
-                f"The solver diverged for cases {bad} of the batch: residuals {last} after {self.iterations} "
-                "iterations. Check that the case lies in the range that the network was trained on."
-            )
-        return self
 
 
 Step = Callable[[State, State, float], State]

@@ -6,17 +6,16 @@ then only has to give what that misses, at any time for which the cheap solution
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pennpde.case import Case
-from pennpde.penn.equation import Clue
-from pennpde.penn.predictor import Finer, attempted
+from pennpde.penn.predictor import Asked, Finer, attempted
 from pennpde.penn.solver import Solution
 
 
@@ -42,7 +41,7 @@ class Started:
     finer: Finer | None = None
 
 
-class Start(nn.Module, ABC):
+class Start(Asked):
     """Gives cheap solutions of cases, at any time. Subclasses are final."""
 
     levels: ClassVar[tuple[str, ...]] = ()
@@ -71,6 +70,11 @@ class Start(nn.Module, ABC):
     def is_started(self, case: Case) -> bool:
         """Whether the initial fields of a case are those of a cheap solution already, as in training."""
 
+    def learned(self, case: Case, time: float) -> Sequence[Case]:
+        """The case with its cheap solution, on each level where a network learns to correct it."""
+        found = self.solve(case, (time,))
+        return found.cases if found.corrected else ()
+
     def finished(self, case: Case, started: Case, fields: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """The network's fields with what else the cheap solution guarantees, such as mass in every cell.
 
@@ -82,21 +86,6 @@ class Start(nn.Module, ABC):
             fields: The network's.
         """
         return fields
-
-    def prepare(self, case: Case) -> None:
-        """Compute what depends only on the mesh and keep it."""
-
-    def can_keep(self, cases: Sequence[Case]) -> bool:  # noqa: ARG002
-        """Whether all that `prepare` computes for these cases is kept."""
-        return True
-
-    def points_solved(self, case: Case) -> int:
-        """About how many points it computes on."""
-        return case.number_of_points
-
-    def clues(self, case: Case) -> Sequence[Clue]:  # noqa: ARG002
-        """What only it knows about how wrong it may be on a case."""
-        return ()
 
     def coarser(self, case: Case, times: Sequence[float]) -> Mapping[str, Tensor] | None:  # noqa: ARG002
         """The same fields in another way, cheaper and less accurate; None where there is none."""

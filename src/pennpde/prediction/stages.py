@@ -29,6 +29,7 @@ from pennpde.case.companion import CompanionError, back, companion_mesh, ends_of
 from pennpde.case.units import Units
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.mesh import Mesh
+from pennpde.operators import Operators
 from pennpde.penn import STEADY, Physics, Prediction, Predictor
 from pennpde.penn.equation import OUTFLOW
 from pennpde.penn.predictor import Finer, attempted, check_unknowns
@@ -469,9 +470,10 @@ def judge(compared: Compared) -> Outcome:
     prepared = solved.prepared
     asked, prediction, scaled, case = prepared.request, solved.prediction, prepared.scaled, prepared.case
     model, equation = asked.model, asked.model.equation
-    certificate = _certified(returned)
+    operators = Operators.on(scaled.mesh, singular="pseudoinverse")
+    certificate = _certified(returned, operators)
     coarse = None if compared.coarse is None else {name: compared.coarse[name] for name in equation.unknowns}
-    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse)
+    evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse, operators)
     free = equation.free_levels(case)
     calibration, why = _calibration(prepared), equation.uncalibrated(scaled)
     unknown = [f"The expected error is unknown: {why}."] if why else []
@@ -548,7 +550,7 @@ def _flow(compared: Compared) -> SolvedFlow | None:
     return make({**prediction.fields, **prediction.balance}, coarser=coarser)
 
 
-def _certified(returned: Returned) -> Certificate:
+def _certified(returned: Returned, operators: Operators) -> Certificate:
     prepared = returned.solved.prepared
     asked, fields = prepared.request, returned.fields
     prediction, units = returned.solved.prediction, asked.units
@@ -557,7 +559,10 @@ def _certified(returned: Returned) -> Certificate:
         prediction = replace(prediction, balance=balance)
     judged, equation = prepared.case.over(asked.hold), asked.model.equation
     if not prepared.has_companion:
-        return certify(prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled)
+        own = operators if units is None or units.length == 1.0 else operators.scaled(1.0 / units.length)
+        return certify(
+            prediction, judged, asked.ranges, equation, fields=fields, compared=prepared.scaled, operators=own
+        )
     seen = prepared.scaled.over(asked.own_times)
     return certify_interpolated(prediction, seen, judged, asked.ranges, equation, fields=fields)
 

@@ -16,10 +16,10 @@ _MANY = 100
 
 def _kinds() -> list[Kind]:
     found = [
-        Kind("pressure drop", ("PATCH", "PATCH"), flows.pressure_drop, "m²/s²", True, "pressure"),
-        Kind("total pressure drop", ("PATCH", "PATCH"), flows.total_pressure_drop, "m²/s²", True, "pressure"),
+        Kind("pressure drop", ("PATCH", "PATCH"), flows.pressure_drop, "m²/s²", "pressure"),
+        Kind("total pressure drop", ("PATCH", "PATCH"), flows.total_pressure_drop, "m²/s²", "pressure"),
         Kind("loss coefficient", ("PATCH", "PATCH"), flows.loss_coefficient, group="pressure"),
-        Kind("mean pressure", ("PATCH",), flows.mean_pressure, "m²/s²", True, "pressure"),
+        Kind("mean pressure", ("PATCH",), flows.mean_pressure, "m²/s²", "pressure"),
         Kind("flow rate", ("PATCH",), flows.flow_rate, "m²/s", group="flow"),
         Kind("flow split", ("PATCH", "PATCH"), flows.flow_split, group="flow", most=_MANY),
         Kind("uniformity", ("PATCH",), flows.uniformity, group="uniformity"),
@@ -28,25 +28,25 @@ def _kinds() -> list[Kind]:
     for part in ("", "pressure", "viscous"):
         first = f"{part} " if part else ""
         found += [
-            Kind(f"{first}drag", ("PATCH",), forces.component(0, part), "m³/s²", True, "force"),
-            Kind(f"{first}lift", ("PATCH",), forces.component(1, part), "m³/s²", True, "force"),
-            Kind(f"{first}force", ("PATCH",), forces.magnitude(part), "m³/s²", True, "force"),
-            Kind(f"{first}force x", ("PATCH",), forces.axis_component(0, part), "m³/s²", True, "force"),
-            Kind(f"{first}force y", ("PATCH",), forces.axis_component(1, part), "m³/s²", True, "force"),
-            Kind(f"{first}moment", ("PATCH",), forces.moment(part), "m⁴/s²", True, "force"),
+            Kind(f"{first}drag", ("PATCH",), forces.component(0, part), "m³/s²", "force"),
+            Kind(f"{first}lift", ("PATCH",), forces.component(1, part), "m³/s²", "force"),
+            Kind(f"{first}force", ("PATCH",), forces.magnitude(part), "m³/s²", "force"),
+            Kind(f"{first}force x", ("PATCH",), forces.axis_component(0, part), "m³/s²", "force"),
+            Kind(f"{first}force y", ("PATCH",), forces.axis_component(1, part), "m³/s²", "force"),
+            Kind(f"{first}moment", ("PATCH",), forces.moment(part), "m⁴/s²", "force"),
         ]
     found += [
         Kind("drag coefficient", ("PATCH",), forces.component(0, coefficient=True), group="force"),
         Kind("lift coefficient", ("PATCH",), forces.component(1, coefficient=True), group="force"),
         Kind("moment coefficient", ("PATCH",), forces.moment(coefficient=True), group="force"),
-        Kind("wall shear", ("PATCH",), walls.mean_shear, "m²/s²", True, "wall shear"),
-        Kind("maximum wall shear", ("PATCH",), walls.largest_shear, "m²/s²", True, "wall shear"),
+        Kind("wall shear", ("PATCH",), walls.mean_shear, "m²/s²", "wall shear"),
+        Kind("maximum wall shear", ("PATCH",), walls.largest_shear, "m²/s²", "wall shear"),
         Kind("separation", ("PATCH",), walls.separation, "m", group="recirculation"),
         Kind("reattachment", ("PATCH",), walls.reattachment, "m", group="recirculation"),
         Kind("recirculation length", ("PATCH",), walls.recirculation_length, "m", group="recirculation"),
         Kind("recirculation area", (), regions.recirculation_area, "m²", group="recirculation"),
-        Kind("kinetic energy", (), regions.kinetic_energy, "m⁴/s²", True, "energy"),
-        Kind("dissipation", (), regions.dissipation, "m⁴/s³", True, "energy"),
+        Kind("kinetic energy", (), regions.kinetic_energy, "m⁴/s²", "energy"),
+        Kind("dissipation", (), regions.dissipation, "m⁴/s³", "energy"),
     ]
     for name in regions.FIELDS:
         unit = "m²/s²" if name == "p" else "m/s"
@@ -55,7 +55,7 @@ def _kinds() -> list[Kind]:
             ("minimum", (), regions.smallest),
             ("probe", ("X", "Y"), regions.probe),
         ):
-            found.append(Kind(f"{first} {name}", words, _of_field(measure, name), unit, name == "p", "local"))
+            found.append(Kind(f"{first} {name}", words, _of_field(measure, name), unit, "local"))
     return found
 
 

@@ -41,7 +41,6 @@ class Kind:
         arguments: What follows them.
         measure: Takes the flow and the quantity.
         unit: In metres and seconds; kinematic where it is proportional to the density.
-        forcelike: Whether it is that.
         group: Quantities whose errors are calibrated together.
         most: Arguments at most; by default as many as there are.
     """
@@ -50,9 +49,13 @@ class Kind:
     arguments: tuple[str, ...]
     measure: Callable[[SolvedFlow, Quantity], Raw]
     unit: str = ""
-    forcelike: bool = False
     group: str = ""
     most: int = 0
+
+    @property
+    def forcelike(self) -> bool:
+        """Whether it is proportional to the density."""
+        return self.unit in _DIMENSIONED
 
     @property
     def usage(self) -> str:

@@ -158,25 +158,30 @@ class SolvedFlow:
         A parabola along the facet, as prescribed or through the points of the outlet; together they have the flow rate
         of the fluxes.
         """
-        from pennpde.mesh.boundary import facet_parabolas
-
-        mesh, found = self.case.mesh, []
-        for place, values in enumerate(self.fields["u"]):
-            boundary = self._boundary(place)
-            opening = np.zeros(len(values), bool)
-            opening[self.ends[boundary.opened]] = True
-            along = facet_parabolas(values, mesh, opening, by_patch=False)
-            start, middle, end = np.where(boundary.held[:, None, None], boundary.velocity, along)[facets].swapaxes(0, 1)
-            s = (_GAUSS / 2 + 0.5)[None, :, None]
-            curve = (2 * s - 1) * (s - 1) * start[:, None] + 4 * s * (1 - s) * middle[:, None]
-            found.append(curve + s * (2 * s - 1) * end[:, None])
-        velocity, normal = np.stack(found), self.outward[facets] / self.lengths[facets][:, None]
+        start, middle, end = self._parabolas[:, facets].transpose(2, 0, 1, 3)[:, :, :, None]
+        s = (_GAUSS / 2 + 0.5)[:, None]
+        velocity = (2 * s - 1) * (s - 1) * start + 4 * s * (1 - s) * middle + s * (2 * s - 1) * end
+        normal = self.outward[facets] / self.lengths[facets][:, None]
         through = np.einsum("tfga,fa->tfg", velocity, normal)
         shares = self.lengths[facets][:, None] * _WEIGHTS
         missing = self.outflow[:, facets].sum(axis=1) - (through * shares).sum(axis=(1, 2))
         moved = (np.abs(through) * shares).sum(axis=(1, 2))
         change = np.abs(through) * (missing / np.where(moved > 0, moved, 1.0))[:, None, None]
         return velocity + change[..., None] * normal[:, None], _WEIGHTS
+
+    @cached_property
+    def _parabolas(self) -> Float[np.ndarray, "times facets 3 2"]:
+        """The velocity at start, middle and end of each facet."""
+        from pennpde.mesh.boundary import facet_parabolas
+
+        found = []
+        for place, values in enumerate(self.fields["u"]):
+            boundary = self._boundary(place)
+            opening = np.zeros(len(values), bool)
+            opening[self.ends[boundary.opened]] = True
+            along = facet_parabolas(values, self.case.mesh, opening, by_patch=False)
+            found.append(np.where(boundary.held[:, None, None], boundary.velocity, along))
+        return np.stack(found)
 
     def _boundary(self, place: int) -> BoundaryProfile:
         time = self.times[place]

@@ -60,7 +60,7 @@ def designs_of(variables: Sequence[Variable], kind: str, number: int | None, see
         if number is None or not 1 <= number <= _MOST:
             raise ValueError(f"A {kind} design needs the number of designs, from 1 to {_MOST:,}; got {number}.")
         shares = _samples(kind, len(variables), number, seed)
-        rows = [tuple(each.at(share) for each, share in zip(variables, row, strict=True)) for row in shares.tolist()]
+        rows = [tuple(map(Variable.neatly, variables, row)) for row in shares.tolist()]
     return [Design(place, dict(zip(names, row, strict=True))) for place, row in enumerate(rows, 1)]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from pennpde.data import workers as pool
 from pennpde.data.workers import Failure, Status
+from pennpde.machine import check_device
 from pennpde.penn.predictor import attempted
 from pennpde.prediction import Outcome
 from pennpde.study.designs import Design
@@ -46,6 +47,10 @@ def run(
     study.check()
     if keep_fields and folder is None:
         raise ValueError("Fields are kept in the folder of a study; give one.")
+    if device and study.accuracy is not None:
+        raise ValueError("With an accuracy each design takes its own level: give a level to use a device.")
+    if device and scheduler is None:  # that of a cluster is on its machines
+        check_device(device)
     fields = folder / "fields" if folder is not None and keep_fields else None
     kept = nullcontext(Journal(None, {})) if folder is None else journal(folder, study.definition)
     with kept as found:
@@ -54,8 +59,6 @@ def run(
         heard = on_progress or (lambda _: None)
         left = [design for design in study.designs if design.number not in found.rows]
         heard(_status(study, found.rows))
-        if device and study.accuracy is not None:
-            raise ValueError("With an accuracy each design takes its own level: give a level to use a device.")
         work = partial(evaluate_all, study, fields=fields, suffix=keep_fields, device=device)
         for rows in _computed(study, left, workers, scheduler, work):
             for row in rows:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scipy.linalg import lstsq
 
 from pennpde.case import Case
+from pennpde.machine import remembered
 from pennpde.mesh import Mesh
 
 _MOST_FIXED = 400
@@ -145,6 +146,7 @@ def check_cells(before: Mesh, after: Mesh) -> None:
             )
 
 
+@remembered  # of the mesh before, which all shapes come from
 def _sines(mesh: Mesh) -> Float[np.ndarray, " corners"]:
     """The sine of the angle at each corner of each plane cell; negative where it is inverted."""
     rows, offsets = np.arange(len(mesh.connectivity)), mesh.offsets

@@ -56,7 +56,7 @@ class Variable:
                 f'{self.low:g}:{self.high:g}:log:5), or choose the design "latin-hypercube" or "sobol".'
             )
         shares = np.linspace(0.0, 1.0, self.number) if self.number > 1 else [0.5]
-        return tuple(map(self.at, shares))
+        return tuple(map(self.neatly, shares))
 
     def at(self, share: float) -> float:
         """The number at a share of the way, from 0 to 1."""
@@ -65,10 +65,26 @@ class Variable:
         if share in (0.0, 1.0):
             return self.high if share else self.low
         if self.is_logarithmic:
-            found = self.low * (self.high / self.low) ** share
-        else:
-            found = self.low + share * (self.high - self.low)
-        return float(f"{found:.{_DIGITS}g}")
+            return self.low * (self.high / self.low) ** share
+        return self.low + share * (self.high - self.low)
+
+    def neatly(self, share: float) -> float:
+        """The same in as many digits as people want to read."""
+        return self.at(share) if self.choices else float(f"{self.at(share):.{_DIGITS}g}")
+
+    def share(self, number: float) -> float:
+        """The share of the way at which it takes a number; the middle of the shares of a choice."""
+        if self.choices:
+            if number not in self.choices:
+                raise ValueError(f"The search starts at {self.name} = {number:g}, which is none of {self.choices}.")
+            return (self.choices.index(number) + 0.5) / len(self.choices)
+        if not self.low <= number <= self.high:
+            raise ValueError(
+                f"The search starts at {self.name} = {number:g}, outside of {self.low:g} to {self.high:g}."
+            )
+        if self.is_logarithmic:
+            return math.log(number / self.low) / math.log(self.high / self.low)
+        return (number - self.low) / (self.high - self.low)
 
     @property
     def text(self) -> str:

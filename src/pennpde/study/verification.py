@@ -16,10 +16,8 @@ from scipy.spatial import KDTree
 
 from pennpde.case import Case
 from pennpde.files import locked_folder, plain
-from pennpde.openfoam.conditions import first_field
 from pennpde.openfoam.dictionaries import Dimensions, NonUniform, format_dictionary, read_dictionary
-from pennpde.openfoam.fields import on_faces, read_field, start_time, time_folders
-from pennpde.openfoam.point_values import PointValues
+from pennpde.openfoam.fields import PointValues, first_field, on_faces, read_field, start_time, time_folders
 from pennpde.openfoam.poly_mesh import Body, PolyMesh
 from pennpde.penn import STEADY, Physics
 from pennpde.penn.equation import OUTFLOW, PRESSED, VISCOUS

@@ -5,9 +5,8 @@ report       errors, learning curve and worst cases at the end, next to what can
 
 fitting      the loop: steps, tests, restarts, rollbacks, pauses
 settings     every number of a training, checked, and the decisions of its protocol
-losses       what a training makes small
 cases        which cases a step sees, with which targets, and by which a network is judged
-steps        one step, by Adam or SOAP
+steps        what a training makes small, and one step, by Adam or SOAP
 folder       state and log, everything that a continued training needs
 
 calibrate    errors on cases with reference solutions: what `penn calibrate` learns from

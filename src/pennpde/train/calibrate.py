@@ -288,24 +288,20 @@ def coverage(judged: Sequence[Judged]) -> dict[str, Coverage]:
 
 
 def _coverage(judged: Sequence[Judged]) -> Coverage:
-    unknowns = list(judged[0][1])
-    grades = [
-        expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()})
-        for _, estimates in judged
-    ]
-    wrong = [
-        sample.name
-        for (sample, _), grade in zip(judged, grades, strict=True)
-        if grade == GOOD and any(not error <= _WRONG for error in sample.errors.values())
-    ]
+    grades, wrong = [], []
+    for sample, estimates in judged:
+        grades.append(expected_error.grade_of({name: ExpectedError(*each) for name, each in estimates.items()}))
+        if grades[-1] == GOOD and any(not error <= _WRONG for error in sample.errors.values()):
+            wrong.append(sample.name)
+    columns = {
+        name: np.array([(sample.errors[name], *each[name]) for sample, each in judged]).T for name in judged[0][1]
+    }
     return Coverage(
-        cases=len(judged),
-        covered={
-            name: float(np.mean([sample.errors[name] <= each[name][1] for sample, each in judged])) for name in unknowns
-        },
-        errors={name: float(np.median([sample.errors[name] for sample, _ in judged])) for name in unknowns},
-        expected={name: float(np.median([each[name][0] for _, each in judged])) for name in unknowns},
-        grades={grade: grades.count(grade) for grade in GRADES if grade in grades},
+        len(judged),
+        {name: float(np.mean(errors <= bounds)) for name, (errors, _, bounds) in columns.items()},
+        {name: float(np.median(errors)) for name, (errors, _, _) in columns.items()},
+        {name: float(np.median(expected)) for name, (_, expected, _) in columns.items()},
+        {grade: grades.count(grade) for grade in GRADES if grade in grades},
         good_but_wrong=len(wrong),
         wrong=tuple(wrong),
     )
@@ -347,13 +343,9 @@ def weights_of(model: nn.Module) -> str:
 def _add(cache: Path, weights: str, resolution: str, name: str, measured: Sequence[Measured]) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
     about = {"version": __version__, "weights": weights, "resolution": resolution, "case": name}
-    entry = about | {"measured": as_rows(measured)}
-    with cache.open("ab+") as stream:
-        # The line of a process that was killed while it wrote has no end.
-        end = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, end - 1))
-        torn = stream.read(1) not in (b"", b"\n")
-        stream.write(b"\n" * torn + json.dumps(entry).encode() + b"\n")
+    with cache.open("ab") as stream:
+        # The first end of line is that of a process that was killed while it wrote.
+        stream.write(b"\n" + json.dumps(about | {"measured": as_rows(measured)}).encode() + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
 
@@ -368,7 +360,7 @@ def kept(model: nn.Module, cache: Path | None, resolution: Resolution = "auto") 
         try:
             entry = json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError):
-            continue  # of a process that was killed while it wrote
+            continue  # empty, or of a process that was killed while it wrote
         if isinstance(entry, dict) and (entry.get("version"), entry.get("weights"), entry.get("resolution")) == wanted:
             found[str(entry["case"])] = [from_row(row) for row in entry["measured"]]
     return found

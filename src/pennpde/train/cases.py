@@ -112,41 +112,27 @@ def learned(model: nn.Module, file: CaseFile, *, frames: bool = False) -> list[C
         found = moments(case, file.times)
         # To march until nothing changes takes many steps, too many to learn from where there are moments.
         return [each.with_parameter for each in found if not each.is_steady or len(found) == 1]
-    times = _own_times(model)
+    times = own_times(model)
     if (not times and not frames) or (len(times) > 1 and number_of_moments(case) == len(times)):
         return [without_steady_state(case)]
-    found = _moments(model, file)
+    found = moments_of(model, file)
     if not found or (number_of_moments(case) is None and len(found) == 1 and not found[0].is_steady):
         return [case]  # such as a gradient, or one moment: as it is
     return [_nearest(found, times).case]
 
 
-def judged(model: nn.Module, file: CaseFile, *, frames: bool = False) -> Case | None:
-    """The case with the targets that a network of fixed output times predicts; None where it has no such moment."""
-    times, found = _own_times(model), _moments(model, file)
-    is_fixed = bool(times) and not getattr(model, "takes_times", False)
-    if is_fixed and len(found) > 1 and number_of_moments(file.case) != len(times) and _matching(found, times) is None:
-        return None
-    return learned(model, file, frames=frames)[0]
-
-
-def known_times(model: nn.Module, files: Sequence[CaseFile]) -> list[float]:
-    """All times of the targets, in the network's units."""
-    known = (each.time for file in files for each in _moments(model, file))
-    return sorted({float(f"{time:.3g}") for time in known if time is not None})
-
-
 def learned_time(model: nn.Module, file: CaseFile) -> float | None:
     """The time of the single target that a network learns, in the network's units; None where there is none."""
-    found = _moments(model, file)
-    return _nearest(found, _own_times(model)).time if found else None
+    found = moments_of(model, file)
+    return _nearest(found, own_times(model)).time if found else None
 
 
-def _own_times(model: nn.Module) -> tuple[float, ...]:
+def own_times(model: nn.Module) -> tuple[float, ...]:
+    """At which a network predicts; none of one that takes any time, or knows none."""
     return tuple(getattr(model, "output_times", ()))
 
 
-def _moments(model: nn.Module, file: CaseFile) -> list[Moment]:
+def moments_of(model: nn.Module, file: CaseFile) -> list[Moment]:
     """The case at each of its moments, with their times in the network's units."""
     found, equation = moments(file.case, file.times), getattr(model, "equation", None)
     units = equation.training_units(file.case) if found and isinstance(equation, Physics) else None
@@ -157,10 +143,10 @@ def _moments(model: nn.Module, file: CaseFile) -> list[Moment]:
 def _nearest(found: Sequence[Moment], wanted: Sequence[float]) -> Moment:
     """The moment that a network predicts; where there is none, the last, and the steady state only if it is alone."""
     moving = [each for each in found if not each.is_steady]
-    return _matching(found, wanted) or (moving or found)[-1]
+    return matching(found, wanted) or (moving or found)[-1]
 
 
-def _matching(found: Sequence[Moment], wanted: Sequence[float]) -> Moment | None:
+def matching(found: Sequence[Moment], wanted: Sequence[float]) -> Moment | None:
     last = wanted[-1] if wanted else None
     for each in found:
         if each.time is None or last is None:

@@ -39,17 +39,17 @@ from pennpde import __version__, checkpoints, registry
 from pennpde.case import Case
 from pennpde.case.moments import FOREVER, number_of_moments
 from pennpde.data import storage
-from pennpde.data.manifest import content_of
-from pennpde.data.storage import DatasetError, Manifest, dataset_hash
+from pennpde.data.runs.source import of_unknowns
+from pennpde.data.storage import DatasetError, Manifest, content_of, dataset_hash
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular, write_json
 from pennpde.machine import device_for, device_name, with_threads
 from pennpde.penn.predictor import Predictor, check_unknowns, seen_by
-from pennpde.train import folder, losses
+from pennpde.train import folder
 from pennpde.train.cases import evenly, learned, learned_time, seen_cases
 from pennpde.train.fitting import TrainingResult, fit, threads_of
 from pennpde.train.settings import BUDGETS, Course, Settings
-from pennpde.train.steps import Steps
+from pennpde.train.steps import Steps, errors_of_start, loss_of
 from pennpde.trust import certificate
 from pennpde.trust.certificate import behaviour_range
 
@@ -80,10 +80,7 @@ class Experiment:
     training: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
-        try:
-            losses.named(self.loss)
-        except ValueError as error:
-            raise ValueError(f"The row {self.row!r}: {error}") from error
+        loss_of(self.loss)
 
     @property
     def needs_frames(self) -> bool:
@@ -190,9 +187,8 @@ def _experiment(name: str, common: Mapping[str, Any], row: Any, path: Path, chan
     where = f"{path} [rows.{name}]"
     row = _table(row, f"{path}: rows.{name}", f"write [rows.{name}]")
     known = {each.name for each in fields(Experiment)} - {"row"}
-    _refuse_unknown(common, known, f"{path} [common]")
-    _refuse_unknown(row, known, where)
     for part, place in ((common, f"{path} [common]"), (row, where)):
+        _refuse_unknown(part, known, place)
         for key in ("arguments", "training"):
             _table(part.get(key, {}), f"{place} {key}", f"write {key} = {{ ... }}")
         for key in ("dataset", "network", "title", "paper", "note"):
@@ -214,7 +210,7 @@ def _experiment(name: str, common: Mapping[str, Any], row: Any, path: Path, chan
     try:
         return Experiment(row=name, training=settings, **merged)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _table(value: Any, where: str, remedy: str) -> Mapping[str, Any]:
@@ -313,11 +309,7 @@ def _by_unknowns(folder: str | Path, manifest: Manifest) -> tuple[str | None, in
     if not manifest.cases:
         return None, 0, False
     case = storage.read_file(folder, next(iter(manifest.cases)), manifest).case
-    ranks, kind = {name: values.ndim - 1 for name, values in case.initial.items()}, None
-    if ranks == {"u": 1, "p": 0} and "viscosity" in case.parameters:
-        kind = "flow"
-    elif ranks == {"T": 0} and {"velocity", "diffusivity"} <= case.parameters.keys():
-        kind = "advection-diffusion"
+    kind = of_unknowns(list(case.initial), list(case.parameters)).network
     return kind, case.space, (number_of_moments(case) or 1) > 1
 
 
@@ -456,13 +448,19 @@ def run(
         origin = {} if start is None else {"from": start.to_plain()}
         origin |= {"frozen": kept} if kept else {}
         about = _About(experiment, facts, _spanned(model, train), origin)
-        _prepare(model, train, validation)
+        taught, judges = _taught(model, train), _taught(model, validation)
+        if not taught:
+            raise ValueError(
+                f"{experiment.network} corrects none of the {len(train)} training cases (cells, domain or conditions "
+                "are too unlike those that it knows), so there is nothing to learn; train without --from."
+            )
+        _prepare(model, taught, judges)
         if start is not None and training.scales is None:
             known = folder.load(out) if resume else None
-            scales = known.plain["scales"] if known else losses.errors_of_start(model, validation or train)
+            scales = known.plain["scales"] if known else errors_of_start(model, judges or taught)
             training = replace(training, scales=scales)
             log.info(f"100 % is the error of {start.name} at its start, at most the spread of the fields")
-        if not validation:
+        if not judges:
             judge = "training loss" if start is None else "error on all training cases"
             log.info(f"there are no validation cases: the {judge} decides which weights are the best")
         if pause_after is not None:
@@ -474,14 +472,14 @@ def run(
 
         result = fit(
             model,
-            train,
-            validation,
+            taught,
+            judges,
             training,
             folder=out,
             resume=resume,
             pause_after=pause_after,
             device=device,
-            loss=losses.named(experiment.loss),
+            loss=loss_of(experiment.loss),
             progress=progress,
             on_improvement=keep,
             as_seen=True,
@@ -575,6 +573,21 @@ def _refuse_leaks(data: str | Path | Cases, also: str | Path) -> None:
                 f"{also} has {len(leaked)} cases of the {split} split of the dataset among its training cases, the "
                 f"first is {leaked[0]!r}: errors on them would say nothing. Leave them out."
             )
+
+
+def _taught(model: nn.Module, cases: Sequence[Case]) -> list[Case]:
+    """What the network learns from these cases, such as what coarse solutions of them miss."""
+    if not isinstance(model, Predictor):
+        return list(cases)
+    if model.levels and cases:
+        log.info(f"solving {len(cases)} cases on coarse cells, on each level where the network learns")
+    found: list[Case] = []
+    for case in cases:
+        try:
+            found += model.learned(case)
+        except ArithmeticError as error:
+            log.warning(f"{case.name or 'a case'} is left out: {error}")
+    return found
 
 
 def _prepare(model: nn.Module, train: Sequence[Case], validation: Sequence[Case]) -> None:

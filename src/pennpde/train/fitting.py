@@ -25,9 +25,8 @@ from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
 from pennpde.train.cases import Order, at_once, check_cases, evenly
 from pennpde.train.folder import Journal, duration, log
-from pennpde.train.losses import Loss, scaled_squared_error, standard_deviations
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
-from pennpde.train.steps import Steps
+from pennpde.train.steps import Loss, Steps, scaled_squared_error, standard_deviations
 
 _SAVE_EVERY = 60.0
 """Seconds between two states on disk, tests aside."""

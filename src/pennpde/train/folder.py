@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import logging
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -104,12 +104,9 @@ class Journal:
         self.rows: list[dict[str, Any]] = []
         self._path = folder / LOG if folder else None
         self._bar: Any = None
-        if self._path:
-            kept = [row for row in read_log(self._path.parent) if int(row["step"]) <= begin] if begin else []
-            with _named(self._path), self._path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, self.columns, extrasaction="ignore", restval="")
-                writer.writeheader()
-                writer.writerows(kept)
+        before = read_log(folder) if folder and begin else []
+        self._written: list[Mapping[str, Any]] = [row for row in before if int(row["step"]) <= begin]
+        self._store()
         if progress and sys.stderr.isatty():
             self._bar = _bar()
             unknown = {"loss": math.nan, "error": math.nan, "rate": math.nan, "speed": "", "left": ""}
@@ -132,12 +129,16 @@ class Journal:
     def write(self, row: Mapping[str, Any]) -> None:
         """Add a record; what it lacks stays empty."""
         self.rows.append(dict(row))
+        self._written.append({name: f"{each:.9g}" if isinstance(each, float) else each for name, each in row.items()})
+        self._store()
+
+    def _store(self) -> None:
         if self._path:
-            with _named(self._path), self._path.open("a", newline="") as file:
-                writer = csv.DictWriter(file, self.columns, restval="")
-                writer.writerow(
-                    {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()}
-                )
+            text = io.StringIO()
+            writer = csv.DictWriter(text, self.columns, extrasaction="ignore", restval="")
+            writer.writeheader()
+            writer.writerows(self._written)
+            write_atomically(self._path, text.getvalue())
 
 
 def read_log(folder: Path) -> list[dict[str, str]]:
@@ -146,18 +147,6 @@ def read_log(folder: Path) -> list[dict[str, str]]:
         return []
     with (folder / LOG).open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """What the system says about a file that cannot be written does not name it."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{error.strerror}: {path} could not be written. Make room or mend the folder, then continue (--resume).",
-        ) from error
 
 
 def _bar() -> Any:

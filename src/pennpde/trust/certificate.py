@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pennpde import metrics
 from pennpde.case import Case, Dirichlet
 from pennpde.files import plain
+from pennpde.machine import remembered
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
 from pennpde.penn import Physics, Prediction, Predictor
@@ -75,7 +75,7 @@ def describe(case: Case, equation: Physics | None = None) -> dict[str, float]:
         case: In the units of the network.
         equation: What it knows about the case comes last.
     """
-    numbers = describe_mesh(case.mesh)
+    numbers = dict(describe_mesh(case.mesh))
     for name, value in case.parameters.items():
         numbers[f"parameter {name}"] = float(value.reshape(-1).norm())
     for name, start in case.initial.items():
@@ -94,14 +94,16 @@ def describe(case: Case, equation: Physics | None = None) -> dict[str, float]:
     return numbers if equation is None else numbers | equation.describe(case)
 
 
-def describe_mesh(mesh: Mesh) -> dict[str, float]:
-    """Mesh-only quantities."""
+@remembered  # asked for by the certificate and the expected error
+def describe_mesh(mesh: Mesh) -> Mapping[str, float]:
+    """Mesh-only quantities; squares have 8 neighbours, triangles 6."""
     volumes = mesh.point_volumes
     return {
         "space": float(mesh.space),
         "domain size": float(volumes.sum()) ** (1 / mesh.space),
         "mean cell size": float(volumes.mean()) ** (1 / mesh.space),
-        **_of_graph(mesh),
+        "typical number of neighbours": mesh.geometry.topology.typical_neighbours,
+        "mean stretching of cells": mesh.stretching,
     }
 
 
@@ -136,19 +138,6 @@ def compare(numbers: Mapping[str, float], ranges: Ranges) -> tuple[Comparison, .
 def outside(case: Case, ranges: Ranges, equation: Physics | None = None) -> list[str]:
     """One sentence for every number of the case that the training cases did not span."""
     return [str(each) for each in compare(describe(case, equation), ranges) if not each.inside]
-
-
-def _of_graph(mesh: Mesh) -> dict[str, float]:
-    """Of which shape the cells are, as a network sees it: squares have 8 neighbours, triangles 6."""
-    first, second = mesh.edges
-    starts = np.flatnonzero(np.diff(first, prepend=-1))
-    lengths = (mesh.points[torch.from_numpy(first)] - mesh.points[torch.from_numpy(second)]).norm(dim=1).numpy()
-    ratios = np.maximum.reduceat(lengths, starts) / np.minimum.reduceat(lengths, starts)
-    # The median, as points of the boundary have fewer, and a fine mesh has few of those.
-    return {
-        "typical number of neighbours": float(np.median(np.diff(starts, append=len(first)))),
-        "mean stretching of cells": float(ratios.mean()),
-    }
 
 
 def _largest(values: Tensor) -> float:
@@ -269,6 +258,7 @@ def certify(
     *,
     fields: Mapping[str, Tensor] | None = None,
     compared: Case | None = None,
+    operators: Operators | None = None,
 ) -> Certificate:
     """Measure a prediction against its case.
 
@@ -280,6 +270,7 @@ def certify(
         fields: What is handed out, where that is not the prediction itself but the same in other units: those of
             `case`, in which `prediction.outflow` is then as well.
         compared: Then the case in the units of the network, to be compared with the ranges.
+        operators: Plain ones of the mesh, where they are known already.
     """
     judged = {name: values.detach().cpu() for name, values in (fields or prediction.fields).items()}
     dirichlet = {
@@ -296,7 +287,7 @@ def certify(
     if prediction.outflow is not None:
         last[OUTFLOW] = prediction.outflow[..., -1] if prediction.outflow.ndim > 1 else prediction.outflow
     # The operators of the case include its Neumann conditions and would hide their error.
-    operators = Operators.on(case.mesh, singular="pseudoinverse")
+    operators = operators or Operators.on(case.mesh, singular="pseudoinverse")
     held = [name for name in last if name in case.neumann and bool(case.neumann[name].mask.any())]
     neumann = {name: _normal_derivative_error(last[name], case, name, operators) for name in held}
     certificate = Certificate(

@@ -59,6 +59,7 @@ def gather(
     model: Predictor,
     prepared: Case | None = None,
     coarse: Mapping[str, Tensor] | None = None,
+    operators: Operators | None = None,
 ) -> tuple[Evidence, ...]:
     """Measure a prediction, at each of its times.
 
@@ -70,9 +71,10 @@ def gather(
         model: What it and its equation add.
         prepared: The case in the network's precision, on its device, with what was computed for it; by default `case`.
         coarse: The fields of a coarser solution of the same problem; None where there is none.
+        operators: Plain ones of the mesh, where they are known already.
     """
     prepared = case if prepared is None else prepared
-    operators = Operators.on(case.mesh, singular="pseudoinverse")
+    operators = operators or Operators.on(case.mesh, singular="pseudoinverse")
     of_case = [*_of_case(case, certificate), *model.clues(prepared)]
     free = model.equation.free_levels(case)
     found = []

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from pennpde.case import Case, Table
-from pennpde.case.conditions.given import parse_expression
 from pennpde.case.problem_files import read_problem
 from pennpde.mesh import Mesh
+from pennpde.mesh.formulas import parse_expression
 from pennpde.models.inlet import BoundaryProfile
 from problems import rectangle
 

@@ -178,8 +178,8 @@ def test_an_evaluation_judges_by_the_values_of_each_time():
         ([(0.0, 1.0), (0.0, 2.0)], r"must increase from row to row; got \[0.0, 0.0\]"),
         ([(1.0, 1.0), (0.5, 2.0)], "must increase"),
         ([(float("nan"), 1.0)], "must increase"),
-        ([(0.0, 1.0, 2.0)], r"a row of a table is \(time, value\)"),
-        ([1.0, 2.0], r"a row of a table is \(time, value\)"),
+        ([(0.0, 1.0, 2.0)], "row of a table is a time, which is a number"),
+        ([1.0, 2.0], "row of a table is a time, which is a number"),
     ],
 )
 def test_tables_that_are_none_are_refused(rows, message):

@@ -3,7 +3,7 @@
 import pytest
 
 from finished_runs import no_picture
-from pennpde.data.runs import report
+from pennpde.data.runs import collect as collecting
 
 
 @pytest.fixture
@@ -14,4 +14,4 @@ def drawn() -> None:
 @pytest.fixture(autouse=True)
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "drawn" not in request.fixturenames:
-        monkeypatch.setattr(report, "_draw", no_picture)
+        monkeypatch.setattr(collecting, "draw_all", no_picture)

@@ -14,12 +14,12 @@ import torch
 from commands import penn
 from finished_runs import SPEED, channel, no_picture, pressure, velocity
 from foam_cases import write_dictionary
+from pennpde.case.moments import steady_state
 from pennpde.data import storage
-from pennpde.data.manifest import content_of
 from pennpde.data.runs import collect as collecting
-from pennpde.data.runs import report
 from pennpde.data.runs.collect import Collection, NothingCollectedError, collect_runs
 from pennpde.data.runs.survey import Shares
+from pennpde.data.storage import content_of
 from pennpde.models.ducts import Flow
 
 
@@ -57,7 +57,7 @@ def test_what_a_run_was_computed_with_and_no_network_knows_is_named(runs, out):
     assert finished.stderr.count("fvOptions") == 1
     notes = {
         name: facts.get("notes", [])
-        for name, facts in json.loads((out / report.JSON_FILE).read_text())["cases"].items()
+        for name, facts in json.loads((out / collecting.JSON_FILE).read_text())["cases"].items()
     }
     assert [name for name, found in notes.items() if any(each.startswith(words) for each in found)] == [
         "run_0",
@@ -106,7 +106,7 @@ def test_several_times_are_moments_from_the_start_on(runs, out):
     assert file.moments == (0.5, 1.0)
     assert file.case.targets["u"].shape == (*file.case.mesh.points.shape, 2)
     assert content_of(storage.read_manifest(out)).targets == "several times"
-    last = next(case for case in storage.read(out, frames=False) if case.name == "run_0")
+    last = file.at_moment(1)
     assert torch.equal(last.targets["u"], file.case.targets["u"][..., 1])
     assert float(last.parameters["time"]) == 1.0
 
@@ -119,8 +119,7 @@ def test_a_steady_state_is_a_target_of_its_own(runs, out):
     facts = storage.read_manifest(out).cases["run_0"].facts
     assert facts["last_change"] > 0.3  # between the times 0.5 and 1 the fields doubled
     assert "is it steady?" in facts["notes"][0]
-    read = storage.read(out, frames=False)[0]
-    assert set(read.targets) == {"u", "p"}
+    assert set(steady_state(case).targets) == {"u", "p"}
 
 
 @pytest.mark.slow
@@ -251,7 +250,7 @@ def among_others(tmp_path_factory) -> tuple[Collection, Path]:
     for what, (make, _) in WRONG.items():
         make(folder / "runs" / what.replace(" ", "_"))
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(report, "_draw", no_picture)
+        context.setattr(collecting, "draw_all", no_picture)
         return collect(folder / "runs", folder / "set"), folder / "set"
 
 

@@ -11,9 +11,10 @@ import torch
 
 from finished_runs import PROBLEM, grid_at, pressure, square, velocity
 from mesh_writers import DEADLY
+from pennlab.datasets.flow.cases import extruded
 from pennpde.data import storage
-from pennpde.data.manifest import content_of
 from pennpde.data.runs.collect import NothingCollectedError, collect_runs
+from pennpde.data.storage import content_of
 from pennpde.mesh import Mesh
 
 TIMES = (0.0, 0.5, 1.0)
@@ -121,7 +122,7 @@ def test_a_single_file_has_the_time_that_it_states_or_that_is_given(tmp_path, su
 
 def test_a_converted_plane_case_one_cell_thick_becomes_plane(tmp_path):
     folder = run_folder(tmp_path)
-    grid = square().extruded(0.1).to_pyvista()
+    grid = extruded(square(), 0.1).to_pyvista()
     places = np.asarray(grid.points)
     grid.point_data["U"] = np.concatenate([velocity(places), np.zeros((len(places), 1))], axis=1)
     grid.point_data["p"] = pressure(places)

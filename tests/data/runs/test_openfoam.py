@@ -15,9 +15,10 @@ from paths import ROOT, load_script
 from pennlab import running
 from pennpde import openfoam
 from pennpde.case import Case
+from pennpde.case.moments import steady_state
 from pennpde.data import storage
-from pennpde.data.manifest import content_of
 from pennpde.data.runs.collect import collect_runs
+from pennpde.data.storage import content_of
 from pennpde.models.flow_physics import boundary_flux
 
 pytestmark = pytest.mark.openfoam
@@ -118,7 +119,7 @@ def test_a_steady_family_that_converged_before_its_end(installation, tmp_path):
     script().main("diffusers", tmp_path / "runs", number=2, cells=5)
     made = collect_runs(sorted((tmp_path / "runs").iterdir()), tmp_path / "set", time="steady")
     assert len(made.collected) == 2
-    case = storage.read(tmp_path / "set", frames=False)[0]
+    case = steady_state(storage.read(tmp_path / "set")[0])
     assert set(case.targets) == {"u", "p"}
     assert boundary_flux(case.targets["u"], case).imbalance < 0.1
 

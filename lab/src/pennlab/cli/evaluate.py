@@ -55,9 +55,9 @@ def run(
     import torch
 
     from pennlab.evaluation import evaluate, evaluate_moments
+    from pennlab.relatives import second_test_set, unrelated_names
     from pennpde.case.moments import moments
     from pennpde.data import storage
-    from pennpde.data.manifest import second_test_set, unrelated_names
     from pennpde.penn.predictor import check_unknowns
 
     check_device(device)
@@ -107,7 +107,7 @@ def _cases_at_own_time(
     output: Output, network: Any, model: str, files: "Sequence[CaseFile]", frames: bool
 ) -> "list[Case]":
     """The cases with the targets that a network of fixed output times predicts."""
-    from pennpde.train.cases import judged, known_times
+    from pennlab.targets import judged, known_times
 
     cases = [case for file in files if (case := judged(network, file, frames=frames)) is not None]
     if not cases:
@@ -125,6 +125,7 @@ def _cases_at_own_time(
 
 def _about(network: Any, model: str, dataset: Path, split: str) -> dict[str, Any]:
     """Origin of network and cases, for the record."""
+    from pennlab.paper.budgets import training_in_short
     from pennpde.checkpoints import config_of
     from pennpde.data import storage
     from pennpde.train import dataset_hash
@@ -143,7 +144,7 @@ def _about(network: Any, model: str, dataset: Path, split: str) -> dict[str, Any
             "folder": str(dataset),
         },
         "split": split,
-        "training": config.training_in_short,
+        "training": training_in_short(config),
     }
 
 

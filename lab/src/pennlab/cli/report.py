@@ -89,7 +89,7 @@ def _draw(
     import torch
 
     from pennlab.paper.figures import draw_comparison, networks_of
-    from pennpde.data import storage
+    from pennlab.targets import read_at_end
     from pennpde.pictures import draw_case
 
     networks, missing = networks_of(files)
@@ -98,7 +98,7 @@ def _draw(
     if not networks:
         return []
     record = files[0][1]
-    cases = {each.name: each for each in storage.read(data, split, frames=False)}
+    cases = {each.name: each for each in read_at_end(data, split)}
     target = next(iter(record["pooled"]["domain"]))
     ordered = sorted(record["records"], key=lambda each: each[target])
     chosen = names or [ordered[len(ordered) // 2]["name"]]

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int64
 from scipy.sparse import csr_array
 
 from pennpde.mesh import triangulation
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import cross
 from pennpde.openfoam import FoamFormatError, PolyMesh
 
 _TOLERANCE = 1e-3  # of a triangle: points of the boundary may be off by what single precision loses

@@ -12,9 +12,8 @@ import h5py
 import numpy as np
 from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue]
 
-from pennpde.data.manifest import Manifest, read_manifest, write_manifest
-from pennpde.data.storage import RESERVED, CaseReader, Objects, content_hash, file_name, is_shard
-from pennpde.data.vtkhdf import SUFFIX, CaseFileError, named
+from pennpde.data.storage import CaseReader, Manifest, file_name, read_manifest, write_manifest
+from pennpde.data.vtkhdf import RESERVED, SUFFIX, CaseFileError, Objects, content_hash, is_shard, named
 from pennpde.files import write_atomically
 
 SHARD_BYTES = 64_000_000
@@ -59,7 +58,15 @@ def _by_split(manifest: Manifest) -> dict[str, list[str]]:
 def intact(folder: Path | str, names: Iterable[str], manifest: Manifest) -> list[str]:
     """Those of the cases that are there and agree with their hashes."""
     with CaseReader(folder, manifest) as cases:
-        return [name for name in names if cases.is_intact(name)]
+        return [name for name in names if _is_intact(cases, name)]
+
+
+def _is_intact(cases: CaseReader, name: str) -> bool:
+    try:
+        cases.read(name)
+    except (ValueError, KeyError, OSError):
+        return False
+    return True
 
 
 class _Packer:

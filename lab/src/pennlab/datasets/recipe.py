@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pennpde.case import Case
+
+SINGLE = 24
+"""Significant bits of single precision."""
 
 
 class OtherRunsError(ValueError):
@@ -72,3 +81,24 @@ class Recipe(ABC):
 
     def check_solver(self, names: Sequence[str]) -> None:  # noqa: B027
         """Refuse to start where these cases need a solver that is not installed here."""
+
+
+def rounded(case: Case, significant_bits: int) -> Case:
+    """The case with fields of fewer significant bits, which packs them smaller: 11 are those of 16-bit floats."""
+    parts = {part: getattr(case, part) for part in ("initial", "features", "targets")}
+    return replace(
+        case,
+        **{
+            part: {name: _rounded(each, significant_bits) for name, each in fields.items()}
+            for part, fields in parts.items()
+        },
+    )
+
+
+def _rounded(values: Tensor, significant_bits: int) -> Tensor:
+    dropped = SINGLE - significant_bits
+    if dropped == 0 or not bool(values.isfinite().all()):  # others are refused when the case is written
+        return values
+    bits = values.detach().cpu().numpy().astype(np.float32).view(np.uint32)
+    kept = (bits + np.uint32(1 << (dropped - 1))) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+    return torch.from_numpy(kept.view(np.float32)).to(values)

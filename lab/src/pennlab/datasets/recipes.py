@@ -17,10 +17,10 @@ from pennlab.datasets import advection_diffusion, polynomial
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow import varied as varied_meshes
-from pennlab.datasets.recipe import OtherRunsError, Product, Recipe, Report
+from pennlab.datasets.recipe import SINGLE, OtherRunsError, Product, Recipe, Report, rounded
 from pennpde.case import Case
 from pennpde.data.storage import facts_of
-from pennpde.data.vtkhdf import SINGLE, pack
+from pennpde.data.vtkhdf import pack
 
 FLOW_BITS = 16
 """Significant bits of the flow's fields: their rounding, 1e-10 in the mean square, is far below the solver's error."""
@@ -239,7 +239,7 @@ def _product(
     significant_bits: int = SINGLE,
     facts: Mapping[str, Any] | None = None,
 ) -> Product:
-    return Product(case.name, pack(case, times, significant_bits), {**facts_of(case), **(facts or {})})
+    return Product(case.name, pack(rounded(case, significant_bits), times), {**facts_of(case), **(facts or {})})
 
 
 def _check_profile(path: Path, facts: Mapping[str, Any], profile: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Budgets of trainings and what they used, in words: networks can be compared only if this is known.
 
-Takes `Config.training_in_short` as records keep it.
+Records keep of each what `training_in_short` takes from its configuration.
 """
 
 from __future__ import annotations
@@ -10,10 +10,21 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pennpde.checkpoints import Config
+
 Training = Mapping[str, Any]
 
 ENDS_BY_ITSELF = 0
 """In place of a number of steps, for trainings that go on until nothing improves: none of them is short."""
+
+
+def training_in_short(config: Config) -> dict[str, Any]:
+    """What a network has had, and its budget: rows of a table compare only where this is the same."""
+    settings = config.training.get("settings", {})
+    budget = {name: settings[name] for name in ("minutes", "epochs", "steps") if settings.get(name) is not None}
+    had = {name: config.training.get(name) for name in ("steps", "minutes", "device")}
+    had |= {"cases": config.dataset.get("train"), "batch": settings.get("batch_size"), "budget": budget}
+    return {name: value for name, value in had.items() if value}
 
 
 def allowed(training: Training) -> str:

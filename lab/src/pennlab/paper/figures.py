@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pennlab.motions import moved
 from pennlab.paper import budgets
 from pennlab.paper.tables import WHOLE_STEPS, Record, title_of
 from pennpde.case import Case
 from pennpde.checkpoints import WEIGHTS, config_of, load_pretrained
 from pennpde.pictures import ERROR, Panel, colours_of, cut_flat, draw, layers_of
-from pennpde.testing import moved
 
 Fields = Mapping[str, Tensor]
 _DECADES = 3.5

@@ -204,8 +204,9 @@ def measure(
     """
     from pennlab.datasets.plane_flow.sensitivity import determined
     from pennlab.evaluation import evaluate
+    from pennlab.relatives import second_test_set, unrelated_names
+    from pennlab.targets import read_at_end
     from pennpde.data import storage
-    from pennpde.data.manifest import second_test_set, unrelated_names
 
     data = train_data if data is None else data
     manifest = storage.read_manifest(data)
@@ -213,8 +214,8 @@ def measure(
     if plane:
         found = plane_flow_floors.floors(train_data)
     else:
-        found = floors(manifest.dataset, storage.read(train_data, "train", frames=False))
-    cases = [] if plane else storage.read(data, split, frames=False)
+        found = floors(manifest.dataset, read_at_end(train_data, "train"))
+    cases = [] if plane else read_at_end(data, split)
     if unrelated:
         names = set(unrelated_names(manifest, split))
         cases = [case for case in cases if case.name in names]

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
+from pennlab.datasets.flow.cases import extruded
 from pennpde.case import Case
 from pennpde.mesh import Mesh
 from pennpde.operators import Operators
@@ -277,7 +278,7 @@ class Slab:
             return cls(case.mesh, 1)
         known = _SLABS.setdefault(case.mesh, {})
         if thickness not in known:
-            known[thickness] = replace(case.mesh, patches={}).extruded(thickness)
+            known[thickness] = extruded(replace(case.mesh, patches={}), thickness)
         return cls(known[thickness], 2)
 
     def lift(self, values: Shaped[Tensor, "points *axes"]) -> Shaped[Tensor, "slab_points *slab_axes"]:

@@ -11,7 +11,8 @@ from pennlab.datasets.plane_flow.meshes import KINDS, MeshPlan
 from pennlab.datasets.plane_flow.shapes import FAMILIES
 from pennlab.datasets.plane_flow.start import potential_velocity
 from pennlab.datasets.plane_flow.truth import truth_triangles
-from pennpde.mesh.triangulation import cross, smallest_angles
+from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import smallest_angles
 
 COARSE = Resolution(3.0)
 

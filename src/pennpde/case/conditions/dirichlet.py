@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pennpde.case.conditions.given import Course, Door, filled, prescribed, together
 from pennpde.case.conditions.protocol import (
-    HELD,
     NORMAL,
     PROJECTOR,
     VALUE,
@@ -100,21 +99,28 @@ class FacetValues:
 
 
 @dataclass(frozen=True, eq=False)
-class Dirichlet(Condition):
-    """Prescribed values of one unknown. A point is prescribed whole, all components together."""
+class _OnValues(Condition):
+    """A condition that prescribes values."""
 
-    kind: ClassVar = "dirichlet"
-    on_every_unknown: ClassVar = True
-    is_exact: ClassVar = True
     varying: ClassVar = "values"
 
-    mask: Bool[Tensor, " points"] = field(metadata=HELD.tag)
+    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
     values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
     """Zero where nothing is prescribed: a NaN there would poison the gradients of the boundary encoder. Those at the
     start, where they change with time."""
     course: Course | None = None
     is_series: bool = False
     """Whether the last axis is one of times (`over`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet(_OnValues):
+    """Prescribed values of one unknown. A point is prescribed whole, all components together."""
+
+    kind: ClassVar = "dirichlet"
+    on_every_unknown: ClassVar = True
+    is_exact: ClassVar = True
+
     on_facets: FacetValues | None = None
     """What each facet's own patch prescribes; None where only the values at the points are known."""
 
@@ -199,7 +205,7 @@ class Slip(Condition):
 
 
 @dataclass(frozen=True, eq=False)
-class Components(Condition):
+class Components(_OnValues):
     """Prescribed values of single components of a vector or tensor: a roller, a line of symmetry.
 
     P says which, as a projector at each point: u becomes (1 - P) u + v with v = P v. Along the axes of space P picks
@@ -210,15 +216,8 @@ class Components(Condition):
 
     kind: ClassVar = "components"
     is_exact: ClassVar = True
-    varying: ClassVar = "values"
 
-    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
-    projector: Float[Tensor, "points *axes_twice"] = field(metadata=PROJECTOR.tag)
-    values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
-    """Zero in the components that are free; those at the start, where they change with time."""
-    course: Course | None = None
-    is_series: bool = False
-    """Whether the last axis is one of times (`over`)."""
+    projector: Float[Tensor, "points *axes_twice"] = field(metadata=PROJECTOR.tag, kw_only=True)
 
     @classmethod
     def resolve(cls, given: Any, door: Door) -> Components:
@@ -228,7 +227,7 @@ class Components(Condition):
             return given.checked(door)
         if like.ndim < 2:
             raise ValueError(f"{door.label()} prescribes components of a scalar, which has none.")
-        held, parts = torch.zeros(like.shape, dtype=torch.bool), []
+        held, parts, components = torch.zeros(like.shape, dtype=torch.bool), [], []
         for patch, value in door.by_patch(given, "(0.0, None)").items():
             own = torch.tensor(prescribed(value))
             if own.shape != like.shape[1:]:
@@ -236,22 +235,13 @@ class Components(Condition):
                     f"{door.label(patch)} is {value!r}, whose components are not those of {door.name!r}: it has "
                     f"{list(like.shape[1:])}."
                 )
-            points, course = door.points(patch), door.course(filled(value), door.label(patch), patch)
+            points = door.points(patch)
             held[points] |= own
-            parts.append((points, own, course))
-
-        def at(time: float | None) -> Tensor:
-            values = torch.zeros_like(like)
-            for points, own, part in parts:
-                now = part.at(part.first if time is None else time) if isinstance(part, Course) else part
-                values[points] = torch.where(own, now[points], values[points])
-            return values
-
-        number = like[0].numel()
-        projector = torch.diag_embed(held.reshape(-1, number).to(like)).reshape(*like.shape, *like.shape[1:])
-        changes = any(isinstance(part, Course) for *_, part in parts)
-        mask = held.reshape(-1, number).any(dim=1)
-        return cls(mask, projector, at(None), course=Course(at) if changes else None)
+            components.append(own)
+            parts.append((points, door.course(filled(value), door.label(patch), patch)))
+        flat = held.flatten(1)
+        projector = torch.diag_embed(flat.to(like)).reshape(*like.shape, *like.shape[1:])
+        return cls(flat.any(dim=1), *together(parts, like, components), projector=projector)
 
     def apply(self, values: Float[Tensor, "points *axes"]) -> Float[Tensor, "points *axes"]:
         """The field with these components in place; trailing axes, of channels or times, are each by themselves."""
@@ -283,25 +273,17 @@ class Components(Condition):
 
     def scaled(self, reference: Reference) -> Components:
         values = (self.values - self._projected(torch.full_like(self.values, reference.zero))) / reference.one
-        return Components(self.mask, self.projector, values)
+        return Components(self.mask, values, projector=self.projector)
 
 
 # A prescribed total pressure: that of fluid at rest outside, from where it is drawn in.
 
 
 @dataclass(frozen=True, eq=False)
-class TotalPressure(Condition):
+class TotalPressure(_OnValues):
     """p + ½u² where fluid enters, which it does along the normal; p where it leaves. For networks that know it."""
 
     kind: ClassVar = "total_pressure"
-    varying: ClassVar = "values"
-
-    mask: Bool[Tensor, " points"] = field(metadata=WHERE.tag)
-    values: Float[Tensor, "points *axes"] = field(metadata=VALUE.tag)
-    """Zero where nothing is prescribed; those at the start, where they change with time."""
-    course: Course | None = None
-    is_series: bool = False
-    """Whether the last axis is one of times (`over`)."""
 
     @classmethod
     def resolve(cls, given: Any, door: Door) -> TotalPressure:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +15,13 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from pennpde.mesh import Mesh
+from pennpde.mesh.formulas import LARGEST, Variables, parse_expression
 
 # Values that change along a patch, and with time: what a condition may be given as besides numbers and arrays.
 #
 # ::
 #
-#     "1 - y**2"                                 an expression, see `parse_expression`
+#     "1 - y**2"                                 an expression, see `mesh.formulas`
 #     ["6 * y * (1 - y)", 0.0]                   a vector of expressions and numbers
 #     { profile = "parabola", mean = 1.0 }       along the inward normal, zero at the ends of the patch
 #     { profile = "parabola", flow_rate = 0.5 }  the same by its flux, in the plane per unit of depth
@@ -33,29 +32,9 @@ from pennpde.mesh import Mesh
 # `mean` and `flow_rate` are numbers, or expressions of t alone.
 
 
-Variables = Mapping[str, np.ndarray | float]
-"""By name, at some points."""
-Expression = Callable[[Variables], np.ndarray]
-
-_LONGEST, _DEEPEST = 2_000, 50
-_LARGEST = 1e100
-"""Squares of larger numbers overflow."""
 _BEYOND = 1e-6
 """How far points may lie beyond a table, as a share of its length."""
 _KEYS = ({"profile", "mean"}, {"profile", "flow_rate"}, {"flow_rate"}, {"inward"}, {"table", "along"})
-_SIGNS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-}
-_ONE: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in ("sin", "cos", "exp", "sqrt", "tanh", "abs")}
-_TWO: dict[str, Callable[..., Any]] = {"min": np.minimum, "max": np.maximum}
-_KNOWN = f"numbers, x, y, z, t, s, nx, ny, nz, pi, + - * / **, parentheses, {', '.join((*_ONE, *_TWO))}"
-_NAMES = ("x", "y", "z", "t", "s", "nx", "ny", "nz")
 
 
 def is_profile(given: Any) -> bool:
@@ -127,7 +106,7 @@ def values_at(given: Any, place: Place, time: float, where: str) -> np.ndarray:
     """The values [points] or [points, space] at a time; every mistake is a ValueError that begins with `where`."""
     with np.errstate(all="ignore"):  # what is not finite is found, and named, below
         found = np.asarray(_evaluated(given, place, time, where))
-    wrong = np.flatnonzero(~(np.abs(found.reshape(len(found), -1)) <= _LARGEST).all(axis=1))
+    wrong = np.flatnonzero(~(np.abs(found.reshape(len(found), -1)) <= LARGEST).all(axis=1))
     if len(wrong):
         at = ", ".join(f"{name} = {float(np.asarray(place.variables[name])[wrong[0]]):.6g}" for name in "xyz"
                        if name in place.variables)  # fmt: skip
@@ -156,7 +135,7 @@ def _evaluated(given: Any, place: Place, time: float, where: str) -> np.ndarray:
         return np.stack(parts, axis=1) if parts else np.zeros((number, 0))
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise ValueError(f"{where} is {shown(given)}; give a number or an expression.")
-    return np.full(number, float(given) if abs(given) <= _LARGEST else np.inf)
+    return np.full(number, float(given) if abs(given) <= LARGEST else np.inf)
 
 
 def _missing(error: KeyError, place: Place) -> str:
@@ -233,71 +212,6 @@ def _is_row(row: Any) -> bool:
     return isinstance(row, list | tuple) and len(row) == 2
 
 
-# Expressions
-
-
-def parse_expression(text: str) -> Expression:
-    """A formula, never evaluated as Python; a ValueError shows what cannot be understood.
-
-    It knows positions x, y, z, the time t, the outward normal nx, ny, nz, and s, the share of the length of the patch
-    that lies behind the point, with the domain to the left.
-
-    ::
-
-        6 * y * (1 - y) * min(t / 0.1, 1)
-        1 + 0.1 * sin(2 * pi * t)
-    """
-    return _closure(_tree(text), text)
-
-
-def _tree(text: str) -> ast.expr:
-    if len(text) > _LONGEST:
-        raise ValueError(f"whose {len(text)} characters are too many; {_LONGEST} are allowed.")
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-        if _depth(tree) <= _DEEPEST:
-            return tree
-    except (RecursionError, MemoryError):
-        pass
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"which is no expression ({error.args[0]}); known are {_KNOWN}.") from None
-    raise ValueError(f"which nests more than {_DEEPEST} levels deep.")
-
-
-def _depth(tree: ast.AST) -> int:
-    deepest, level = 0, [tree]
-    while level:
-        deepest, level = deepest + 1, [child for each in level for child in ast.iter_child_nodes(each)]
-    return deepest
-
-
-def _closure(tree: ast.expr, text: str) -> Expression:
-    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float) and not isinstance(tree.value, bool):
-        number = np.asarray(float(tree.value) if abs(tree.value) <= _LARGEST else np.inf)
-        return lambda _: number
-    if isinstance(tree, ast.Name) and tree.id == "pi":
-        return lambda _: np.asarray(np.pi)
-    if isinstance(tree, ast.Name) and tree.id in _NAMES:
-        name = tree.id
-        return lambda variables: np.asarray(variables[name], float)
-    if isinstance(tree, ast.BinOp) and type(tree.op) in _SIGNS:
-        sign, left, right = _SIGNS[type(tree.op)], _closure(tree.left, text), _closure(tree.right, text)
-        return lambda variables: sign(left(variables), right(variables))
-    if isinstance(tree, ast.UnaryOp) and type(tree.op) in _SIGNS:
-        sign, inner = _SIGNS[type(tree.op)], _closure(tree.operand, text)
-        return lambda variables: sign(inner(variables))
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.keywords:
-        parts = [_closure(each, text) for each in tree.args]
-        name = tree.func.id
-        if name in _ONE and len(parts) == 1:
-            return lambda variables: _ONE[name](parts[0](variables))
-        if name in _TWO and len(parts) == 2:
-            return lambda variables: _TWO[name](parts[0](variables), parts[1](variables))
-    hint = " (a power is written **)" if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitXor) else ""
-    part = ast.get_source_segment(text.strip(), tree) or text
-    raise ValueError(f"which is no expression because of {shown(part)}{hint}; known are {_KNOWN}.")
-
-
 # Positions along a patch
 
 
@@ -352,11 +266,11 @@ class Table:
         if len(self.rows) == 0:
             raise ValueError("A table needs at least one row, (time, value).")
         for row in self.rows:
-            if not isinstance(row, Sequence) or len(row) != 2 or not isinstance(row[0], int | float):
-                raise ValueError(f"A row of a table is (time, value); got {row!r}.")
-        times = self.times
-        if not all(np.isfinite(times)) or any(after <= before for before, after in pairwise(times)):
-            raise ValueError(f"The times of a table must increase from row to row; got {times}.")
+            if not _is_row(row) or isinstance(row[0], bool) or not isinstance(row[0], int | float):
+                raise ValueError(f"A row of a table is a time, which is a number, and a value; got {shown(row)}.")
+        times = [time for time, _ in self.rows]
+        if not all(abs(time) <= LARGEST for time in times) or any(after <= before for before, after in pairwise(times)):
+            raise ValueError(f"The times of a table must increase from row to row; got {shown(times)}.")
         if self.outside not in ("error", "clamp"):
             raise ValueError(f'What a table gives outside of its times is "error" or "clamp"; got {self.outside!r}.')
 
@@ -444,17 +358,6 @@ class Course:
 
         return cls(at, first=min(max(0.0, times[0]), times[-1]))
 
-    @classmethod
-    def of_series(cls, times: Sequence[float], values: Float[Tensor, "points *axes times"]) -> Course:
-        """Known at these times only."""
-
-        def at(time: float) -> Tensor:
-            if time not in times:
-                raise ValueError(f"The conditions are known at the times {list(times)} only; asked for is {time:g}.")
-            return values[..., list(times).index(time)]
-
-        return cls(at, first=times[0])
-
 
 Varying = Value | Table | Callable[[float], Value]
 """A value, or one that changes with time."""
@@ -522,19 +425,22 @@ class Door:
         return self.field(value, where, place)
 
 
-def together(parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor) -> tuple[Tensor, Course | None]:
+def together(
+    parts: Sequence[tuple[Tensor, Course | Tensor]], like: Tensor, components: Sequence[Tensor] = ()
+) -> tuple[Tensor, Course | None]:
     """Values over all points at the start, from those on patches, and their course, if any.
 
     Args:
         parts: the points of each patch, and what holds there. Where patches share points, the later one counts.
         like: a field of the unknown.
+        components: those that each part prescribes; by default all.
     """
 
     def at(time: float | None) -> Tensor:
         values = torch.zeros_like(like)
-        for points, part in parts:
+        for (points, part), own in zip(parts, components or [torch.tensor(True)] * len(parts), strict=True):
             now = part.at(part.first if time is None else time) if isinstance(part, Course) else part
-            values[points] = now[points]
+            values[points] = torch.where(own, now[points], values[points])
         return values
 
     return at(None), Course(at) if any(isinstance(part, Course) for _, part in parts) else None

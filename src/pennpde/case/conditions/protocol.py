@@ -41,14 +41,12 @@ class Role:
         times: how often it has the axes of the unknown; twice what maps the unknown to itself, which is not encoded.
         is_difference: whether it passes through a linear encoder only, as derivatives and jumps do.
         is_point: whether it holds numbers of points, which move along when cases are put side by side.
-        filler: the value at points that only fill a case up to a size.
     """
 
     rank: int | None = 0
     times: int = 1
     is_difference: bool = False
     is_point: bool = False
-    filler: float = 0.0
 
     @property
     def tag(self) -> dict[str, Any]:
@@ -62,8 +60,6 @@ class Role:
 
 WHERE = Role()
 NUMBER = Role()
-HELD = Role(filler=1.0)
-"""Where values are prescribed: also at points that only fill a case up."""
 NORMAL = Role(rank=1)
 VALUE = Role(rank=None)
 PROJECTOR = Role(rank=None, times=2)
@@ -257,17 +253,6 @@ class Condition(ABC):
             assert cls.varying is not None
             made["course"] = Course.joined([each.course or getattr(each, cls.varying) for each in parts])
         return cls(**made)
-
-    def filled(self, number: int) -> dict[str, Tensor]:
-        """Its tensors, with points added up to a number on which it does nothing."""
-        made = {}
-        for name, role in self.roles().items():
-            values: Tensor = getattr(self, name)
-            extra = values.new_full((number - values.shape[0], *values.shape[1:]), role.filler)
-            if role.is_point:
-                extra = torch.arange(values.shape[0], number, dtype=values.dtype)
-            made[name] = torch.cat([values, extra])
-        return made
 
     def at(self, time: float) -> Self:
         """As it is at a time: constant from then on."""

@@ -6,5 +6,4 @@ foam       runs of OpenFOAM
 files      runs in VTK files and series, with a problem file
 targets    the case of a run with its solution, on its own mesh or on a coarser one
 survey     which paths are runs, what is known of each before it is read in full; splits without near twins
-report     what was read and what was skipped, in JSON, Markdown and pictures
 """

@@ -6,7 +6,7 @@ All runs are surveyed first; those that belong together are then read in full.
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,25 +17,29 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.moments import TIME, unknown_of
-from pennpde.data.manifest import content_of
-from pennpde.data.runs import report
 from pennpde.data.runs.source import Times, of_unknowns, parse
-from pennpde.data.runs.survey import Division, Family, Run, Shares, Signature, Survey, divide, find_runs, survey
+from pennpde.data.runs.survey import SPLITS, Division, Family, Run, Shares, Signature, Survey, divide, find_runs, survey
 from pennpde.data.runs.targets import Plan, Spacing, collect
 from pennpde.data.storage import (
     MANIFEST,
     CaseReader,
+    Content,
     DatasetError,
     Ledger,
     Manifest,
+    content_of,
     facts_of,
+    read_file,
     read_manifest,
 )
 from pennpde.data.vtkhdf import pack
 from pennpde.data.workers import Failure, Status, each
-from pennpde.files import locked_folder, remove_leftovers
+from pennpde.files import locked_folder, plain, remove_leftovers, replacing, write_atomically, write_json
+from pennpde.pictures import draw_all
 
 DATASET = "collected"
+JSON_FILE, TEXT_FILE, PICTURE_FILE = "report.json", "report.md", "report.png"
+MOST_PICTURED = 9
 FEW_RUNS = 16
 """Up to so many are read by this process: workers take longer to start."""
 
@@ -147,17 +151,10 @@ def collect_runs(
     if not made and not kept:
         raise NothingCollectedError(_nothing(skipped, {name: failed[name] for name in runs if name in failed}))
     by_path = {runs[name].given: reason for name, reason in failed.items()}
-    draw = bool(made) or not (folder / report.PICTURE_FILE).exists()
-    written = report.write(folder, manifest, skipped, by_path, draw=draw)
-    return Collection(
-        folder=folder,
-        collected=made,
-        kept=kept,
-        failed=failed,
-        skipped=skipped,
-        report=written,
-        seconds=clock.monotonic() - started,
-    )
+    draw = bool(made) or not (folder / PICTURE_FILE).exists()
+    written = write_report(folder, manifest, skipped, by_path, draw=draw)
+    seconds = clock.monotonic() - started
+    return Collection(folder, made, kept, failed, skipped, report=written, seconds=seconds)
 
 
 _Results = Iterator[tuple[str, Any]]
@@ -242,9 +239,9 @@ def _signatures(folder: Path, manifest: Manifest) -> dict[str, Signature]:
 
 def _case(run: Run, plan: Plan) -> tuple[bytes, dict[str, Any]]:
     """The file of a run's case, and its facts for the manifest."""
-    made = collect(run.open(plan.quantities, plan.repair), plan, run.name)
-    facts = {**facts_of(made.case), "source": run.given, **made.facts, "ranges": _ranges(made.case)}
-    return pack(made.case, made.moments or None, notes={"source": run.given}), facts
+    case, moments, facts = collect(run.open(plan.quantities, plan.repair), plan, run.name)
+    facts = {**facts_of(case), "source": run.given, **facts, "ranges": _ranges(case)}
+    return pack(case, moments or None, notes={"source": run.given}), facts
 
 
 def _ranges(case: Case) -> dict[str, list[float]]:
@@ -322,3 +319,138 @@ def _nothing(skipped: Mapping[str, str], failed: Mapping[str, str]) -> str:
     reasons = [f"{name}: {reason}" for name, reason in {**failed, **skipped}.items()]
     more = f"\n... and {len(reasons) - 10} more" if len(reasons) > 10 else ""
     return "Nothing was collected.\n" + "\n".join(reasons[:10]) + more if reasons else "No runs were given."
+
+
+# What was collected and what was not: `report.json`, `report.md` and `report.png` in the folder of the dataset
+
+
+def write_report(
+    folder: Path, manifest: Manifest, skipped: Mapping[str, str], failed: Mapping[str, str], *, draw: bool = True
+) -> dict[str, Any]:
+    """Write the report of a dataset and return what its JSON file says.
+
+    Args:
+        folder: Of the dataset.
+        manifest: As it is now.
+        skipped: By path that is no run, why.
+        failed: By run that could not be collected, why.
+        draw: Whether the pictures are drawn, too.
+    """
+    content = content_of(manifest)
+    record = {
+        "content": manifest.settings["content"],
+        "time": manifest.settings["time"],
+        "spacing": manifest.settings["spacing"],
+        "cases": {name: _told(manifest, name) for name in manifest.cases},
+        "splits": {split: list(manifest.names(split)) for split in manifest.splits},
+        "splitting": {**manifest.settings["splitting"], **manifest.about.get("splitting", {})},
+        "ranges": _all_ranges(manifest),
+        "failed": dict(failed),
+        "skipped": dict(skipped),
+    }
+    write_json(folder / JSON_FILE, record)
+    write_atomically(folder / TEXT_FILE, "\n".join(_text(folder.name, record, content)) + "\n")
+    if draw:
+        cases = [read_file(folder, name, manifest).case for name in _shown(manifest)]
+        with replacing(folder / PICTURE_FILE) as temporary:
+            draw_all(temporary, cases, in_a_row=2, panel_width=3.2)
+    return plain(record)
+
+
+def _told(manifest: Manifest, name: str) -> dict[str, Any]:
+    facts = manifest.cases[name].facts
+    split = next((split for split in manifest.splits if name in manifest.splits[split]), None)
+    return {"split": split, **{key: value for key, value in facts.items() if key != "state"}}
+
+
+def _all_ranges(manifest: Manifest) -> dict[str, list[float]]:
+    """The lowest and highest value over all cases: of parameters, targets, sizes and characteristic numbers."""
+    found: dict[str, list[float]] = {}
+
+    def add(name: str, values: Iterable[float]) -> None:
+        known = [*found.get(name, []), *values]
+        found[name] = [min(known), max(known)]
+
+    for entry in manifest.cases.values():
+        facts = entry.facts
+        add("points", [facts["points"]])
+        add("cell size", [facts["cell_size"]])
+        for name, value in facts["parameters"].items():
+            add(name, value if isinstance(value, list) else [value])
+        for name, value in facts.get("numbers", {}).items():
+            add(name, [value])
+        for name, values in facts["ranges"].items():
+            add(name, values)
+        if "flux_off" in facts:
+            add("flux off by", [facts["flux_off"]])
+    return found
+
+
+def _text(name: str, record: Mapping[str, Any], content: Content) -> list[str]:
+    cases, failed, skipped = record["cases"], record["failed"], record["skipped"]
+    network = content.network or "none of the shipped ones"
+    lines = [
+        f"# {name}",
+        "",
+        f"{len(cases)} runs collected, {len(failed)} failed, {len(skipped)} paths skipped.",
+        "",
+        f"- Unknowns: {', '.join(content.unknowns)}; parameters: {', '.join(content.parameters)}; "
+        f"{content.space} dimensions; network: {network}.",
+        f"- Targets: {content.targets} (`--time {record['time']}`).",
+        f"- Meshes: {_mesh_words(record['spacing'])}",
+        f"- Splits: {', '.join(f'{split} {len(names)}' for split, names in record['splits'].items())}; "
+        f"{_twins(record['splitting'])}",
+        "",
+        f"![some of the cases]({PICTURE_FILE})",
+        "",
+        "## Ranges",
+        "",
+        "| | lowest | highest |",
+        "| --- | --- | --- |",
+    ]
+    for what, (low, high) in record["ranges"].items():
+        shown = [f"{100 * each:.2g} %" if what == "flux off by" else f"{each:.4g}" for each in (low, high)]
+        lines.append(f"| {what} | {shown[0]} | {shown[1]} |")
+    if failed:
+        lines += ["", "## Failed", "", *(f"- `{path}`: {reason}." for path, reason in failed.items())]
+    if skipped:
+        lines += ["", "## Skipped", "", *(f"- `{path}`: {reason}." for path, reason in skipped.items())]
+    lines += ["", "## Cases", "", "| case | split | run | format | points of the run | points | flux off by | notes |"]
+    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for case, facts in cases.items():
+        flux = f"{100 * facts['flux_off']:.2g} %" if "flux_off" in facts else ""
+        notes = "; ".join(facts.get("notes", ()))
+        lines.append(
+            f"| {case} | {facts['split']} | `{facts['source']}` | {facts['format']} | {facts['run']['points']} | "
+            f"{facts['points']} | {flux} | {notes} |"
+        )
+    return lines
+
+
+def _mesh_words(spacing: str | None) -> str:
+    return "those of the runs." if spacing is None else f"triangles of spacing {spacing} where those of runs are finer."
+
+
+def _twins(splitting: Mapping[str, Any]) -> str:
+    nearest, closest = splitting.get("nearest"), splitting.get("closest") or ()
+    seed = f"seed {splitting['seed']}"
+    if nearest is None:
+        return f"{seed}."
+    pair = " and ".join(closest)
+    if nearest < 1:
+        return (
+            f"{seed}; **near twins had to be parted**: {pair} are in different splits at a distance of {nearest:.2g} "
+            "(below 1: near twins). Errors on the test set are those between neighbours."
+        )
+    return f"{seed}; the nearest runs of different splits are {pair}, {nearest:.2g} times the distance of near twins."
+
+
+def _shown(manifest: Manifest) -> list[str]:
+    """Cases of all splits, spread over each."""
+    chosen: list[str] = []
+    for split in SPLITS:
+        names = manifest.names(split) if split in manifest.splits else []
+        number = min(len(names), MOST_PICTURED // len(SPLITS))
+        places = [round(place * (len(names) - 1) / max(number - 1, 1)) for place in range(number)]
+        chosen += [names[place] for place in dict.fromkeys(places)]
+    return chosen

@@ -15,13 +15,10 @@ from torch import Tensor
 from pennpde.case import Case
 from pennpde.data.runs.source import FLOW, NOT_KNOWN, SCALAR, Quantities, RunError, Source, with_patches
 from pennpde.mesh import Mesh
-from pennpde.openfoam.cases import read_case
-from pennpde.openfoam.conditions import is_field
+from pennpde.openfoam.cases import read_case, with_pressure_reference
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, content_of, number_of, read_dictionary
-from pennpde.openfoam.fields import read_field, time_folders
-from pennpde.openfoam.point_values import PointValues
+from pennpde.openfoam.fields import PointValues, is_field, read_field, time_folders
 from pennpde.openfoam.poly_mesh import Body, pieces_of, plane_of
-from pennpde.openfoam.pressure import with_pressure_reference
 from pennpde.openfoam.unread import is_steady, unread
 
 _SCALAR_SOLVERS = ("scalarTransportFoam", "laplacianFoam")
@@ -234,8 +231,7 @@ class FoamSource(Source):
         folder = self._folders[self.times()[0]]
         for name, foam in self.quantities().fields.items():
             dimensions = read_field(folder / foam.name, self.folder).dimensions
-            powers = _DIMENSIONLESS if dimensions is None else tuple(int(power) for power in dimensions.exponents)
-            powers = (*powers, *_DIMENSIONLESS)[:7]
+            powers = tuple(map(int, (dimensions and dimensions.powers) or _DIMENSIONLESS))
             if foam.dimensions == _KINEMATIC and powers == _PASCAL:
                 raise RunError(
                     f"{foam.name} is in Pa, not the kinematic pressure in m²/s²; divide it by the density, or run an "

@@ -6,7 +6,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from pennpde.case import Case
 from pennpde.case.units import Units
-from pennpde.data.manifest import Targets
+from pennpde.data.storage import Targets
 from pennpde.models.advection_diffusion import AdvectionDiffusion
 from pennpde.models.ducts import Flow
 from pennpde.models.inlet import describe_inlet, inlet_units
-from pennpde.penn.equation import FoamName, Look
+from pennpde.penn.equation import FoamName
 
 NOT_KNOWN = "no network knows this: "
 """Begins a note about what changed a run and no case can hold, such as a body force."""
@@ -208,13 +208,11 @@ class Quantities:
         network: the kind of network that fits, as in `Content`; None: none of ours.
         fields: by unknown, its field in the run. Dimensions of a field of another equation are not known: ().
         parameters: by name, the entry of `constant/transportProperties`, or else a uniform field.
-        looks: how unknowns are drawn.
     """
 
     network: str | None
     fields: Mapping[str, FoamName]
     parameters: Mapping[str, str]
-    looks: Mapping[str, Look] = field(default_factory=dict)
 
     def units(self, case: Case) -> Units | None:
         """Reference scales that make similar runs the same; None: lengths and values are as they are."""
@@ -230,10 +228,8 @@ class Quantities:
         return describe_inlet(case) if self.network == "flow" else {}
 
 
-FLOW = Quantities("flow", Flow.foam_fields, Flow.foam_parameters, Flow.looks)
-SCALAR = Quantities(
-    "advection-diffusion", AdvectionDiffusion.foam_fields, AdvectionDiffusion.foam_parameters, AdvectionDiffusion.looks
-)
+FLOW = Quantities("flow", Flow.foam_fields, Flow.foam_parameters)
+SCALAR = Quantities("advection-diffusion", AdvectionDiffusion.foam_fields, AdvectionDiffusion.foam_parameters)
 
 
 def parse(fields: Sequence[str], parameters: Sequence[str] = ()) -> Quantities | None:

@@ -18,11 +18,11 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
 from pennpde.case import Case
-from pennpde.data.manifest import Content
 from pennpde.data.runs.files import SERIES, FileSource, is_mesh_file
 from pennpde.data.runs.foam import FoamSource, is_foam_case
 from pennpde.data.runs.source import Quantities, RunError, Source
 from pennpde.data.runs.targets import Plan, chosen_times
+from pennpde.data.storage import Content
 
 CASE_FILE = "case.toml"
 
@@ -78,7 +78,17 @@ def _recognised(path: Path, problem: Path | None) -> tuple[Path, Path | None]:
     if not path.exists():
         raise RunError("there is no such file or folder")
     if path.is_dir():
-        return _in_folder(path, problem)
+        if is_foam_case(path):
+            return path, None
+        files = sorted(each for each in path.iterdir() if each.is_file() and is_mesh_file(each))
+        # The files of a series that a .pvd or .series file lists are not runs of their own.
+        files = [each for each in files if each.name.endswith(SERIES)] or files
+        if not files:
+            raise RunError("it is no OpenFOAM case (no system/controlDict), and has no mesh file or series")
+        if len(files) > 1:
+            names = f"{files[0].name}, {files[1].name} ..."
+            raise RunError(f"it is no OpenFOAM case and has {len(files)} mesh files ({names}); give them one by one")
+        path = files[0]
     if not path.is_file():
         raise RunError("it is a pipe or a device, not a file")
     if path.suffix == ".foam":
@@ -91,24 +101,6 @@ def _recognised(path: Path, problem: Path | None) -> tuple[Path, Path | None]:
     if toml is None:
         raise RunError(f"it has no problem file: {path.stem}.toml or {CASE_FILE} next to it, or --case")
     return path, toml
-
-
-def _in_folder(path: Path, problem: Path | None) -> tuple[Path, Path | None]:
-    if is_foam_case(path):
-        return path, None
-    files = sorted(each for each in path.iterdir() if each.is_file() and is_mesh_file(each))
-    # The files of a series that a .pvd or .series file lists are not runs of their own.
-    chosen = [each for each in files if each.name.endswith(SERIES)] or files
-    if not chosen:
-        raise RunError("it is no OpenFOAM case (no system/controlDict), and has no mesh file or series")
-    toml = _problem_of(chosen[0], problem)
-    if toml is None:
-        raise RunError(f"it is no OpenFOAM case, and its {chosen[0].name} has no problem file ({CASE_FILE})")
-    if len(chosen) > 1:
-        raise RunError(
-            f"it has {len(chosen)} mesh files ({chosen[0].name}, {chosen[1].name} ...); give them one by one"
-        )
-    return chosen[0], toml
 
 
 def _problem_of(path: Path, problem: Path | None) -> Path | None:

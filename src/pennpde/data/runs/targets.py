@@ -20,7 +20,6 @@ from pennpde.case import Case, Dirichlet
 from pennpde.case.companion import CompanionError, companion_mesh, ends_of_conditions, on_companion
 from pennpde.case.moments import STEADY_PREFIX
 from pennpde.data.runs.source import Quantities, RunError, Source, Times
-from pennpde.mesh import Mesh
 from pennpde.mesh.interpolation import interpolation
 from pennpde.models.inlet import facet_velocity
 
@@ -79,20 +78,6 @@ class Plan:
     repair: bool = True
 
 
-@dataclass(frozen=True, eq=False)
-class Collected:
-    """A case with targets.
-
-    Attributes:
-        moments: of the targets, from the start on; none for a steady state.
-        facts: for the manifest.
-    """
-
-    case: Case
-    moments: tuple[float, ...]
-    facts: dict[str, Any]
-
-
 def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
     """The start of a run, and the times on its clock that become targets."""
     start, known = source.times()
@@ -118,12 +103,11 @@ def chosen_times(source: Source, plan: Plan) -> tuple[float, tuple[float, ...]]:
     return start, times
 
 
-def collect(source: Source, plan: Plan, name: str) -> Collected:
-    """The case of a run."""
+def collect(source: Source, plan: Plan, name: str) -> tuple[Case, tuple[float, ...], dict[str, Any]]:
+    """The case of a run with targets, their times from the start on (none of a steady state), and facts about it."""
     start, times = chosen_times(source, plan)
     quantities = source.quantities()
-    case = source.problem()
-    case = replace(case, name=name)
+    case = replace(source.problem(), name=name)
     if case.changes_with_time:
         if plan.times.kind == "several":
             raise RunError("its conditions change with time; collect one of its times, as with --time latest")
@@ -139,21 +123,22 @@ def collect(source: Source, plan: Plan, name: str) -> Collected:
         length = plan.spacing.length(None if units is None else units.length)
         placed = on_coarser_mesh(case, fields, fluxes, length)
     notes = [*source.notes, *run_mesh.notes, *placed.notes]
-    made = _with_targets(placed.case, placed, plan.times, [time - start for time in times])
+    moments = tuple(time - start for time in times)
+    made = _with_targets(placed, plan.times, moments)
     facts: dict[str, Any] = {
         "format": source.format,
         "run": {"points": run_mesh.number_of_points, "cells": run_mesh.number_of_cells, "start": start},
-        "cell_size": mesh_spacing(made.mesh),
+        "cell_size": float((made.mesh.cell_volumes.sum() / made.mesh.number_of_cells) ** (1 / made.space)),
         "state": source.state(times),
     }
     if numbers := quantities.describe(made):
         facts["numbers"] = numbers
     if placed.fluxes:
-        facts["flux"] = {
-            patch: {"run": flux.run, "sampled": flux.sampled, "stored": flux.stored}
-            for patch, flux in placed.fluxes.items()
-        }
-        facts["flux_off"] = max(flux.off for flux in placed.fluxes.values())
+        facts["flux"] = placed.fluxes
+        facts["flux_off"] = max(
+            abs(flux["stored"] - flux["run"]) / abs(flux["run"]) if flux["run"] else 0.0
+            for flux in placed.fluxes.values()
+        )
     if plan.times.kind == "steady":
         change = _last_change(source, times[-1], start, fields[-1])
         if change is not None:
@@ -163,12 +148,11 @@ def collect(source: Source, plan: Plan, name: str) -> Collected:
     notes += _lost_differences(fields[-1])
     if notes:
         facts["notes"] = notes
-    moments = () if plan.times.kind == "steady" else tuple(time - start for time in times)
-    return Collected(made, moments, facts)
+    return made, () if plan.times.kind == "steady" else moments, facts
 
 
-def _with_targets(case: Case, placed: Placed, times: Times, moments: Sequence[float]) -> Case:
-    parameters = dict(case.parameters)
+def _with_targets(placed: Placed, times: Times, moments: Sequence[float]) -> Case:
+    parameters = dict(placed.case.parameters)
     if times.kind == "steady":
         targets = {STEADY_PREFIX + name: values for name, values in placed.fields[-1].items()}
     elif times.kind == "several":
@@ -177,7 +161,7 @@ def _with_targets(case: Case, placed: Placed, times: Times, moments: Sequence[fl
     else:
         targets = dict(placed.fields[-1])
         parameters["time"] = torch.tensor(moments[-1], dtype=torch.float64)
-    return replace(case, targets=targets, parameters=parameters)
+    return replace(placed.case, targets=targets, parameters=parameters)
 
 
 def _finite(case: Case, fields: dict[str, Tensor], time: float) -> dict[str, Tensor]:
@@ -247,39 +231,20 @@ _CARRIES = 0.02
 _AS_FINE = 0.9
 
 
-@dataclass(frozen=True)
-class Flux:
-    """What flows out through a patch.
-
-    Attributes:
-        run: as the solver has it on its faces.
-        sampled: from the values at the points of the dataset's mesh, taken as they are.
-        stored: the same after the correction.
-    """
-
-    run: float
-    sampled: float
-    stored: float
-
-    @property
-    def off(self) -> float:
-        """By what share the flux of the dataset differs from the run's."""
-        return abs(self.stored - self.run) / abs(self.run) if self.run else 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class Placed:
     """A case with its fields by time, on the mesh of the dataset.
 
     Attributes:
         fields: one mapping of unknowns for each time.
-        fluxes: by patch, at the last time.
+        fluxes: by patch, what flows out through it at the last time: "run", as the solver has it on its faces;
+            "sampled", from the values at the points of the dataset's mesh; "stored", the same after the correction.
         notes: for the report.
     """
 
     case: Case
     fields: list[dict[str, Tensor]]
-    fluxes: Mapping[str, Flux] = field(default_factory=dict)
+    fluxes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -288,8 +253,7 @@ def on_own_mesh(case: Case, fields: list[dict[str, Tensor]], fluxes: list[dict[s
     if VELOCITY not in case.initial or not fields:
         return Placed(case, fields)
     sampled = patch_fluxes(case, fields[-1][VELOCITY])
-    known = _carrying(fluxes[-1] or sampled)
-    return Placed(case, fields, {name: Flux(run, sampled[name], sampled[name]) for name, run in known.items()})
+    return Placed(case, fields, _told_fluxes(_carrying(fluxes[-1] or sampled), sampled, sampled))
 
 
 def on_coarser_mesh(
@@ -329,8 +293,13 @@ def on_coarser_mesh(
         for at_time, each in zip(moved, known, strict=True)
     ]
     stored = patch_fluxes(coarse, corrected[-1][VELOCITY])
-    found = {name: Flux(run, sampled[name], stored[name]) for name, run in _carrying(known[-1]).items()}
-    return Placed(coarse, corrected, found)
+    return Placed(coarse, corrected, _told_fluxes(_carrying(known[-1]), sampled, stored))
+
+
+def _told_fluxes(
+    run: Mapping[str, float], sampled: Mapping[str, float], stored: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    return {name: {"run": flux, "sampled": sampled[name], "stored": stored[name]} for name, flux in run.items()}
 
 
 def patch_fluxes(case: Case, velocity: Float[Tensor, "points space"]) -> dict[str, float]:
@@ -400,8 +369,3 @@ def _correction(name: str, factor: float) -> float | None:
 def _applied(matrix, values: Tensor) -> Tensor:
     flat = values.double().numpy().reshape(len(values), -1)
     return torch.from_numpy(np.asarray(matrix @ flat).reshape(-1, *values.shape[1:]))
-
-
-def mesh_spacing(mesh: Mesh) -> float:
-    """The mean size of a mesh's cells, for the report."""
-    return float((mesh.cell_volumes.sum() / mesh.number_of_cells) ** (1 / mesh.space))

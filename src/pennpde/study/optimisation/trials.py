@@ -41,30 +41,10 @@ class Designs:
     measures: Sequence[Measure]
 
     def values(self, position: Float[np.ndarray, " variables"]) -> dict[str, float]:
-        found = {}
-        for each, share in zip(self.variables, position.tolist(), strict=True):
-            if each.choices:
-                found[each.name] = each.at(share)
-            elif each.is_logarithmic:
-                found[each.name] = each.low * (each.high / each.low) ** share
-            else:
-                found[each.name] = each.low + share * (each.high - each.low)
-        return found
+        return {each.name: each.at(share) for each, share in zip(self.variables, position.tolist(), strict=True)}
 
     def position(self, values: Mapping[str, float]) -> Float[np.ndarray, " variables"]:
-        shares = []
-        for each in self.variables:
-            value, low, high = values[each.name], each.low, each.high
-            if each.choices:
-                if value not in each.choices:
-                    raise ValueError(f"The search starts at {each.name} = {value:g}, which is none of {each.choices}.")
-                shares.append((each.choices.index(value) + 0.5) / len(each.choices))
-                continue
-            if not low <= value <= high:
-                raise ValueError(f"The search starts at {each.name} = {value:g}, outside of {low:g} to {high:g}.")
-            value, low, high = np.log([value, low, high]) if each.is_logarithmic else (value, low, high)
-            shares.append((value - low) / (high - low))
-        return np.array(shares)
+        return np.array([each.share(values[each.name]) for each in self.variables])
 
     def case(self, position: Float[np.ndarray, " variables"]) -> Case:
         return self.case_at(self.values(position))

@@ -19,6 +19,7 @@ from pennlab.datasets.flow.truth import END_TIME, PROFILES, TIMES, Run, is_compl
 from pennlab.datasets.profile import Profile
 from pennpde.case import Case
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import HEXAHEDRON, WEDGE, offsets_of
 from pennpde.models.designs import (
     CELLS_PER_LENGTH,
     INLET_VELOCITY,
@@ -158,5 +159,24 @@ def fields_at(
 
 
 def extruded(mesh: Mesh, thickness: float = THICKNESS) -> Mesh:
-    """A plane mesh one cell thick, as OpenFOAM has plane cases: its two flat sides are the patch `frontAndBack`."""
-    return mesh.extruded(thickness, sides="frontAndBack")
+    """A plane mesh one cell thick, as OpenFOAM has plane cases: its two flat sides are the patch `frontAndBack`.
+
+    From z = 0 upwards; each point is followed by its copy above it. Patches stand upright on those of the plane mesh.
+    """
+    corners = np.diff(mesh.offsets)
+    connectivity, sizes, types, sides = [], [], [], []
+    for size, solid in ((3, WEDGE), (4, HEXAHEDRON)):
+        below = 2 * mesh.connectivity[mesh.offsets[:-1][corners == size, None] + np.arange(size)]
+        connectivity.append(np.concatenate([below, below + 1], axis=1).ravel())
+        sizes.append(np.full(len(below), 2 * size))
+        types.append(np.full(len(below), solid, dtype=np.uint8))
+        sides += [*below, *(below + 1)]
+    height = torch.tensor([0.0, thickness], dtype=mesh.points.dtype).repeat(mesh.number_of_points)
+    points = torch.cat([mesh.points.detach().repeat_interleave(2, dim=0), height[:, None]], dim=1)
+    # The plane mesh was checked and runs counter-clockwise, so what stands on it is sound.
+    thick = Mesh(points, np.concatenate(connectivity), offsets_of(np.concatenate(sizes)), np.concatenate(types))
+    edges = {name: mesh.facets.take(patch.facets).connectivity.reshape(-1, 2) for name, patch in mesh.patches.items()}
+    upright = {
+        name: np.concatenate([2 * each, 2 * each[:, ::-1] + 1], axis=1) for name, each in edges.items() if len(each)
+    }
+    return thick.with_patch_facets({**upright, "frontAndBack": sides})

@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from pennpde.mesh import Mesh, triangulation
-from pennpde.mesh.triangulation import SMOOTHING, cross, delaunay, inside, scattered, smoothed
+from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import SMOOTHING, delaunay, inside, scattered, smoothed
 from pennpde.models.designs import duct
 
 _NEAREST_TO_BOUNDARY = 0.6

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import cross
 
 _DIGITS = 9
 """Positions are rounded, so that another machine's last bit of a sine does not make another mesh."""

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from pennlab.datasets.plane_flow.triangles import Triangles, edges_of
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import cross
 from pennpde.openfoam import FacePatch, PolyMesh
 
 _INSIDE = 0.08

@@ -16,7 +16,8 @@ from pennlab.datasets.plane_flow.flows import box_of
 from pennlab.datasets.plane_flow.sizes import SizeField, Sizing
 from pennlab.datasets.plane_flow.triangles import MeshingError, Triangles, boundary_of, edges_of, triangulated, within
 from pennpde.mesh import Mesh
-from pennpde.mesh.triangulation import cross, inside, smallest_angles
+from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import inside, smallest_angles
 
 KINDS = ("lattice", "triangles", "graded", "quads", "mixed")
 """Squares that follow no boundary, with triangles along it; triangles of one size; triangles graded towards walls;

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pennlab import running
 from pennlab.datasets.plane_flow import cases, cost, finished, flows, foam, meshes, truth
 from pennlab.datasets.plane_flow.flow import Flow
-from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report
+from pennlab.datasets.recipe import HopelessError, Product, Recipe, Report, rounded
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 
@@ -161,7 +161,7 @@ class PlaneFlowRecipe(Recipe):
             "truth": dict(found.facts),
         }
         notes = {"flow": flow.describe(), "mesh": facts["mesh"], "steady": found.steady_velocity is not None}
-        return Product(name, pack(case, times, SIGNIFICANT_BITS, notes), facts)
+        return Product(name, pack(rounded(case, SIGNIFICANT_BITS), times, notes), facts)
 
     def _is_finished(self, flow: str) -> bool:
         return self.finished is not None and self._like_the_archives() and finished.is_finished(self.finished, flow)

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from scipy.spatial import KDTree
 
 from pennlab.datasets.plane_flow.domain import Domain
-from pennpde.mesh.triangulation import cross, inside
+from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import inside
 
 _LEVEL = 1.12
 """Sizes on the boundary are rounded down to powers of this, so that few nearest distances are needed."""

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import spsolve
 
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.triangles import Triangles
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import cross
 
 
 def potential_velocity(flow: Flow, mesh: Triangles) -> Float[np.ndarray, "points 2"]:

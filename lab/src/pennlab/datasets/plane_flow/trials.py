@@ -21,7 +21,7 @@ from pennlab.datasets.plane_flow.conditions import Condition, Inlet, Outlet, Sli
 from pennlab.datasets.plane_flow.domain import Domain, Piece
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.datasets.plane_flow.shapes.drawing import Duct, Point, chain, closed
-from pennlab.datasets.recipe import Product, Recipe, Report
+from pennlab.datasets.recipe import Product, Recipe, Report, rounded
 from pennpde.data.storage import facts_of
 from pennpde.data.vtkhdf import pack
 
@@ -241,7 +241,7 @@ class TrialsRecipe(Recipe):
                 "mesh": {"kind": tried.plan.kind, "points_per_width": tried.plan.points_per_width},
                 "truth": {key: each for key, each in found.facts.items() if not key.startswith("seconds")},
             }
-            yield Product(name, pack(case, tried.flow.moments, 12, {"changed": tried.changed}), facts)
+            yield Product(name, pack(rounded(case, 12), tried.flow.moments, {"changed": tried.changed}), facts)
 
     def check_solver(self, names: Sequence[str]) -> None:
         if names:

@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int64
 from scipy.spatial import Delaunay, KDTree
 
 from pennlab.datasets.plane_flow.domain import Domain
-from pennpde.mesh.triangulation import cross, inside, smallest_angles
+from pennpde.mesh.cells import cross
+from pennpde.mesh.triangulation import inside, smallest_angles
 
 Size = Callable[[Float[np.ndarray, "points 2"]], Float[np.ndarray, " points"]]
 _BAND = 1.25

@@ -61,7 +61,8 @@ class PlaneGraph:
         case = case.to(torch.float64)
         like, dirichlet = case.initial["u"], case.dirichlet["u"]
         reynolds = 1.0 / float(case.parameters["viscosity"])
-        start, potential = potential_flow(case), velocity_potential(case)
+        start = potential_flow(case)
+        potential = torch.from_numpy(velocity_potential(case)[1][: case.number_of_points]).to(like)
         pinned = case.dirichlet["p"].mask
         closed = int(pinned.sum()) == 1
         length = float(potential.max() - potential.min())

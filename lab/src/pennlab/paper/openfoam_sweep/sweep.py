@@ -26,6 +26,7 @@ from pennlab import running
 from pennlab.datasets.fine_mesh import FineMesh
 from pennlab.datasets.flow import truth as flow_truth
 from pennlab.datasets.flow.cases import fields_at
+from pennlab.errors import Estimate, domain_errors
 from pennlab.paper.machine import load, machine
 from pennlab.paper.openfoam_sweep.settings import FAMILIES, Planned, Setting
 from pennlab.paper.tables import paper_numbers
@@ -33,7 +34,6 @@ from pennpde import __version__, openfoam
 from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_atomically, write_json
-from pennpde.metrics import Estimate, domain_errors
 from pennpde.models.designs import duct
 
 KIND, RUN_KIND = "openfoam sweep", "openfoam run"

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from pennlab.paper.budgets import marked, told_apart
+from pennlab.motions import moved
+from pennlab.paper.budgets import marked, told_apart, training_in_short
 from pennlab.paper.machine import load, machine
 from pennlab.paper.openfoam_sweep.sweep import (
     TestSet,
@@ -39,7 +40,6 @@ from pennpde import __version__
 from pennpde.case import Case
 from pennpde.checkpoints import config_of, load_pretrained
 from pennpde.models.designs import flow_case
-from pennpde.testing import moved
 
 KIND = "speed-accuracy trade-off"
 RECORD, TABLE, FIGURE = "tradeoff.json", "tradeoff.md", "tradeoff.png"
@@ -237,7 +237,7 @@ def _row(model: str, network: nn.Module, transformed: bool, records: Sequence[Ma
         "title": (config.title if config else "") or model,
         "weights_sha256": config.weights_sha256 if config else "",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "training": config.training_in_short if config else {},
+        "training": training_in_short(config) if config else {},
         "paper": _printed(config.paper if config else "", transformed),
         "transformed": transformed,
         "diverged": [record["case"] for record in records if record["outcome"] == "diverged"],

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pennlab.datasets.plane_flow.domain import Domain
-from pennpde.mesh.triangulation import cross
+from pennpde.mesh.cells import cross
 
 LEAST_GAP = 0.12
 LONGEST = 15.5
