@@ -17,6 +17,7 @@ from pennpde.flow.steady import SteadyEquations, steady_state
 from pennpde.flow.step import advance, begin
 from pennpde.mesh.space_cells import SpaceCells
 from pennpde.models.flow_physics import PlaneFlowPhysics
+from pennpde.penn import PENN
 from steady_flows import square
 
 SOLIDS = ("tetrahedron", "pyramid", "wedge", "hexahedron", "mixed_solid")
@@ -202,7 +203,7 @@ def test_a_flow_turns_and_mirrors_with_its_mesh(motion):
 def test_a_plane_flow_extruded_by_a_cell_stays_what_it_is():
     """Of triangles: those of prisms conduct the same. Only the damping of pressures knows how thick they are."""
 
-    def flow(mesh: penn.Mesh, **other: dict) -> penn.Outcome:
+    def flow(mesh: penn.Mesh, slip: dict) -> penn.Outcome:
         velocity = np.pad(kovasznay(mesh.points.numpy()[:, :2]), ((0, 0), (0, mesh.space - 2)))
         names = [name for name in mesh.patches if name != "sides"]
         case = penn.Case(
@@ -211,13 +212,13 @@ def test_a_plane_flow_extruded_by_a_cell_stays_what_it_is():
             dirichlet={"u": dict.fromkeys(names, torch.from_numpy(velocity))},
             neumann={"p": dict.fromkeys(mesh.patches, 0.0)},
             parameters={"viscosity": 0.1},
-            **other,
+            slip=slip,
         )
         return penn.predict(FlowScheme(splits=0), case, steady=True, length=1.0, speed=1.0)
 
     flat = square("triangle", 8).with_patches({"all": lambda x: np.ones(len(x), bool)})
     mesh = flat.extruded(0.25, sides="sides")
-    solid, plane = flow(mesh, slip={"u": ["sides"]}), flow(flat)
+    solid, plane = flow(mesh, {"u": ["sides"]}), flow(flat, {})
     found, twin = solid.fields["u"], torch.cdist(mesh.points[:, :2], flat.points).argmin(dim=1)
     assert float(found[:, 2].abs().max()) < 1e-9
     # The facets of both know the profile in other ways: the difference is the plane's error at its corners.
@@ -279,6 +280,7 @@ def test_the_error_falls_with_the_square_of_the_cells(kind):
 def test_the_network_says_that_in_space_it_is_the_plain_scheme():
     case = channel(cube("hexahedron"))
     network = penn.load_pretrained("flow")
+    assert isinstance(network, PENN)
     network.set_level("fast")
     outcome = penn.predict(network, case, times=[0.2])
     assert outcome.expected.unknown_because
