@@ -11,6 +11,7 @@ from pennpde.flow.compiled import CompiledSteps, can_compile
 from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.grid import Grid
 from pennpde.flow.krylov import Effort
+from pennpde.flow.march import Pace, march
 from pennpde.flow.problem import Problem
 from pennpde.flow.scheme import FlowScheme
 from pennpde.flow.steady import SteadyEquations, steady_state
@@ -180,6 +181,7 @@ def test_the_jacobian_is_the_derivative_of_the_residual(make):
 def test_where_slip_walls_meet_the_fluid_goes_along_the_edge():
     problem = problem_of(quarter(cube("hexahedron")))
     state = steady_state(problem).state
+    assert problem.slip_too is not None
     at_edge = (problem.slip_too.abs().sum(dim=0) > 0).nonzero()[:, 0]
     assert len(at_edge) == 4  # the edge without its point at the inlet, which is prescribed
     assert float(state.velocity[1:, at_edge].abs().max()) < 1e-12
@@ -316,3 +318,35 @@ def test_pictures_of_flows_in_space_are_slices(tmp_path):
     outcome = penn.predict(FlowScheme(splits=0), channel(cube("wedge", 3)), times=[0.2])
     outcome.plot(path=tmp_path / "slice.png")
     assert (tmp_path / "slice.png").stat().st_size > 10_000
+
+
+def test_periodic_sides_are_as_good_as_slip_walls_and_refused_on_split_cells():
+    slips = channel(cube("hexahedron", 4, 0.0))
+    y = slips.mesh.points[:, 1]
+    periodic = penn.Case(
+        slips.mesh,
+        initial={"u": (0.0, 0.0, 0.0), "p": 0.0},
+        dirichlet={
+            "u": {"x0": torch.stack([6 * y * (1 - y), 0 * y, 0 * y], dim=1), "y0": 0.0, "y1": 0.0},
+            "p": {"x1": 0.0},
+        },
+        neumann={"u": {"x1": 0.0}, "p": {"x0": 0.0, "y0": 0.0, "y1": 0.0}},
+        periodic={"u": {"z0": "z1"}, "p": {"z0": "z1"}},
+        parameters={"viscosity": 0.1},
+    )
+    one, other = (penn.predict(FlowScheme(splits=0), each, times=[0.5]).fields["u"] for each in (slips, periodic))
+    assert_close(one, other, rtol=0, atol=2e-3)
+    with pytest.raises(ValueError, match="Periodic patches in space are solved on the cells as they are"):
+        penn.predict(FlowScheme(splits=1), periodic, times=[0.1])
+
+
+def test_multigrid_marches_as_factors_do():
+    case = own_units(channel(cube("mixed_solid", 6)))
+    grid, found = Grid.of(case), []
+    for way in ("factors", "levels"):
+        problem = Problem.of(grid, float(case.parameters["viscosity"]), case.number_of_points, way=way)
+        (last,) = march(problem, begin(problem), [0.5], pace=Pace(), way=CompiledSteps().way())
+        found.append(last.state)
+        left = problem.cells.collected(last.state.fluxes) + problem.inflow
+        assert float(left[problem.pressure_free > 0].abs().max()) < 1e-8
+    assert_close(found[0].velocity, found[1].velocity, rtol=0, atol=1e-6)

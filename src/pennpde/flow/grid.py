@@ -141,6 +141,10 @@ class Grid:
         """What facets of both sides of an edge prescribe holds there; a velocity between two patches is the mean."""
         assert isinstance(self.cells, SpaceCells), "cells in the plane"
         assert self.facet_heights is not None, "facets in the plane have parabolas"
+        if (self.representative != np.arange(len(self.representative))).any():
+            raise ValueError(
+                "Periodic patches in space are solved on the cells as they are: ask for the level fast (--fast)."
+            )
         facet_velocity, facet_heights = quartered(self.facet_velocity, self.facet_heights, self.cells.facets)
         number, total = len(self.cells.points), len(finer.points)
 
