@@ -219,7 +219,14 @@ def test_a_plane_flow_extruded_by_a_cell_stays_what_it_is():
         return penn.predict(FlowScheme(splits=0), case, steady=True, length=1.0, speed=1.0)
 
     flat = square("triangle", 8).with_patches({"all": lambda x: np.ones(len(x), bool)})
-    mesh = flat.extruded(0.25, sides="sides")
+    number, triangles = flat.number_of_points, flat.connectivity.reshape(-1, 3)
+    layers = np.concatenate([np.insert(flat.points.numpy(), 2, height, axis=1) for height in (0.0, 0.25)])
+    mesh = penn.Mesh.from_arrays(layers, np.concatenate([triangles, triangles + number], axis=1), "wedge").with_patches(
+        {
+            "sides": lambda x: np.isclose(x[:, 2], 0) | np.isclose(x[:, 2], 0.25),
+            "all": lambda x: np.isclose(np.abs(x[:, :2] - 0.5).max(axis=1), 0.5),
+        }
+    )
     solid, plane = flow(mesh, {"u": ["sides"]}), flow(flat, {})
     found, twin = solid.fields["u"], torch.cdist(mesh.points[:, :2], flat.points).argmin(dim=1)
     assert float(found[:, 2].abs().max()) < 1e-9
