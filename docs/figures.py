@@ -8,6 +8,7 @@ part once their weights are there: rows without weights are left out, and the co
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from pennlab.charts import with_palette
+
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images" / "figures"
-MOST_PIXELS, SERIES_PIXELS = 900, 760
+MOST_PIXELS, SERIES_PIXELS = 1600, 1300
 """Of the width: of comparisons, and of series in time."""
 FIGURES: Mapping[int, str] = {
     2: "gradient/isogcn_of_the_paper/1.json gradient/nisogcn/1.json gradient/corrected/0.json",
@@ -48,8 +51,9 @@ def store(path: Path, target: Path, width: int) -> None:
     with Image.open(path) as picture:
         scale = min(1.0, width / picture.width)
         size = (round(picture.width * scale), round(picture.height * scale))
-        small = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        small.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(target, optimize=True)
+        content = io.BytesIO()
+        picture.convert("RGB").resize(size, Image.Resampling.LANCZOS).save(content, format="PNG")
+    target.write_bytes(with_palette(content.getvalue()))
 
 
 if __name__ == "__main__":

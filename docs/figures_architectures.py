@@ -16,8 +16,8 @@ from typing import Any, Literal
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
-from PIL import Image
 
+from pennlab.charts import save
 from pennlab.paper.gradient import GradientNetwork
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.models.ducts import flow_network
@@ -114,9 +114,7 @@ def draw(drawing: Drawing, path: Path) -> None:
         axes.plot((7.4, 8.0), (-0.18, -0.18), linestyle=":", color="#b03030", linewidth=1.2)
         axes.text(8.15, -0.18, "loop", fontsize=FONT, ha="left", va="center")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    with Image.open(path) as picture:
-        picture.convert("RGB").quantize(32).save(path, optimize=True)
+    save(figure, path, colours=128)
 
 
 def _draw_box(axes: Any, box: Box) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from PIL import Image
 
+from pennlab.charts import with_palette
 from pennpde.pictures import Panel, draw, field_panels
 
 ROOT = Path(__file__).parents[1]
@@ -107,8 +107,7 @@ def main(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = IMAGES / f"{name}.png"
             draw(path, [PICTURES[name](folder)], panel_width=2.2)
-            with Image.open(path) as picture:  # a palette of colours takes a third of the bytes
-                picture.convert("RGB").quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+            path.write_bytes(with_palette(path.read_bytes()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the picture of docs/general_flow.md: flows of the test set, the truth above the prediction.
+"""Draw the picture of docs/general_flow.md: flows of the test set, the reference above the prediction.
 
 python docs/general_flow.py
 """
@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pennpde as penn
+from pennlab.charts import with_palette
 from pennlab.datasets.plane_flow import finished, flows
 from pennpde.penn.equation import Look
 from pennpde.pictures import draw, field_panels
@@ -32,7 +33,9 @@ def main() -> None:
         ):
             look = {"u": Look(f"{flow.family}, Re {flow.reynolds:.0f}, t = {when:g}: {label}")}
             panels.extend(field_panels(file.case.mesh, {"u": found}, look))
-    draw(ROOT / "docs" / "images" / "general_flow.png", [truths, predictions])
+    path = ROOT / "docs" / "images" / "general_flow.png"
+    draw(path, [truths, predictions])
+    path.write_bytes(with_palette(path.read_bytes()))
 
 
 if __name__ == "__main__":

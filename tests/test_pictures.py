@@ -218,10 +218,11 @@ def test_an_animation_has_a_frame_for_each_time_and_no_bands(tmp_path):
 @pytest.mark.slow
 def test_an_animation_can_be_a_film(tmp_path):
     pytest.importorskip("imageio_ffmpeg", reason="needs imageio-ffmpeg")
-    animate(tmp_path / "flow.mp4", moving(rectangle((20, 10), (2.0, 1.0))), ["a", "b", "c"])
-    assert (tmp_path / "flow.mp4").read_bytes()[4:8] == b"ftyp"
+    for suffix, place, kind in ((".mp4", 4, b"ftyp"), (".webm", 0, b"\x1aE\xdf\xa3")):
+        animate(tmp_path / f"flow{suffix}", moving(rectangle((20, 10), (2.0, 1.0))), ["a", "b", "c"])
+        assert (tmp_path / f"flow{suffix}").read_bytes()[place : place + 4] == kind
 
 
 def test_an_animation_of_another_format_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"ends in \.mp4 or \.gif"):
+    with pytest.raises(ValueError, match=r"ends in \.mp4, \.webm or \.gif"):
         animate(tmp_path / "flow.avi", moving(rectangle((4, 4))), ["a", "b", "c"])

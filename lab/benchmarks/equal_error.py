@@ -46,6 +46,7 @@ from plane_flow_openfoam import Setting, errors_of, solved_at_last
 from torch import Tensor, nn
 
 import pennpde
+from pennlab.charts import chart, round_ticks, save
 from pennlab.datasets.plane_flow import finished, flows, trials
 from pennlab.datasets.plane_flow.flow import Flow
 from pennlab.paper.plane_flow_errors import errors, stacked
@@ -73,7 +74,6 @@ OPENFOAM = (
 PICTURE = ROOT / "docs" / "images" / "equal_error.png"
 WARM_UP = "cavity_2003", "contraction_2001"
 """Of small meshes; the first one is not warmed up by itself."""
-_TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 ONCE = 1.0
 """Seconds from which a run is not repeated."""
 FASTEST = 0.03
@@ -263,10 +263,8 @@ def by_flow(measured_flows: Mapping[str, Any]) -> str:
 
 def draw(measured_flows: Mapping[str, Any]) -> None:
     """Error against seconds: geometric means over the flows that all have."""
-    import matplotlib.pyplot as plt
-
     of_flows = list(measured_flows.values())
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, (axes,) = chart(1, 2, 8.6, 3.4)
     for each, unknown in zip(axes, ("u", "p"), strict=True):
 
         def middle(rows: Sequence[Mapping[str, Any]], unknown: str = unknown) -> tuple[float, float]:
@@ -296,14 +294,10 @@ def draw(measured_flows: Mapping[str, Any]) -> None:
             if points:
                 each.loglog(*zip(*points, strict=True), style, markersize=5, label=label)
         each.set(xlabel="seconds of one core", ylabel=f"error of {unknown}, %")
-        for axis, (low, high) in ((each.xaxis, each.get_xlim()), (each.yaxis, each.get_ylim())):
-            shown = [tick for tick in _TICKS if low <= tick <= high]
-            axis.set_ticks(shown, [f"{tick:g}" for tick in shown])
-            axis.set_ticks([], minor=True)
-        each.grid(alpha=0.3)
-        each.legend(frameon=False, fontsize=8)
-    figure.savefig(PICTURE, dpi=200)
-    plt.close(figure)
+        for which in "xy":
+            round_ticks(each, which)
+        each.legend()
+    save(figure, PICTURE, colours=64)
 
 
 def of_flow(name: str, known: Mapping[str, Any], stale: bool) -> dict[str, Any]:

@@ -4,8 +4,9 @@
 
 Prints and writes `lab/benchmarks/results/flow_truth.json`. The authors' sample is in
 `lab/reference`. Run files of the standard profile are taken from the folder (`penn generate flow --runs FOLDER` keeps
-them there); a case that it does not have is solved with OpenFOAM, in one to two minutes. With `--pictures`, one picture
-for each type of duct: the coarse mesh, its potential flow, and the truth at t = 4.
+them there); a case that it does not have is solved with OpenFOAM, in one to two minutes. With `--pictures` it only
+draws, from the dataset, one picture for each type of duct: the coarse mesh, its potential flow, and the reference
+at t = 4.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import numpy as np
 import torch
 from scipy.interpolate import LinearNDInterpolator
 
+from pennlab.charts import with_palette
 from pennlab.datasets.flow import cases as flow
 from pennlab.datasets.flow.truth import Run
 from pennpde import pictures
 from pennpde.case import Case
+from pennpde.data import storage
 from pennpde.files import write_json
 from pennpde.pictures import DIVERGING, Panel
 
@@ -44,6 +47,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULT)
     arguments = parser.parse_args()
 
+    if arguments.pictures:
+        for name in CASES:
+            draw(storage.read_file(ROOT / "data" / "flow", name).case, arguments.pictures / f"flow_{name[0]}.png")
+        return
     runs = {name: run_of(name, arguments.runs) for name in CASES}
     record = {
         "errors": "mean squares in physical units, u over three components as in the paper",
@@ -55,9 +62,6 @@ def main() -> None:
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     write_json(arguments.output, record)
-    if arguments.pictures:
-        for name, run in runs.items():
-            draw(flow.case_on_mesh(run, flow.coarse_mesh(name)), arguments.pictures / f"flow_{name[0]}.png")
 
 
 def run_of(name: str, folder: Path) -> Run:
@@ -147,7 +151,8 @@ def facts_of(run: Run) -> dict:
 
 def draw(case: Case, path: Path) -> None:
     """The coarse mesh, where the flow starts, and where it is at t = 4."""
-    start, end = case.initial["u"].norm(dim=1), case.targets["u"].norm(dim=1)
+    velocity, pressure = (case.targets[name].reshape(case.initial[name].shape) for name in "up")
+    start, end = case.initial["u"].norm(dim=1), velocity.norm(dim=1)
     fastest = float(torch.quantile(end, 0.999))
     speed = "|u| / inlet speed"
     mesh = case.mesh
@@ -155,14 +160,17 @@ def draw(case: Case, path: Path) -> None:
     rows = [
         [
             Panel(f"mesh: {number}", mesh, None),
-            Panel("start: potential flow", mesh, start, limits=(0.0, fastest), scale=speed),
+            Panel("start: potential flow", mesh, start, limits=(0.0, fastest), scale=speed, through=velocity),
         ],
         [
-            Panel("velocity at t = 4", mesh, end, limits=(0.0, fastest), streamlines=case.targets["u"], scale=speed),
-            Panel("pressure at t = 4", mesh, case.targets["p"], DIVERGING, scale="p / (density · inlet speed²)"),
+            Panel("speed at t = 4", mesh, end, "viridis", (0.0, fastest), False, velocity, speed, velocity),
+            Panel(
+                "pressure at t = 4", mesh, pressure, DIVERGING, scale="p / (density · inlet speed²)", through=velocity
+            ),
         ],
     ]
-    pictures.draw(path, rows, title=case.name, panel_width=6.4)
+    pictures.draw(path, rows, title=case.name)
+    path.write_bytes(with_palette(path.read_bytes()))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 import pennpde as penn
+from pennlab.charts import chart, save
 from pennpde.flow.captured_steps import CapturedSteps
 from pennpde.flow.krylov import Effort
 from pennpde.flow.scheme import FlowScheme
@@ -101,9 +102,7 @@ def measured(points: int, device: str) -> dict[str, Any]:
 
 
 def draw(results: Mapping[str, Mapping[str, Any]]) -> None:
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, ((left, right),) = chart(1, 2, 8.6, 3.4)
     for (setting, rows), style in zip(results.items(), ("o-", "s--", "^:"), strict=False):
         sizes = sorted(rows.values(), key=lambda row: row["points"])
         parts = (("preparation", "preparation"), ("step", "one step"), ("to_4", "all, to t = 4"))
@@ -122,9 +121,8 @@ def draw(results: Mapping[str, Mapping[str, Any]]) -> None:
     right.set_yticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
     right.yaxis.set_minor_formatter("")
     for axes in (left, right):
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=7)
-    figure.savefig(PICTURE, dpi=110)
+        axes.legend(fontsize=7)
+    save(figure, PICTURE, colours=64)
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ import torch
 from flow_results import as_they_come, made_with
 
 import pennpde
+from pennlab.charts import chart, save
 from pennlab.datasets.plane_flow import finished, flows
 from pennlab.paper.plane_flow_errors import errors, labels, stacked
 from pennlab.paper.plane_flow_table import SPLITS, Cases, Comparison, settings
@@ -103,13 +104,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def draw(compared: Comparison) -> None:
     """Mean error of u against mean seconds, one panel for each set of flows."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     group = compared.columns[0]
-    figure = Figure(figsize=(9.6, 3.7), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, len(SPLITS), sharey=True)
+    figure, (axes,) = chart(1, len(SPLITS), 8.6, 3.5, sharey=True)
     for axis, (split, title) in zip(axes, SPLITS.items(), strict=True):
         for number, rival in enumerate(compared.rivals):
             found = compared.of_cases(rival, split, group, "u")
@@ -123,14 +119,13 @@ def draw(compared: Comparison) -> None:
                 axis.plot(seconds, error, mark, color=f"C{number}", markersize=13 if mark == "*" else 7, label=rival)
         axis.set(xscale="log", yscale="log", xlim=(0.05, 20), title=title, xlabel="processor seconds per case")
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.grid(alpha=0.3, which="both")
         axis.set_yticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
         axis.set_ylim(1, 100)
         axis.yaxis.set_minor_formatter("")
     axes[0].set_ylabel("error of u, %")
     handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    figure.savefig(PICTURE, dpi=110)
+    figure.legend(handles, names, loc="outside lower center", ncols=3)
+    save(figure, PICTURE, colours=64)
 
 
 def of_judging(cases: Mapping[str, Mapping[str, Any]]) -> str:

@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pennlab.charts import chart, round_ticks, save
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.files import write_json
 
@@ -63,48 +64,38 @@ def table(runs: dict[str, Any]) -> str:
 
 def draw(group: str, runs: dict[str, Any]) -> str:
     """The curves as a picture; its path from the page."""
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import NullFormatter
-
     targets = list(next(iter(runs.values()))["validation"])
-    figure, axes = plt.subplots(
-        1, len(targets), figsize=(5 * len(targets) + 1, 3.6), squeeze=False, layout="constrained"
-    )
+    figure, axes = chart(1, len(targets), 4 * len(targets) + 1, 3.2)
     for axis, target in zip(axes[0], targets, strict=True):
         for label, run in runs.items():
             steps = run["curve"]["step"]
             # A single point has no line.
-            axis.loglog(steps, run["curve"][target], "." if len(steps) == 1 else "-", label=label, linewidth=1.4)
+            axis.loglog(steps, run["curve"][target], "o" if len(steps) == 1 else "-", label=label)
         axis.set(xlabel="step", title=f"validation error of {target} (mean square)")
-        axis.xaxis.set_minor_formatter(NullFormatter())
-        axis.grid(which="both", alpha=0.2)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+        for which in "xy":
+            round_ticks(axis, which)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper")
     path = ROOT / "docs" / "images" / f"curves_{group}.png"
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path, colours=64)
     return f"images/{path.name}"
 
 
 def draw_general() -> None:
     """The general flow network, and MeshGraphNet on its flows."""
-    import matplotlib.pyplot as plt
-
     with (ROOT / "lab" / "experiments" / "general_flow" / "log.csv").open(encoding="utf-8", newline="") as stream:
         ours = [row for row in csv.DictReader(stream) if row["validation"]]
     rival = json.loads((ROOT / "lab" / "experiments" / "plane_flow" / "curve.json").read_text(encoding="utf-8"))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+    figure, ((left, right),) = chart(1, 2, 8.6, 3.2)
     steps = [int(row["step"]) for row in ours]
-    for name, label in (("loss", "training, mean of the last 50 steps"), ("validation", "24 validation moments")):
+    for name, label in (("loss", "training, mean of the last 50 steps"), ("validation", "validation, 24 snapshots")):
         left.plot(steps, [100 * float(row[name]) for row in ours], ".-", label=label)
     for name in ("u", "p"):
         right.plot([row["minutes"] for row in rival], [100 * row[name] for row in rival], ".-", label=name)
     left.set(xlabel="steps", title="flow: error of u and p in %, geometric mean", ylim=(0, None))
     right.set(xlabel="processor-minutes", title="MeshGraphNet: validation error in %", ylim=(0, None))
     for axis in (left, right):
-        axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
-    figure.savefig(ROOT / "docs" / "images" / "curves_general.png", dpi=110)
-    plt.close(figure)
+        axis.legend()
+    save(figure, ROOT / "docs" / "images" / "curves_general.png", colours=64)
 
 
 def main() -> None:

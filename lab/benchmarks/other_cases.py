@@ -189,10 +189,9 @@ def main() -> None:
     assert folder is not None
     calibration = hashlib.sha256((Path(folder) / expected_error_file(given.level)).read_bytes()).hexdigest()[:12]
     records = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {"levels": {}}
-    known = records["levels"].get(given.level, {})
-    rows = dict(known["rows"]) if known.get("calibration") == calibration else {}
+    rows = records["levels"].setdefault(given.level, {})
     for name in given.names or CASES:
-        if name in rows and not given.names and not given.references:
+        if rows.get(name, {}).get("calibration") == calibration and not given.names and not given.references:
             continue
         case, reference = reference_of(name)
         if given.references:
@@ -203,10 +202,9 @@ def main() -> None:
         if reference is None:
             print(f"{name}: no reference", flush=True)
             continue
-        rows[name] = judged(name, case, model, reference)
+        rows[name] = judged(name, case, model, reference) | {"calibration": calibration}
         print(name, json.dumps(rows[name]), flush=True)
-        ordered = {each: rows[each] for each in CASES if each in rows}
-        records["levels"][given.level] = {"calibration": calibration, "rows": ordered}
+        records["levels"][given.level] = {each: rows[each] for each in CASES if each in rows}
         OUTPUT.write_text(json.dumps(records, indent=1) + "\n")
     if given.references:
         return

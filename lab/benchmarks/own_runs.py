@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from pennlab.charts import COLOURS, chart, round_ticks, save
 from pennlab.evaluation import Model, evaluate
 from pennlab.paper.tables import markdown_table, write_within
 from pennpde.case import Case
@@ -190,15 +191,10 @@ def table(found: dict[str, Any]) -> str:
 
 def draw_curves(name: str, found: dict[str, Any]) -> str:
     """Errors by number of runs, and validation errors in the course of each training."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     unknowns = list(found["rows"][0]["relative_l2"])
-    figure = Figure(figsize=(3.6 * (len(unknowns) + 1) + 1.6, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    *by_runs, course = figure.subplots(1, len(unknowns) + 1)
+    figure, ((*by_runs, course),) = chart(1, len(unknowns) + 1, 3.0 * (len(unknowns) + 1) + 1.6, 3.2)
     kinds = sorted({row["from"] for row in found["rows"]}, key=lambda kind: kind == SCRATCH)
-    colours = dict(zip(kinds, ("tab:blue", "tab:orange"), strict=False))
+    colours = dict(zip(kinds, COLOURS, strict=False))
     nearest = {int(key.split()[2]): each for key, each in found["floors"].items() if key.startswith("nearest")}
     for axis, unknown in zip(by_runs, unknowns, strict=True):
         for kind in kinds:
@@ -217,17 +213,16 @@ def draw_curves(name: str, found: dict[str, Any]) -> str:
         shown = [each for each in (0.5, 1, 2, 5, 10, 20, 50, 100) if low <= each <= high]
         axis.set_yticks(shown, [f"{each:g}" for each in shown])
         axis.minorticks_off()
-        axis.grid(alpha=0.3)
     for row in found["rows"]:
         curve = row["curve"]
         minutes = [step * row["processor_minutes"] / max(1, row["steps"]) for step in curve["step"]]
         width = 0.6 + 0.4 * np.log2(row["runs"] / 5)
         course.plot(minutes, curve["validation"], ".-", color=colours[row["from"]], linewidth=width)
     course.set(yscale="log", xlabel="processor-minutes", title="validation error (squared, scaled)")
-    course.grid(alpha=0.3)
-    figure.legend(*by_runs[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+    round_ticks(course, "y")
+    figure.legend(*by_runs[0].get_legend_handles_labels(), loc="outside right upper")
     path = IMAGES / f"own_runs_{name}.png"
-    figure.savefig(path, dpi=100)
+    save(figure, path, colours=64)
     return f"images/{path.name}"
 
 

@@ -16,17 +16,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
-from PIL import Image
 
+from pennlab.charts import COLOURS, chart, save
 from pennlab.datasets.generate import failures
 from pennlab.datasets.plane_flow import flows, meshes
 from pennlab.datasets.plane_flow.cases import STEADY_VELOCITY
@@ -46,7 +43,13 @@ IMAGES = ROOT / "docs" / "images"
 BACKFLOW = 0.001
 """Shares of the inflow below this are rounding."""
 FAMILIES_PER_SHEET = 5
-_COLOURS = {"wall": "black", "moving wall": "tab:orange", "inlet": "tab:blue", "outlet": "tab:red", "slip": "tab:green"}
+_COLOURS = {
+    "wall": "black",
+    "moving wall": "tab:orange",
+    "inlet": COLOURS[0],
+    "outlet": COLOURS[1],
+    "slip": "tab:green",
+}
 
 
 # Numbers
@@ -189,40 +192,30 @@ def backflow_table(found: Mapping[str, Any]) -> str:
 # Pictures
 
 
-def save(figure: Figure, path: Path, dots_per_inch: int) -> None:
-    """As a PNG of 256 colours, which takes a third."""
-    FigureCanvasAgg(figure)
-    content = BytesIO()
-    figure.savefig(content, format="png", dpi=dots_per_inch)
-    image = Image.open(content).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    image.save(path, optimize=True)
-
-
 def draw_distributions(manifest: Manifest) -> None:
     """Reynolds numbers, moments, sizes of domains and meshes, kinds of meshes and conditions, failures."""
     made = first_cases(manifest)
     drawn = [flows.draw_flow(name) for name in made]
     facts = [entry.facts for entry in manifest.cases.values()]
-    figure = Figure(figsize=(11, 8.4), layout="constrained")
-    axes = figure.subplots(3, 3).ravel()
+    figure, grid = chart(3, 3, 8.8, 7.2)
+    axes = grid.ravel()
     lost = [flows.draw_flow(name) for name in sorted({flow_of(name) for name in manifest.failed} - made.keys())]
     bins = np.geomspace(3, 3000, 31)
-    axes[0].hist([flow.reynolds for flow in drawn], bins, color="tab:blue", label="computed")
-    axes[0].hist([flow.reynolds for flow in lost], bins, color="tab:red", label="failed")
+    axes[0].hist([flow.reynolds for flow in drawn], bins, color=COLOURS[0], label="computed")
+    axes[0].hist([flow.reynolds for flow in lost], bins, color=COLOURS[1], label="failed")
     axes[0].set(xscale="log", xlabel="Reynolds number", ylabel="flows")
     axes[0].legend(fontsize=8)
-    axes[1].hist([moment for flow in drawn for moment in flow.moments], np.arange(0, 8.3, 0.25), color="tab:blue")
-    axes[1].set(xlabel="moment, inlet widths / bulk speed", ylabel="moments of flows")
+    axes[1].hist([moment for flow in drawn for moment in flow.moments], np.arange(0, 8.3, 0.25), color=COLOURS[0])
+    axes[1].set(xlabel="time, inlet widths / bulk speed", ylabel="times of flows")
     boxes = np.array([flows.box_of(flow.domain) for flow in drawn])
     axes[2].scatter(boxes[:, 0], boxes[:, 1], s=3)
     axes[2].set(xlabel="length, inlet widths", ylabel="height, inlet widths")
-    axes[3].hist([each["points"] for each in facts], 30, color="tab:blue")
+    axes[3].hist([each["points"] for each in facts], 30, color=COLOURS[0])
     axes[3].set(xlabel="points of a mesh for networks", ylabel="cases")
-    axes[4].hist([manifest.cases[first].facts["truth"]["cells"] for first in made.values()], 30, color="tab:blue")
-    axes[4].set(xlabel="cells of the truth", ylabel="flows")
+    axes[4].hist([manifest.cases[first].facts["truth"]["cells"] for first in made.values()], 30, color=COLOURS[0])
+    axes[4].set(xlabel="cells of the reference", ylabel="flows")
     fineness = [each["mesh"]["points_per_width"] for each in facts]
-    axes[5].hist(fineness, 30, color="tab:blue")
+    axes[5].hist(fineness, 30, color=COLOURS[0])
     axes[5].set(xlabel="points per inlet width", ylabel="cases")
     _bars(axes[6], Counter(each["mesh"]["kind"] for each in facts), "cases")
     kinds = Counter(kind for flow in drawn for kind in {_kind(each) for each in flow.conditions.values()})
@@ -237,13 +230,13 @@ def draw_distributions(manifest: Manifest) -> None:
         flows.parse_name(name)[0] for name, first in made.items() if manifest.cases[first].facts["truth"].get("steady")
     )
     failed = Counter(flow.family for flow in lost)
-    axes[8].barh(place, [families[name] for name in FAMILIES], color="tab:blue", label="computed")
-    axes[8].barh(place, [steady[name] for name in FAMILIES], color="tab:cyan", label="with steady state")
+    axes[8].barh(place, [families[name] for name in FAMILIES], color=COLOURS[0], label="computed")
+    axes[8].barh(place, [steady[name] for name in FAMILIES], color=COLOURS[5], label="with steady state")
     axes[8].barh(
         place,
         [failed[name] for name in FAMILIES],
         left=[families[name] for name in FAMILIES],
-        color="tab:red",
+        color=COLOURS[1],
         label="failed",
     )
     axes[8].set_yticks(place, list(FAMILIES), fontsize=6)
@@ -251,12 +244,12 @@ def draw_distributions(manifest: Manifest) -> None:
     axes[8].set(xlabel="flows")
     axes[8].set_xlim(0, 1.5 * max([1, *families.values()]))
     axes[8].legend(fontsize=7, loc="lower right")
-    save(figure, IMAGES / "plane_flow_distributions.png", 100)
+    save(figure, IMAGES / "plane_flow_distributions.png", colours=64)
 
 
 def _bars(axes: Any, counts: Mapping[str, int], label: str) -> None:
     names = sorted(counts, key=lambda name: -counts[name])
-    axes.barh(np.arange(len(names)), [counts[name] for name in names], color="tab:blue")
+    axes.barh(np.arange(len(names)), [counts[name] for name in names], color=COLOURS[0])
     axes.set_yticks(np.arange(len(names)), names, fontsize=7)
     axes.invert_yaxis()
     axes.set(xlabel=label)
@@ -297,11 +290,10 @@ def draw_families(folder: Path, manifest: Manifest) -> None:
         some = [flows.draw_flow(name) for name in names[start : start + FAMILIES_PER_SHEET]]
         boxes = [flows.box_of(flow.domain) for flow in some]
         heights = [min(max(height / length, 0.22), 1.0) for length, height in boxes]
-        figure = Figure(figsize=(11, 2.7 * sum(heights) + 0.42 * len(some)), layout="constrained")
-        axes = figure.subplots(len(some), 4, height_ratios=heights, squeeze=False)
+        figure, axes = chart(len(some), 4, 8.8, 2.15 * sum(heights) + 0.42 * len(some), height_ratios=heights)
         for row, flow in zip(axes, some, strict=True):
             draw_flow(row, flow, storage.read_file(folder, coarser[flow.name], manifest).case)
-        save(figure, IMAGES / f"plane_flow_families_{sheet}.png", 110)
+        save(figure, IMAGES / f"plane_flow_families_{sheet}.png")
 
 
 def draw_flow(row: Sequence[Any], flow: Flow, case: Case) -> None:
@@ -328,7 +320,7 @@ def draw_flow(row: Sequence[Any], flow: Flow, case: Case) -> None:
         (
             speed_axes,
             speed,
-            f"|u| at {flow.moments[-1]:g}: 0 to {speed.max():.2f}",
+            f"|u| at t = {flow.moments[-1]:g}: 0 to {speed.max():.2f}",
             (0.0, float(speed.max())),
             "viridis",
         ),

@@ -14,7 +14,7 @@ on the same stretches of the boundary. Errors are relative L2 errors over the po
 
     python lab/benchmarks/small_conditions.py [NAME ...]
 
-Prints and writes `lab/benchmarks/results/small_conditions.json`.
+Prints and writes `lab/benchmarks/results/small_conditions.json`; with names only these cases are measured again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 import pennpde as penn
+from pennlab import running
 from pennpde import openfoam
 from pennpde.models.inlet import BoundaryProfile
 from pennpde.openfoam.cases import read_problem
@@ -305,14 +306,14 @@ def _write_mesh(folder: Path, square: Square, number: int, finer: int) -> dict[s
 # Both programs, and what to make of them
 
 
-def by_openfoam(square: Square, installation: openfoam.Installation) -> dict[str, np.ndarray]:
+def by_openfoam(square: Square, installation: running.Installation) -> dict[str, np.ndarray]:
     """The fields at the points inside of the coarse mesh, row by row."""
     number = CELLS * FINER
     steps = math.ceil(square.time * square.fastest * number / 0.4)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_square(folder, square, FINER, write_interval=steps, step=square.time / steps)
-        openfoam.run(folder, "icoFoam", installation=installation)
+        running.run(folder, "icoFoam", installation=installation)
         last = max(openfoam.time_folders(folder), key=lambda each: float(each.name))
         found = {}
         for ours, theirs in (("u", "U"), ("p", "p")):
@@ -349,11 +350,11 @@ def by_network(square: Square, model: penn.Predictor) -> dict[str, Any]:
         }
 
 
-def compared(square: Square, installation: openfoam.Installation, model: penn.Predictor) -> dict[str, Any]:
+def compared(square: Square, installation: running.Installation, model: penn.Predictor) -> dict[str, Any]:
     found = by_network(square, model)
     try:
         reference = by_openfoam(square, installation)
-    except openfoam.OpenFOAMError as error:
+    except running.OpenFOAMError as error:
         reference, stopped = None, "continuity" if "ontinuity" in error.log_tail else "error"
     else:
         stopped = ""
@@ -387,20 +388,18 @@ def compared(square: Square, installation: openfoam.Installation, model: penn.Pr
 
 def main() -> None:
     torch.set_num_threads(1)
-    installation = openfoam.find_installation(("icoFoam",))
+    installation = running.find_installation(("icoFoam",))
     model = penn.load_pretrained("flow")
     assert isinstance(model, penn.Predictor)
-    chosen = sys.argv[1:] or list(CASES)
-    rows = []
-    for name in chosen:
-        rows.append({"case": name, **compared(CASES[name], installation, model)})
-        print(json.dumps(rows[-1]), flush=True)
-    verdicts = [row["verdict"] for row in rows]
-    counted = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
-    print(counted)
-    if len(chosen) == len(CASES):
+    rows = {row["case"]: row for row in json.loads(OUTPUT.read_text())["rows"]} if OUTPUT.exists() else {}
+    for name in sys.argv[1:] or list(CASES):
+        rows[name] = {"case": name, **compared(CASES[name], installation, model)}
+        print(json.dumps(rows[name]), flush=True)
+        ordered = [rows[each] for each in CASES if each in rows]
+        verdicts = [row["verdict"] for row in ordered]
+        counted = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
         about = {"cells": CELLS, "finer": FINER, "penn": penn.__version__, "openfoam": installation.version}
-        OUTPUT.write_text(json.dumps({**about, "verdicts": counted, "rows": rows}, indent=1) + "\n")
+        OUTPUT.write_text(json.dumps({**about, "verdicts": counted, "rows": ordered}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

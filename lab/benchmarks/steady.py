@@ -183,7 +183,7 @@ def trials() -> Iterator[tuple[str, float | None, Callable[[], Trial]]]:
     yield "step Re 800, as SU2's", 800, lambda: step(800, 2.0)
     for reynolds in GHIA:
         yield f"cavity Re {reynolds}", reynolds, lambda reynolds=reynolds: cavity(reynolds)
-    yield "cylinder Re 10", 10, lambda: _by_finer(cylinder(10).case, 1)
+    yield "cylinder Re 10", 10, lambda: _by_finer(cylinder(10, 48, 32).case, 2)
     for reynolds in WAKE:
         yield f"cylinder Re {reynolds}", reynolds, lambda reynolds=reynolds: cylinder(reynolds)
     yield "elbow", None, lambda: _by_finer(elbow(), 3)

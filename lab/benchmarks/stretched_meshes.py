@@ -319,7 +319,7 @@ def table(rows: list[dict]) -> str:
     """By flow and way, the errors at each aspect ratio."""
     lines = []
     for name in FLOWS:
-        for way in dict.fromkeys(row["by"] for row in rows):
+        for way in sorted({row["by"] for row in rows}):
             mine = {row["aspect_ratio"]: row for row in rows if row["flow"] == name and row["by"] == way}
             told = []
             for ratio in ASPECT_RATIOS:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,8 @@ def load_pretrained(
 
 def folder_of(name: str | Path) -> Path:
     """Where a network lies: a shipped name, a folder, or what an installed package reads (`load_pretrained`)."""
+    if not isinstance(name, str | PathLike):
+        raise TypeError(f'The network is {name!r:.60}; give its name, such as "flow", or its folder.')
     if isinstance(name, str) and (registry.WEIGHTS / name / CONFIG).is_file():
         return registry.WEIGHTS / name
     folder = Path(name)

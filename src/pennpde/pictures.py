@@ -165,7 +165,7 @@ def animate(
     corner: str = "",
     notes: Sequence[str] = (),
 ) -> None:
-    """Draw rows of panels one after the other, as .mp4, or as .gif, which starts again at its end.
+    """Draw rows of panels one after the other, as .mp4 or .webm, or as .gif, which starts again at its end.
 
     Args:
         path: Of the file.
@@ -177,15 +177,14 @@ def animate(
     from PIL import Image
 
     path = Path(path)
-    write = {".gif": _gif, ".mp4": _film}.get(path.suffix)
-    if write is None:
-        raise ValueError(f"An animation cannot be written as {path.suffix}; its name ends in .mp4 or .gif.")
+    if path.suffix not in (".gif", *_FILMS):
+        raise ValueError(f"An animation cannot be written as {path.suffix}; its name ends in .mp4, .webm or .gif.")
     images = []
     for panels, title in zip(frames, titles, strict=True):
         content = _content(_figure(stacked([panels]), title, corner, notes), ".png", _DOTS_PER_INCH * 0.75, "")
         images.append(np.asarray(Image.open(content).convert("RGB")))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, write(images, frames[0]))
+    write_atomically(path, _gif(images, frames[0]) if path.suffix == ".gif" else _film(images, path.suffix))
 
 
 def _gif(images: Sequence[np.ndarray], panels: Sequence[Panel]) -> bytes:
@@ -208,17 +207,26 @@ def _gif(images: Sequence[np.ndarray], panels: Sequence[Panel]) -> bytes:
     return content.getvalue()
 
 
-def _film(images: Sequence[np.ndarray], panels: Sequence[Panel]) -> bytes:  # noqa: ARG001
-    """H.264, which every browser and slide show plays."""
+_FILMS: dict[str, dict[str, Any]] = {
+    ".mp4": {"quality": 8},
+    ".webm": {
+        "codec": "libvpx-vp9",
+        "quality": None,
+        "output_params": ["-crf", "24", "-b:v", "0", "-deadline", "good", "-cpu-used", "5"],
+    },
+}
+"""H.264, which every slide show plays, and VP9, the free one of browsers."""
+
+
+def _film(images: Sequence[np.ndarray], suffix: str) -> bytes:
     import imageio_ffmpeg
 
     # Its sizes are even; the last time stays for as long as four others.
     height, width = (size - size % 2 for size in images[0].shape[:2])
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "film.mp4"
-        film = imageio_ffmpeg.write_frames(
-            path, (width, height), fps=1000 // _MILLISECONDS, quality=8, macro_block_size=2, ffmpeg_log_level="error"
-        )
+        path = Path(folder) / f"film{suffix}"
+        how = {"fps": 1000 // _MILLISECONDS, "macro_block_size": 2, "ffmpeg_log_level": "error"} | _FILMS[suffix]
+        film = imageio_ffmpeg.write_frames(path, (width, height), **how)
         film.send(None)
         for image in [*images, *[images[-1]] * 3]:
             film.send(np.ascontiguousarray(image[:height, :width]))

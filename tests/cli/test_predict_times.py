@@ -25,7 +25,7 @@ INF = math.inf
 @pytest.fixture
 def network(monkeypatch) -> AnyTime:
     network = AnyTime()
-    monkeypatch.setattr(command, "_network", lambda *_: network)
+    monkeypatch.setattr(command, "predictor", lambda *_: network)
     return network
 
 

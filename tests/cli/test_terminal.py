@@ -96,11 +96,35 @@ def test_the_help_uses_the_width_that_there_is_and_puts_options_into_groups():
 
     narrow, wide = helped(80), helped(120)
     for text, width in ((narrow, 80), (wide, 120)):
-        own = text.partition("Examples:")[0].splitlines()
-        assert width - 20 < max(map(len, own)) <= width
-    groups = [line for line in wide.splitlines() if line.endswith(":") and not line.startswith(" ")]
+        assert width - 20 < max(map(len, text.splitlines())) <= width
+    assert "--out flow.vtkhdf \\\n      --animation flow.mp4\n" in narrow  # as a shell takes it
+    groups = [
+        line
+        for line in wide.partition("\nExamples:")[0].splitlines()
+        if line.endswith(":") and not line.startswith(" ")
+    ]
     assert groups == ["Arguments:", "What to predict:", "When:", "Files to write:", "Accuracy and trust:", "General:"]
     assert "<" not in wide.partition("Examples:")[0].replace("<auto|own|network>", "")
+
+
+def test_wrong_usage_is_told_between_words_and_ranges_in_words(tmp_path):
+    (tmp_path / "a_mesh_with_a_name.vtu").write_text("")
+
+    def told(*arguments):
+        command = [sys.executable, "-m", "pennpde", *arguments]
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"COLUMNS": "60"}
+        finished = subprocess.run(command, stderr=theirs, cwd=tmp_path, check=False, env=environment)
+        text = os.read(ours, 4096).decode().replace("\r", "")
+        for end in (ours, theirs):
+            os.close(end)
+        return finished.returncode, text
+
+    code, text = told("predict", "a_mesh_with_a_name.vtu")
+    assert code == 2
+    assert "give its" in text
+    assert max(map(len, text.splitlines())) <= 60
+    assert told("predict", "--iterations", "0", "x")[0] == 2
 
 
 def test_a_prediction_shows_something_before_torch_is_loaded(tmp_path):

@@ -1,5 +1,7 @@
 """Prediction from Python: names, paths and plain numbers go in, objects that show themselves come out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import pyvista
@@ -119,8 +121,33 @@ def test_an_openfoam_case_is_read_by_its_folder(tmp_path):
     np.testing.assert_array_equal(by_path.case.mesh.points.numpy(), case.mesh.points.numpy())
 
 
+CHANNEL: Any = square("quad", 4)
+LOOSE: Any = penn
+"""What no type checker would let pass."""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda: LOOSE.predict(flow(CHANNEL), "flow"), "network is given as a Case; give its name first"),
+        (lambda: LOOSE.predict(AnyTime(), flow(CHANNEL), times="soon"), "times are 'soon'; give a number"),
+        (lambda: LOOSE.predict(AnyTime(), flow(CHANNEL), length="wide"), "reference length is 'wide'; give a number"),
+        (lambda: LOOSE.predict(AnyTime(), flow(CHANNEL), accuracy="fast"), "accuracy is 'fast'; it is in per cent"),
+        (lambda: CHANNEL.with_patches(["inlet"]), r"patches are \['inlet'\]; give them by name"),
+        (lambda: LOOSE.Case("duct.vtu", {"T": 0.0}), r"given as 'duct\.vtu'; read it first"),
+        (lambda: LOOSE.Case(CHANNEL, 3), "initial is 3; it is given by name"),
+        (lambda: LOOSE.Case(CHANNEL, {"u": (1.0, 0.0)}, slip={"u": 3}), "slip.* is 3; give the name of a patch"),
+        (lambda: LOOSE.Operators.on(flow(CHANNEL)), r"made on a mesh, as of penn\.read"),
+        (lambda: LOOSE.load_pretrained(3), "network is 3; give its name"),
+    ],
+)
+def test_wrong_arguments_are_told_in_sentences(given, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        given()
+
+
 def test_what_is_no_case_is_refused_in_words():
-    with pytest.raises(TypeError, match="takes a Case or the folder of an OpenFOAM case, not int"):
+    with pytest.raises(TypeError, match="takes a Case or the folder of an OpenFOAM case, not an int"):
         penn.predict(AnyTime(), 3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(FileNotFoundError, match="no network 'folw'"):
         penn.predict("folw", flow(square("quad", 4)))

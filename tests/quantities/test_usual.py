@@ -15,6 +15,9 @@ def usual_of(polygons, cells=8.0):
     assert outcome.flow is not None
     texts = usual(outcome.flow)
     assert all(np.isfinite(each.values).all() for each in outcome.quantities(texts))
+    assert [each.name for each in outcome.quantities()] == [each.name for each in outcome.quantities(texts)]
+    [one] = outcome.quantities(texts[0])
+    assert repr(one).startswith(f"Measured({one.name} ")
     return texts
 
 

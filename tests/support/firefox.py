@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import contextlib
 import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-SIZE = {"width": 1280, "height": 850}
-PREFERENCES = {"webgl.force-enabled": True, "ui.prefersReducedMotion": 1, "browser.shell.checkDefaultBrowser": False}
+PREFERENCES = {
+    "webgl.force-enabled": True,
+    "ui.prefersReducedMotion": 1,
+    "browser.shell.checkDefaultBrowser": False,
+    "focusmanager.testmode": True,  # without a window manager no window has the focus
+}
+_KEYS = {"Escape": "\ue00c", "Enter": "\ue006", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowRight": "\ue014"}
+
+
+class FirefoxWindow:
+    """One page, for whoever does not wait: its loop runs in a thread of its own, as Playwright keeps one in ours."""
+
+    def __init__(self, address: str, folder: Path):
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._open = contextlib.AsyncExitStack()
+        self._page: Firefox = self._done(self._open.enter_async_context(firefox(address, folder)))
+        self.problems = self._page.problems
+
+    def value(self, expression: str) -> Any:
+        return self._done(self._page.value(expression))
+
+    def wait(self, condition: str, patience: float = 120.0) -> None:
+        end = time.monotonic() + patience
+        while not self.value(f"!!({condition})"):
+            assert time.monotonic() < end, condition
+            time.sleep(0.1)
+
+    def tap(self, x: float, y: float) -> None:
+        self._done(self._page.tap(x, y))
+
+    def press(self, key: str) -> None:
+        self._done(self._page.press(key))
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        self._done(self._page.drag(start, end))
+
+    def resize(self, width: int, height: int) -> None:
+        self._done(self._page.resize(width, height))
+
+    def close(self) -> None:
+        self._done(self._open.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _done(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(300)
 
 
 class Firefox:
@@ -30,7 +76,6 @@ class Firefox:
         await self._ask("session.new", capabilities={})
         await self._ask("session.subscribe", events=["log.entryAdded"])
         self._context = (await self._ask("browsingContext.getTree"))["contexts"][0]["context"]
-        await self._ask("browsingContext.setViewport", context=self._context, viewport=SIZE)
         await self._ask("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
     async def value(self, expression: str) -> Any:
@@ -42,28 +87,38 @@ class Firefox:
             raise RuntimeError(found["exceptionDetails"]["text"])
         return found["result"].get("value")
 
-    async def wait(self, condition: str, patience: float = 120.0) -> None:
-        """Until it holds."""
-        test = f"({condition}) || Date.now() > start + {1000 * patience}"
-        loop = f"const look = () => {{ if ({test}) done(!!({condition})); else setTimeout(look, 100); }}; look();"
-        assert await self.value(f"new Promise((done) => {{ const start = Date.now(); {loop} }})"), condition
+    async def tap(self, x: float, y: float) -> None:
+        place = {"type": "pointerMove", "x": round(x), "y": round(y)}
+        await self._pointer([place, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}])
+
+    async def press(self, key: str) -> None:
+        """By its name in JavaScript, or a letter."""
+        value = _KEYS.get(key, key)
+        actions = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
+        keys = {"type": "key", "id": "keys", "actions": actions}
+        await self._ask("input.performActions", context=self._context, actions=[keys])
 
     async def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         """With the left button, between two places of the window."""
         (x, y), (to_x, to_y) = ([round(each) for each in place] for place in (start, end))
-        moves = [
-            {"type": "pointerMove", "x": x, "y": y},
-            {"type": "pointerDown", "button": 0},
-            {"type": "pointerMove", "x": (x + to_x) // 2, "y": (y + to_y) // 2, "duration": 50},
-            {"type": "pointerMove", "x": to_x, "y": to_y, "duration": 50},
-            {"type": "pointerUp", "button": 0},
-        ]
-        pointer = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": moves}
-        await self._ask("input.performActions", context=self._context, actions=[pointer])
+        await self._pointer(
+            [
+                {"type": "pointerMove", "x": x, "y": y},
+                {"type": "pointerDown", "button": 0},
+                {"type": "pointerMove", "x": (x + to_x) // 2, "y": (y + to_y) // 2, "duration": 50},
+                {"type": "pointerMove", "x": to_x, "y": to_y, "duration": 50},
+                {"type": "pointerUp", "button": 0},
+            ]
+        )
 
-    async def picture(self) -> bytes:
-        found = await self._ask("browsingContext.captureScreenshot", context=self._context)
-        return base64.b64decode(found["data"])
+    async def resize(self, width: int, height: int) -> None:
+        await self._ask(
+            "browsingContext.setViewport", context=self._context, viewport={"width": width, "height": height}
+        )
+
+    async def _pointer(self, actions: list[dict[str, Any]]) -> None:
+        pointer = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
+        await self._ask("input.performActions", context=self._context, actions=[pointer])
 
     async def _ask(self, method: str, **parameters: Any) -> Any:
         self._number += 1

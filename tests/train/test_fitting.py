@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from pennpde.data.storage import evenly
 from pennpde.models.advection_diffusion import advection_diffusion_network
 from pennpde.testing import assert_dirichlet
 from pennpde.train import fit
-from pennpde.train.cases import Batches, evenly
+from pennpde.train.cases import Batches
 from pennpde.train.steps import scaled_squared_error
 from problems import heated_plate
 from trainings import TRAIN, VALIDATION, Constant, assert_same_bits, constant_case, network, weights

@@ -186,7 +186,7 @@ def test_the_length_of_stretches_does_not_change_a_training(monkeypatch):
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
         ({"batch_size": 2.5}, "batch_size is 2.5"),
         ({"schedule": "linear"}, "'linear'"),
-        ({"optimizer": "sgd"}, 'optimizer is \'sgd\'; it may be "adam" or "soap"'),
+        ({"optimizer": "sgd"}, "optimizer is 'sgd'; it may be one of adam, soap"),
         ({"schedule": "cosine"}, "give epochs, steps or minutes"),
         ({"rate_factor": 1.5}, "rate_factor is 1.5"),
         ({"judges": 0}, "judges is 0"),

@@ -126,6 +126,12 @@ def served(folder: Path, *options: object) -> Iterator[str]:
     assert "Traceback" not in log.read_text()
 
 
+@pytest.fixture
+def serve():
+    """For a page of one test only."""
+    return served
+
+
 @pytest.fixture(scope="session")
 def address(network_folder, dataset_folder, tmp_path_factory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("server")

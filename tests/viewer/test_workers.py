@@ -109,6 +109,28 @@ def test_a_long_prediction_keeps_no_short_one_waiting():
     assert len(record) == 100_000
 
 
+def test_what_follows_a_hand_comes_before_what_waits():
+    class Quick(Worker):
+        async def ask(self, message, what, patience, hear=None):
+            return {"name": what}, []
+
+    async def run():
+        lane, done = Lane([]), []
+
+        async def asked(what, urgent):
+            done.append((await lane.ask({}, what, 1.0, urgent=urgent))[0]["name"])
+
+        waiting = [asyncio.create_task(asked(what, what.startswith("hand"))) for what in ("a", "b", "hand", "gone")]
+        await asyncio.sleep(0)
+        waiting.pop().cancel()
+        await asyncio.sleep(0)
+        lane.open(Quick([]))
+        await asyncio.gather(*waiting)
+        return done
+
+    assert waited_for(run()) == ["hand", "a", "b"]
+
+
 def test_more_than_can_wait_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(workers, "MOST_WAITING", 1)
 

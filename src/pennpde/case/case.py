@@ -127,6 +127,14 @@ class Case:
         remarks: Sequence[Remark] = (),
     ) -> None:
         named = {"dirichlet": dirichlet, "neumann": neumann, "slip": slip, "robin": robin, "periodic": periodic}
+        if not isinstance(mesh, Mesh):
+            raise TypeError(
+                f'The mesh is given as {mesh!r:.60}; read it first, as in Case(penn.read("duct.vtu"), ...).'
+            )
+        fields = {"initial": initial, "parameters": parameters, "features": features, "targets": targets}
+        for argument, by_name in (named | fields).items():
+            if by_name is not None and not isinstance(by_name, Mapping):
+                raise TypeError(f"{argument} is {by_name!r:.60}; it is given by name, as in {argument}={{NAME: ...}}.")
         given: dict[str, Mapping[str, Any]] = {}
         kinds: dict[str, type[Condition]] = {}
         for kind, by_unknown in (conditions or {}).items():

@@ -38,7 +38,7 @@ import typer
 from typer.core import TyperGroup
 
 from pennpde import __version__, registry
-from pennpde.cli.conventions import CONTEXT, as_command
+from pennpde.cli.conventions import CONTEXT, as_command, is_usage_error, write
 
 SUBCOMMANDS = ("demo", "predict", "study", "optimise", "collect", "train", "calibrate", "info", "view")
 
@@ -88,12 +88,30 @@ def _penn(
     """Physics-embedded neural networks on meshes: predict, study, optimise, train, view."""
 
 
+def _show_usage(error: Any) -> None:
+    """Wrong usage, wrapped to the width of the terminal, which Typer does not."""
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    if "\n" in message or context is None:  # a whole help
+        error.show()
+        return
+    print(f"{context.get_usage()}\nTry '{context.command_path} -h' for help.\n", file=sys.stderr)
+    write(f"Error: {message}", sys.stderr)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command with these arguments (default: those of the process) and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        application(args=given, prog_name="penn")
-    except OSError as error:
+        sys.exit(application(args=given, prog_name="penn", standalone_mode=False) or 0)
+    except typer.Abort:
+        print("Aborted!", file=sys.stderr)
+        sys.exit(1)
+    except Exception as error:
+        if is_usage_error(error):
+            _show_usage(error)
+            sys.exit(getattr(error, "exit_code", 1))
+        if not isinstance(error, OSError):
+            raise
         if "--debug" in given or error.errno not in (errno.ENOSPC, errno.EIO):
             raise
         # What a command says is written outside of the frame that describes its errors.

@@ -106,16 +106,8 @@ def run(
             f"{len(collection.failed)} runs could not be collected, which --strict does not allow; the dataset holds "
             "the others"
         )
-    return {
-        "folder": str(collection.folder),
-        "collected": list(collection.collected),
-        "kept": list(collection.kept),
-        "failed": dict(collection.failed),
-        "skipped": dict(collection.skipped),
-        "splits": collection.report["splits"],
-        "ranges": collection.report["ranges"],
-        "seconds": collection.seconds,
-    }
+    told = {name: value for name, value in vars(collection).items() if name != "report"}
+    return told | {name: collection.report[name] for name in ("splits", "ranges")}
 
 
 class RunsFailedError(RuntimeError):

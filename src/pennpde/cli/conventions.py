@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from typer import Argument, Option
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from pennpde import registry
 from pennpde.files import plain
@@ -42,7 +42,9 @@ WHAT, WHEN, FILES, TRUST = "What to predict", "When", "Files to write", "Accurac
 GENERAL, _OPTIONS = "General", "Options"
 _WIDEST = 120
 """Columns; lines longer than this are hard to read."""
-_WORDS = {"Path": "PATH", "path": "PATH", "int": "NUMBER", "float": "NUMBER", "str": "NAME"}
+_PATHS = {"folder": "FOLDER", "dataset": "FOLDER", "second": "FOLDER", "toml": "FILE.toml", "problem": "FILE.toml"}
+"""What a path leads to, by the first word of its help; else a file."""
+_WORDS = {"Path": "FILE", "path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "NAME"}
 _KIND = re.compile(rf"<(?:list\[)?({'|'.join(_WORDS)})\]?(?: range)?>")
 """Python's words for what an option takes."""
 _VALUE = re.compile(r" *\S.*? {2,}(?=\S)")
@@ -51,7 +53,36 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
 _STYLES = {"good": "bold green", "fair": "bold yellow", "poor": "bold red", "refused": "bold red"}
 
 
-class Command(TyperCommand):
+def _word(text: str, kind: re.Match[str]) -> str:
+    """What an option takes, by its kind and its help."""
+    word = _WORDS[kind[1]]
+    return _PATHS.get(text.split(maxsplit=1)[0].lower(), word) if word == "FILE" else word
+
+
+class _Examples:
+    """The examples at the end of a help: a line that is too long goes on in the next one, as a shell takes it."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        if not self.epilog:
+            return
+        formatter.write("\nExamples:\n")
+        for line in self.epilog.splitlines():
+            command, _, comment = line.partition("   # ")
+            if comment and len(line) > formatter.width - 4:
+                formatter.write(f"  # {comment}\n")
+                line = command.rstrip()  # noqa: PLW2901
+            how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": "    "}
+            parts = wrap(re.sub(" (?!-)", "\xa0", line), formatter.width - 4, **how)
+            formatter.write(" \\\n".join(f"  {each}" for each in parts).replace("\xa0", " ") + "\n")
+
+
+class Group(_Examples, TyperGroup):
+    """Subcommands of a subcommand."""
+
+
+class Command(_Examples, TyperCommand):
     """A command whose options are in groups; frames around them would double the time that the help takes."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -61,9 +92,16 @@ class Command(TyperCommand):
             if record is not None:
                 argument = parameter.param_type_name == "argument"
                 # What an argument is called says what it is.
-                name = record[0].partition(" <")[0] if argument else _KIND.sub(lambda kind: _WORDS[kind[1]], record[0])
+                name = (
+                    record[0].partition(" <")[0].upper()
+                    if argument
+                    else _KIND.sub(partial(_word, record[1]), record[0])
+                )
                 own = "Arguments" if argument else GENERAL if "--help" in parameter.opts else _OPTIONS
-                groups.setdefault(getattr(parameter, "rich_help_panel", None) or own, []).append((name, record[1]))
+                text = re.sub(
+                    r"([\d.]+)<=x<=([\d.]+)\]$", r"\1 to \2]", re.sub(r"x>=(\d+)\]$", r"at least \1]", record[1])
+                )
+                groups.setdefault(getattr(parameter, "rich_help_panel", None) or own, []).append((name, text))
         for name, records in sorted(groups.items(), key=lambda group: group[0] == GENERAL):  # which comes last
             with formatter.section(name):
                 formatter.write_dl(records)
@@ -428,7 +466,7 @@ def as_command(name: str, module: ModuleType) -> Any:
         words = f"{name} {own}"
         shown = [example for example in examples if _subcommand_of(module, example) == own]
         application.command(own, cls=Command, **_help(inspect.getdoc(run), shown))(_with_conventions(words, run))
-    application.callback(no_args_is_help=True, **_help(module.ABOUT, examples))(lambda: None)
+    application.callback(cls=Group, no_args_is_help=True, **_help(module.ABOUT, examples))(lambda: None)
     group = typer.main.get_command(application)
     group.name = name
     default = getattr(module, "DEFAULT", None)
@@ -452,8 +490,7 @@ def _help(text: str | None, examples: Sequence[str]) -> dict[str, Any]:
     return {
         "help": "\n\n".join(paragraphs),
         "short_help": paragraphs[0],  # typer would cut it off at the end of a line
-        # The control character keeps the lines that follow as they are.
-        "epilog": "\n".join(["\b", "Examples:", *(f"  {example}" for example in examples)]) if examples else None,
+        "epilog": "\n".join(examples),
         "context_settings": CONTEXT,
     }
 
@@ -470,7 +507,7 @@ def _with_conventions(name: str, run: Callable[..., Mapping[str, Any] | None]) -
         try:
             record = run(output, **arguments)
         except Exception as error:
-            if debug or isinstance(error, typer.Exit | typer.Abort) or _is_usage_error(error):
+            if debug or isinstance(error, typer.Exit | typer.Abort) or is_usage_error(error):
                 raise
             output.live.close()
             write(f"penn {name}: {describe(error)}", sys.stderr)
@@ -559,6 +596,6 @@ def _is_ours(module: str) -> bool:
     return module.partition(".")[0] in {"pennpde", *added}
 
 
-def _is_usage_error(error: Exception) -> bool:
+def is_usage_error(error: Exception) -> bool:
     # Typer's own errors print themselves and carry an exit code; their class has moved between its versions.
     return hasattr(error, "exit_code") and hasattr(error, "show")

@@ -103,11 +103,11 @@ def _installation() -> dict[str, Any]:
 
 def _dataset(folder: Path, output: Output) -> tuple[dict[str, Any], list["Case"]]:
     from pennpde.case.moments import moments
-    from pennpde.data.storage import bytes_on_disk, dataset_hash, read_files, read_manifest, summary
+    from pennpde.data.storage import bytes_on_disk, dataset_hash, evenly, read_files, read_manifest, summary
 
     manifest = read_manifest(folder)
     names = manifest.names()
-    shown = {names[round(place * (len(names) - 1) / (_PICTURED - 1))] for place in range(_PICTURED)} if names else set()
+    shown = evenly(names, _PICTURED)
     pictured: list[Case] = []
     numbers, fields, parameters = _Ranges(), _Ranges(), _Ranges()
     steady = 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import BadParameter, Option
 
 from pennpde.cli.conventions import CaseFile, Fast, Fine, Mesher, Output, StudyInput, duration, level_of
+from pennpde.cli.study import study_of
 
 if TYPE_CHECKING:
     from pennpde.study.optimisation import Optimum
@@ -53,7 +54,7 @@ def run(
         int | None, Option(min=2, help="Flows solved at most.", show_default="60; 200 without gradients")
     ] = None,
     points: Annotated[int, Option(min=3, help="Points of a Pareto front.")] = 7,
-    out: Annotated[Path | None, Option(help="Folder for optimum.json and best.vtu.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder for optimum.json and best.vtu.")] = None,
 ) -> dict[str, Any]:
     """Find the best design of a plane flow, steady or at a time.
 
@@ -64,19 +65,8 @@ def run(
     if (minimise is None) == (maximise is None) or len(minimise or ()) > 2:
         raise BadParameter("give one quantity to minimise or to maximise, or two to minimise", param_hint="--minimise")
     level = level_of(None, fast=fast, fine=fine)
-    is_file = input_path.suffix == ".toml" and not input_path.is_dir()
-    if is_file and (vary or case or mesher):
-        raise BadParameter(f"{input_path} says what varies; set it there", param_hint="INPUT")
-
-    from pennpde.study import Study
+    study = study_of(input_path, vary, {"problem": case, "mesher": mesher})
     from pennpde.study.optimisation import optimise, pareto
-    from pennpde.study.variables import parse_vary
-
-    if is_file:
-        study = Study.read(input_path)
-    else:
-        varied = [parse_vary(each) for each in vary or ()]
-        study = Study(input_path, {each.name: each for each in varied}, problem=case, mesher=mesher)
 
     def told(step: Any) -> None:
         values = ", ".join(f"{name} {value:.4g}" for name, value in step.trial.values.items())

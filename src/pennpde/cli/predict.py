@@ -77,7 +77,7 @@ class Targets:
 _SUFFIXES = {
     "out": (".vtu", ".vtk", ".vtkhdf", ".pvd"),
     "png": (".png", ".pdf", ".svg"),
-    "animation": (".mp4", ".gif"),
+    "animation": (".mp4", ".webm", ".gif"),
     "html": (".html",),
 }
 
@@ -99,7 +99,7 @@ def run(
     quantity: Annotated[
         list[str] | None,
         Option(
-            metavar="TEXT",
+            metavar="QUANTITY",
             help='Print a number with its expected error, such as "drag cylinder" or "pressure drop inlet outlet"; may '
             "be repeated. With --write-time also into the case's folder postProcessing.",
             rich_help_panel=WHAT,
@@ -175,7 +175,7 @@ def run(
         Path | None,
         Option(
             metavar="FILE",
-            help="Draw all times as an animation: .mp4 or .gif; the colours have a fixed range.",
+            help="Draw all times as an animation: .mp4, .webm or .gif; the colours have a fixed range.",
             rich_help_panel=FILES,
         ),
     ] = None,

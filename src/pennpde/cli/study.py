@@ -1,5 +1,6 @@
 """`penn study`."""
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,7 +86,9 @@ def run(
     length: Length = None,
     speed: Speed = None,
     force: Force = False,
-    out: Annotated[Path | None, Option(help="Folder of the study.", show_default="the name of the input")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Folder of the study.", show_default="the name of the input")
+    ] = None,
     keep_fields: Annotated[
         str | None, Option(metavar="SUFFIX", help="Also write the fields of each design: .vtu, .vtk, .vtkhdf or .pvd.")
     ] = None,
@@ -113,32 +116,18 @@ def run(
         raise BadParameter(f"{keep_fields!r} is none of .vtu, .vtk, .vtkhdf, .pvd", param_hint="--keep-fields")
     asked = asked_times(None, times, False)
     given: dict[str, Any] = {
-        "vary": vary, "quantities": quantity, "problem": case, "number": number, "seed": seed or None, "times": asked,
+        "quantities": quantity, "problem": case, "number": number, "seed": seed or None, "times": asked,
         "steady": steady or None, "accuracy": accuracy, "level": level,
         "mesher": mesher, "length": length, "speed": speed, "force": force or None,
         "design": None if design == "grid" else design, "model": None if model == "flow" else model,
     }  # fmt: skip
-    given = {name: value for name, value in given.items() if value is not None}
-    is_file = input_path.suffix == ".toml" and not input_path.is_dir()
-    if is_file and given:
-        raise BadParameter(f"{input_path} says what is studied; set {', '.join(given)} there", param_hint="INPUT")
-
     from pennpde.data.workers import processors
     from pennpde.registry import load_plugin
-    from pennpde.study import Study
-    from pennpde.study.variables import parse_vary
 
     if plugin is not None:
         load_plugin(plugin)
-    if is_file:
-        study = Study.read(input_path)
-    else:
-        varied = [parse_vary(each) for each in vary or ()]
-        given["vary"] = {each.name: each for each in varied}
-        study = Study(input_path, **given)
-        if len(study.vary) < len(varied):
-            raise BadParameter("the same name is given twice", param_hint="--vary")
-    folder = out or Path(input_path.stem if is_file else f"{input_path.resolve().stem}_study")
+    study = study_of(input_path, vary, given)
+    folder = out or Path(input_path.stem if _is_study(input_path) else f"{input_path.resolve().stem}_study")
     if workers is None and (len(study.designs) < _FEW or processors() == 1):
         workers = 0
     try:
@@ -155,6 +144,28 @@ def run(
         output.warn(f"stopped; what is computed is in {folder}, and the same command goes on")
         return {"folder": str(folder), "exit_code": 130}
     return _told(output, study, table, folder)
+
+
+def _is_study(path: Path) -> bool:
+    return path.suffix == ".toml" and not path.is_dir()
+
+
+def study_of(path: Path, vary: Sequence[str] | None, given: Mapping[str, Any]) -> "Study":
+    """The study of a file, which says everything; or of a case, of which options say what varies and more."""
+    from pennpde.study import Study
+    from pennpde.study.variables import parse_vary
+
+    options = {name: value for name, value in given.items() if value is not None}
+    if _is_study(path):
+        if vary or options:
+            names = ", ".join([*(["vary"] if vary else []), *options])
+            raise BadParameter(f"{path} says what varies and all else; set {names} there", param_hint="INPUT")
+        return Study.read(path)
+    varied = [parse_vary(each) for each in vary or ()]
+    study = Study(path, {each.name: each for each in varied}, **options)
+    if len(study.vary) < len(varied):
+        raise BadParameter("the same name is given twice", param_hint="--vary")
+    return study
 
 
 def _told(output: Output, study: "Study", table: "Table", folder: Path) -> dict[str, Any]:

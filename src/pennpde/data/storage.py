@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from pennpde import __version__
@@ -255,11 +255,21 @@ def content_of(manifest: Manifest) -> Content:
     return content
 
 
-# Facts of the cases
+# Some of the cases, and facts about all
+
+Item = TypeVar("Item")
+
 
 _TOLD_ELSEWHERE = {"points", "cells", "parameters", "fingerprints", "source", "state", "flux", "ranges"}
 """What is measured on the cases themselves, and what differs from case to case by its nature."""
 _MOST_WORDS = 30
+
+
+def evenly(items: Sequence[Item], most: int | None) -> list[Item]:
+    """At most so many of a list, evenly over all of it; None: all."""
+    if most is None or len(items) <= most:
+        return list(items)
+    return [items[(2 * place + 1) * len(items) // (2 * most)] for place in range(most)]
 
 
 def summary(manifest: Manifest, split: str | None = None) -> dict[str, Any]:

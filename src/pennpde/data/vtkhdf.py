@@ -30,7 +30,9 @@ from pennpde.case.conditions.protocol import Role
 from pennpde.case.moments import TIME, as_parameter, at_moment
 from pennpde.files import check_stored
 from pennpde.mesh import Mesh, Patch
-from pennpde.mesh.cells import CELL_TYPES, POLYHEDRON, Facets
+from pennpde.mesh.cells import POLYGON, POLYHEDRON, Cells, Facets
+from pennpde.mesh.checks import check_layout, checked_points
+from pennpde.mesh.files import grid_arrays, grid_group, step_arrays
 
 FORMAT_VERSION = 1
 _FURTHER_VERSION = 2
@@ -86,7 +88,7 @@ def pack(
     # h5py must not write on its own to the disk, where it could be interrupted: see `write_atomically`.
     content = io.BytesIO()
     with h5py.File(content, "w", libver=("v110", "v110")) as file:
-        writer = _Writer(file.create_group("VTKHDF", track_order=False), case.mesh, compressed)
+        writer = _Writer(file, case.mesh, compressed)
         writer.mesh(case.mesh)
         writer.case(case, series)
         own = file.create_group("pennpde")
@@ -247,47 +249,20 @@ def _target_blocks(case: Case) -> dict[str, list[Tensor]]:
 
 
 class _Writer:
-    def __init__(self, group: h5py.Group, mesh: Mesh, compressed: bool) -> None:
-        self.group = group
+    def __init__(self, file: h5py.File, mesh: Mesh, compressed: bool) -> None:
+        self.group = grid_group(file, (2, 0) if mesh.polyhedron_faces is None else (2, 5))
         # Bytes of the same significance lie together either way: they are what repeats.
         self.filters: dict[str, Any] = {"shuffle": True}
         if compressed:
             self.filters |= {"compression": "gzip", "compression_opts": 9, "fletcher32": True}
         self.points, self.space = mesh.number_of_points, mesh.space
-        group.attrs["Version"] = np.array([2, 5] if mesh.polyhedron_faces is not None else [2, 0])
-        group.attrs["Type"] = np.bytes_("UnstructuredGrid")
-        # Readers of VTKHDF before 2.6 ask for these groups even where they are empty.
-        for part in ("PointData", "CellData", "FieldData"):
-            group.create_group(part)
 
     def mesh(self, mesh: Mesh) -> None:
-        numbers = {
-            "NumberOfPoints": mesh.number_of_points,
-            "NumberOfCells": mesh.number_of_cells,
-            "NumberOfConnectivityIds": len(mesh.connectivity),
-        }
-        arrays = {
-            "Points": np.pad(mesh.points.detach().numpy(), ((0, 0), (0, 3 - mesh.space))),
-            "Connectivity": _indices(mesh.connectivity),
-            "Offsets": _indices(mesh.offsets),
-            "Types": mesh.cell_types,
-        }
-        faces = mesh.polyhedron_faces
-        if faces is not None:
-            locations = np.concatenate([[0], np.cumsum(np.bincount(faces.cells, minlength=mesh.number_of_cells))])
-            numbers |= {
-                "NumberOfFaces": len(faces),
-                "NumberOfFaceConnectivityIds": len(faces.connectivity),
-                "NumberOfPolyhedronToFaceIds": len(faces),
-            }
-            arrays |= {
-                "FaceConnectivity": _indices(faces.connectivity),
-                "FaceOffsets": _indices(faces.offsets),
-                "PolyhedronToFaces": _indices(np.arange(len(faces))),
-                "PolyhedronOffsets": _indices(locations),
-            }
-        for name, values in ({name: np.array([number]) for name, number in numbers.items()} | arrays).items():
-            self.add(name, values)
+        points = np.pad(mesh.points.detach().numpy(), ((0, 0), (0, 3 - mesh.space)))
+        cells = Cells(mesh.connectivity, mesh.offsets, mesh.cell_types, mesh.polyhedron_faces)
+        for name, values in grid_arrays(points, cells).items():
+            is_index = values.dtype == np.int64 and not name.startswith("NumberOf")
+            self.add(name, _indices(values) if is_index else values)
         for name, patch in mesh.patches.items():
             mask = np.zeros(self.points, np.uint8)
             mask[patch.points] = 1
@@ -308,7 +283,8 @@ class _Writer:
             if name not in case.initial:
                 self.point_field(name, _single(values, name))
         if series.steps:
-            self.steps(series, offsets)
+            for name, values in step_arrays(self.group, series.steps, offsets).items():
+                self.add(name, values)
 
     def conditions(self, name: str, case: Case) -> None:
         known = {kind: by_unknown[name] for kind, by_unknown in case.conditions.items() if name in by_unknown}
@@ -324,18 +300,6 @@ class _Writer:
         for (kind, part), values in parts.items():
             whole = values.numpy()
             self.point_field(f"{kind} {part}:{name}", whole.astype(np.uint8) if whole.dtype == bool else whole)
-
-    def steps(self, series: _Series, offsets: Mapping[str, np.ndarray]) -> None:
-        """The time steps, all on the same mesh."""
-        steps = self.group.create_group("Steps")
-        zeros = np.zeros(len(series.steps), np.int64)
-        steps.attrs["NSteps"] = len(zeros)
-        arrays = {"Values": np.array(series.steps), "NumberOfParts": zeros + 1, "PartOffsets": zeros}
-        arrays |= {"PointOffsets": zeros, "CellOffsets": zeros[:, None], "ConnectivityIdOffsets": zeros[:, None]}
-        # Other arrays have no offsets, and so are the same at all times.
-        arrays |= {f"PointDataOffsets/{name}": values for name, values in offsets.items()}
-        for name, values in arrays.items():
-            self.add(f"Steps/{name}", values)
 
     def point_field(self, name: str, values: np.ndarray) -> None:
         if not name or "/" in name or name in (".", ".."):
@@ -413,14 +377,15 @@ class _Reader:
         if key in meshes:
             return meshes[key]
         faces = self.faces(len(types)) if (types == POLYHEDRON).any() else None
-        self.check_mesh(points, connectivity, offsets, types, faces)
-        mesh = Mesh(
-            torch.from_numpy(np.ascontiguousarray(points[:, : self.space])),
-            connectivity.astype(np.int64),
-            offsets.astype(np.int64),
-            types,
-            faces,
-        )
+        cells = Cells(connectivity.astype(np.int64), offsets.astype(np.int64), types, faces)
+        positions = checked_points(points)[:, : self.space].contiguous()
+        # Compiled code further on would follow numbers that point outside of their arrays.
+        check_layout(cells, len(positions))
+        if faces is not None:
+            check_layout(
+                Cells(faces.connectivity, faces.offsets, np.full(len(faces), POLYGON, np.uint8)), len(positions)
+            )
+        mesh = Mesh(positions, cells.connectivity, cells.offsets, types, faces)
         mesh = mesh.with_patches({name: np.flatnonzero(mask) for name, mask in masks.items()})
         patches = dict(mesh.patches)
         for name, facets in chosen.items():
@@ -437,19 +402,6 @@ class _Reader:
         if not np.array_equal(order, np.arange(len(offsets) - 1)) or len(sizes) != cells:
             raise CaseFileError(f"{self.source}: the faces of polyhedra are not in the order of the cells.")
         return Facets(self.array("FaceConnectivity").astype(np.int64), offsets, np.repeat(np.arange(cells), sizes))
-
-    def check_mesh(
-        self, points: np.ndarray, connectivity: np.ndarray, offsets: np.ndarray, types: np.ndarray, faces: Facets | None
-    ) -> None:
-        """Refuse numbers that point outside of their arrays: compiled code further on would follow them."""
-        rows = [(connectivity, offsets)] + ([] if faces is None else [(faces.connectivity, faces.offsets)])
-        sound = points.ndim == 2 and points.shape[1] == 3 and len(offsets) == len(types) + 1
-        for entries, starts in rows:
-            sound = sound and len(starts) > 0 and starts[0] == 0 and starts[-1] == len(entries)
-            sound = sound and bool(np.all(np.diff(starts) > 0)) and len(entries) > 0
-            sound = sound and int(entries.min()) >= 0 and int(entries.max()) < len(points)
-        if not sound or not np.isin(types, list(CELL_TYPES)).all() or not np.isfinite(points).all():
-            raise CaseFileError(f"{self.source}: cells, offsets and points do not belong together; take a good copy.")
 
     def field(self, name: str, axes: Sequence[int]) -> Tensor:
         """The blocks of a field, [blocks, points, *axes]."""

@@ -223,7 +223,7 @@ def checked_cells(points: Float[Tensor, "points space"], cells: Cells) -> tuple[
     Raises:
         ValueError: naming the cells or points that are wrong.
     """
-    _check_layout(cells, len(points))
+    check_layout(cells, len(points))
     points = _in_the_plane(points) if cells.dimension == 2 else points
     positions = points.detach().numpy()
     if cells.dimension > positions.shape[1]:
@@ -236,7 +236,8 @@ def checked_cells(points: Float[Tensor, "points space"], cells: Cells) -> tuple[
     return points, cells
 
 
-def _check_layout(cells: Cells, number_of_points: int) -> None:
+def check_layout(cells: Cells, number_of_points: int) -> None:
+    """Refuse numbers that point outside of their arrays, and cells that have not the points of their type."""
     if len(cells) == 0:
         raise ValueError("The mesh has no cells.")
     if len(cells.offsets) != len(cells) + 1:

@@ -110,7 +110,9 @@ def _dataset(path: Path, step: int | None = None) -> Any:
     except SystemExit:
         raise ValueError(f"{path} is damaged, or no mesh file that meshio reads.") from None
     except (RuntimeError, ValueError, TypeError, OSError, UserWarning, LookupError, MemoryError, ImportError) as error:
-        reason = " ".join(str(error).split())
+        # VTK's own words, if there are any, without the place in the memory where it stood.
+        reason = " ".join(str(error).partition("while reading the file.")[2].split() or str(error).split())
+        reason = re.sub(r" on algorithm \w+ ?\(0x[0-9a-f]+\)", "", reason).strip('"')
         raise ValueError(f"{path} is damaged, or no mesh file that PyVista reads: {reason}") from error
 
 
@@ -379,33 +381,11 @@ def _hdf(frames: Sequence[Contents], times: Sequence[float]) -> bytes:
     """VTKHDF: the points and cells of the first, and the fields of all; without times a file of one."""
     import h5py
 
-    first, cells, faces = frames[0], frames[0].cells, frames[0].cells.polyhedron_faces
-    grids = [to_dataset(frame) for frame in frames]
-    numbers = {"Points": len(first.points), "Cells": len(cells), "ConnectivityIds": len(cells.connectivity)}
-    arrays = {
-        "Points": np.asarray(grids[0].points),
-        "Connectivity": cells.connectivity,
-        "Offsets": cells.offsets,
-        "Types": cells.types,
-    }
-    if faces is not None:
-        numbers |= {"Faces": len(faces), "FaceConnectivityIds": len(faces.connectivity)}
-        numbers |= {"PolyhedronToFaceIds": len(faces)}
-        arrays |= {
-            "FaceConnectivity": faces.connectivity,
-            "FaceOffsets": faces.offsets,
-            "PolyhedronToFaces": np.arange(len(faces)),
-            "PolyhedronOffsets": offsets_of(np.bincount(faces.cells, minlength=len(cells))),
-        }
+    first, grids = frames[0], [to_dataset(frame) for frame in frames]
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
-        group = file.create_group("VTKHDF")
-        group.attrs["Version"], group.attrs["Type"] = np.array([2, 5]), np.bytes_("UnstructuredGrid")
-        for name in ("PointData", "CellData", "FieldData"):  # readers ask for these also where they are empty
-            group.create_group(name)
-        for name, number in numbers.items():
-            group[f"NumberOf{name}"] = np.array([number], np.int64)
-        for name, values in arrays.items():
+        group = grid_group(file, (2, 5))
+        for name, values in grid_arrays(np.asarray(grids[0].points), first.cells).items():
             _store(group, name, values)
         for name in grids[0].point_data:
             if "/" in name:
@@ -423,6 +403,39 @@ def _hdf(frames: Sequence[Contents], times: Sequence[float]) -> bytes:
     return content.getvalue()
 
 
+def grid_group(file: h5py.File, version: tuple[int, int]) -> h5py.Group:
+    """The group of a mesh in a VTKHDF file. Readers ask for its parts also where they are empty."""
+    group = file.create_group("VTKHDF")
+    group.attrs["Version"], group.attrs["Type"] = np.array(version), np.bytes_("UnstructuredGrid")
+    for name in ("PointData", "CellData", "FieldData"):
+        group.create_group(name)
+    return group
+
+
+def grid_arrays(points: Float[np.ndarray, "points 3"], cells: Cells) -> dict[str, np.ndarray]:
+    """The arrays of a mesh as VTKHDF has them, by name; those that are only numbers come first."""
+    faces = cells.polyhedron_faces
+    numbers = {"Points": len(points), "Cells": len(cells), "ConnectivityIds": len(cells.connectivity)}
+    arrays = {"Points": points, "Connectivity": cells.connectivity, "Offsets": cells.offsets, "Types": cells.types}
+    if faces is not None:
+        numbers |= {"Faces": len(faces), "FaceConnectivityIds": len(faces.connectivity)}
+        numbers |= {"PolyhedronToFaceIds": len(faces)}
+        arrays |= {"FaceConnectivity": faces.connectivity, "FaceOffsets": faces.offsets}
+        arrays["PolyhedronToFaces"] = np.arange(len(faces))
+        arrays["PolyhedronOffsets"] = offsets_of(np.bincount(faces.cells, minlength=len(cells)))
+    return {f"NumberOf{name}": np.array([number], np.int64) for name, number in numbers.items()} | arrays
+
+
+def step_arrays(group: h5py.Group, times: Sequence[float], offsets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of the time steps of one mesh; by field, where its values at each time start, or else all the same."""
+    group.create_group("Steps").attrs["NSteps"] = len(times)
+    zeros = np.zeros(len(times), np.int64)
+    arrays = {"Values": np.array(times, np.float64), "NumberOfParts": zeros + 1, "PartOffsets": zeros}
+    arrays |= {"PointOffsets": zeros, "CellOffsets": zeros[:, None], "ConnectivityIdOffsets": zeros[:, None]}
+    arrays |= {f"PointDataOffsets/{name}": values for name, values in offsets.items()}
+    return {f"Steps/{name}": values for name, values in arrays.items()}
+
+
 def _store(group: h5py.Group, name: str, values: np.ndarray, rows: int = 0) -> None:
     packed: dict[str, Any] = {"shuffle": True, "compression": "gzip", "compression_opts": 4}
     group.create_dataset(name, data=values, chunks=(rows or len(values), *values.shape[1:]), **packed)
@@ -430,18 +443,13 @@ def _store(group: h5py.Group, name: str, values: np.ndarray, rows: int = 0) -> N
 
 def _steps(group: h5py.Group, times: Sequence[float], varying: Sequence[str], points: int) -> None:
     """Where the fields of each time start; all have the same points and cells."""
-    steps, zeros = group.create_group("Steps"), np.zeros(len(times), np.int64)
-    steps.attrs["NSteps"] = len(times)
-    steps["Values"], steps["NumberOfParts"] = np.array(times, np.float64), zeros + 1
-    for name in ("PartOffsets", "PointOffsets"):
-        steps[name] = zeros
-    for name in ("CellOffsets", "ConnectivityIdOffsets"):
-        steps[name] = zeros[:, None]
-    for name in varying:
-        steps[f"PointDataOffsets/{name}"] = np.arange(len(times)) * points
+    offsets = {name: np.arange(len(times)) * points for name in varying}
+    for name, values in step_arrays(group, times, offsets).items():
+        group[name] = values
     # VTK's reader stops at field data of which it does not know the size at each time.
     fields: Any = group["FieldData"]
+    steps: Any = group["Steps"]
     for name, values in fields.items():
-        steps[f"FieldDataOffsets/{name}"] = zeros
+        steps[f"FieldDataOffsets/{name}"] = np.zeros(len(times), np.int64)
         components = values.shape[1] if values.ndim > 1 else 1
         steps[f"FieldDataSizes/{name}"] = np.tile(np.array([components, len(values)], np.int64), (len(times), 1))

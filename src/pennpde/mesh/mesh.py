@@ -498,6 +498,8 @@ class Mesh:
                 point of the mesh, or the name of a field that is not zero on the patch. A patch that exists is
                 replaced.
         """
+        if not isinstance(patches, Mapping):
+            raise TypeError(f"The patches are {patches!r:.60}; give them by name, as {{'inlet': 'x == 0'}}.")
         made = {
             name: self._patch_of(patch_points(name, given, self._positions, self.boundary_points, self.fields))
             for name, given in patches.items()

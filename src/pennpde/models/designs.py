@@ -227,18 +227,21 @@ def flow_case(
     return replace(start, initial={**start.initial, "u": potential_flow(start)})
 
 
-def flow_through(mesh: Mesh, speed: float, viscosity: float) -> Case:
+def flow_through(mesh: Mesh, speed: float, viscosity: float, *, developed: bool = False) -> Case:
     """The flow in a mesh with some of the patches inlet, outlet, wall, body, moving and slip, or outlet_1 and outlet_2.
 
-    Fluid enters at right angles to an inlet. A moving wall moves along itself, to the right where it is above the
-    fluid; a body is a wall.
+    Fluid enters at right angles to an inlet, everywhere at this speed, or developed: as a parabola of this mean. A
+    moving wall moves along itself, to the right where it is above the fluid; a body is a wall.
     """
     for name, value in (("speed", speed), ("viscosity", viscosity)):
         if not value > 0:
             raise ValueError(f"The {name} is {value:g}; it must be larger than zero.")
     kinds = ("inlet", "moving", "wall", "body", "outlet", "slip")
     named = {kind: [name for name in mesh.patches if name.partition("_")[0] == kind] for kind in kinds}
-    velocity: dict[str, Any] = {name: -speed * mesh.point_normals(name) for name in named["inlet"]}
+    parabola = {"profile": "parabola", "mean": speed}
+    velocity: dict[str, Any] = {
+        name: parabola if developed else -speed * mesh.point_normals(name) for name in named["inlet"]
+    }
     for name in named["moving"]:
         velocity[name] = speed * mesh.point_normals(name)[:, [1, 0]] * torch.tensor([1.0, -1.0])
     velocity |= dict.fromkeys([*named["wall"], *named["body"]], 0.0)

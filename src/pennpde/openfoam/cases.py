@@ -17,7 +17,7 @@ from pennpde.mesh import Mesh
 from pennpde.mesh.cells import mean_rows
 from pennpde.openfoam.conditions import Conditions, FieldReader
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, is_on, number_of, read_dictionary, shown
-from pennpde.openfoam.fields import is_field, read_field, start_time, time_folders
+from pennpde.openfoam.fields import is_there, read_field, start_time, time_folders
 from pennpde.openfoam.poly_mesh import Body, UnsupportedConditionError, pieces_of, plane_of
 from pennpde.openfoam.unread import about_field, unread
 from pennpde.penn import Physics
@@ -115,7 +115,7 @@ def _with_face_values(condition: Condition, lists: list[tuple[np.ndarray, np.nda
 
 def _has_any(folder: Path, names: Iterable[str]) -> bool:
     """Whether some time of a case has one of these fields; if not, they may be with the processors only."""
-    return any(is_field(time / name) for time in time_folders(folder) for name in names)
+    return any(is_there(time / name) for time in time_folders(folder) for name in names)
 
 
 def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _parameters(folder: Path, wanted: Mapping[str, str], space: int) -> dict[str
             continue
         # The fields of a case that is decomposed may be with the processors only; one that is uniform is so in all.
         places = [folder, *pieces_of(folder)[:1]]
-        written = [time / theirs for place in places for time in time_folders(place) if is_field(time / theirs)]
+        written = [time / theirs for place in places for time in time_folders(place) if is_there(time / theirs)]
         if written:
             internal = read_field(written[0], folder).internal
             if not isinstance(internal, Uniform):
@@ -147,11 +147,9 @@ def _about_pairs(conditions: Mapping[str, Conditions]) -> list[Remark]:
 
 def _properties(folder: Path, wanted: Iterable[str]) -> dict[str, float]:
     """Those of the wanted entries that `transportProperties` has."""
-    for name in ("transportProperties", "physicalProperties"):
-        path = folder / "constant" / name
-        if path.is_file() or path.with_name(f"{name}.gz").is_file():
-            break
-    else:
+    paths = [folder / "constant" / name for name in ("transportProperties", "physicalProperties")]
+    path = next(filter(is_there, paths), None)
+    if path is None:
         return {}
     entries = read_dictionary(path, folder)
     # Older cases have no list of phases, but a dictionary with the properties of each.
@@ -261,7 +259,7 @@ def _start(folder: Path, equation: Physics) -> float | None:
     """The time at which a case starts, if its fields are there: others may lie in the folders of processors."""
     start = start_time(folder) if folder.is_dir() else 0.0
     found = [path for path in (time_folders(folder) if folder.is_dir() else []) if float(path.name) == start]
-    complete = found and all(is_field(found[0] / foam.name) for foam in equation.foam_fields.values())
+    complete = found and all(is_there(found[0] / foam.name) for foam in equation.foam_fields.values())
     return start if complete else None
 
 

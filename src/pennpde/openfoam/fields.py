@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from pennpde.openfoam.dictionaries import (
     fits,
     format_entry,
     number_of,
+    parse_dictionary,
     read_dictionary,
     shown,
 )
@@ -146,11 +148,16 @@ def time_folders(folder: Path | str) -> list[Path]:
 
 
 def control_dictionary(folder: Path | str) -> Mapping[str, Any]:
-    """The `system/controlDict` of a case; empty where it is not there or cannot be read."""
+    """The `system/controlDict` of a case; empty where it is not there.
+
+    Functions in it may be more than our parser takes; all that is asked for here is on lines of their own.
+    """
+    path = Path(folder) / "system" / "controlDict"
     try:
-        return read_dictionary(Path(folder) / "system" / "controlDict", folder)
+        return read_dictionary(path, folder)
     except (FoamFormatError, OSError):
-        return {}
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        return parse_dictionary("".join(re.findall(r"^\s*(\w+\s+[\w.+-]+\s*;)", text, re.MULTILINE)))
 
 
 def is_same_time(one: float, other: float) -> bool:
@@ -196,7 +203,7 @@ def first_field(folder: Path, name: str, time: float | None) -> Path:
     if time is not None:
         times = [each for each in times if is_same_time(float(each.name), time)]
     for each in times:
-        if is_field(each / name):
+        if is_there(each / name):
             return each / name
     when = "at any time" if time is None else f"at time {time:g}"
     known = ", ".join(each.name for each in time_folders(folder)) or "none"
@@ -212,8 +219,8 @@ def fields_of(body: Body, name: str, time: float | None) -> list[FoamField]:
     return found
 
 
-def is_field(path: Path) -> bool:
-    """Whether a field is there, packed or not."""
+def is_there(path: Path) -> bool:
+    """Whether a file of a case is there, packed or not."""
     return path.is_file() or path.with_name(f"{path.name}.gz").is_file()
 
 

@@ -30,11 +30,9 @@ from pennpde.openfoam.fields import (
     control_dictionary,
     entry_of,
     first_field,
-    is_field,
     on_faces,
     read_field,
     start_time,
-    time_folders,
     write_field,
 )
 from pennpde.openfoam.poly_mesh import PolyMesh
@@ -291,9 +289,10 @@ class TimeWriter:
 
     def _conditions_of(self, name: str) -> Path:
         """The file with the conditions of a field: that of the start, or the earliest."""
-        start = start_time(self.folder)
-        found = [path for path in time_folders(self.folder) if float(path.name) == start and is_field(path / name)]
-        return found[0] / name if found else first_field(self.folder, name, None)
+        try:
+            return first_field(self.folder, name, start_time(self.folder))
+        except FileNotFoundError:
+            return first_field(self.folder, name, None)
 
     def _projected(
         self, conditions: Mapping[str, Mapping[str, Any]], on_faces: np.ndarray, in_cells: np.ndarray

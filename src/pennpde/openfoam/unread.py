@@ -149,25 +149,21 @@ def _turbulence(folder: Path) -> Iterator[Remark]:
         settings = entries.get(family, {})
         settings = {**entries, **settings} if isinstance(settings, Mapping) else entries
         model = str(settings.get(f"{family}Model", settings.get("model", "")))
-        if family == "laminar":
-            if model == "Maxwell":
-                yield Remark(
-                    f"constant/{name}: the fluid is viscoelastic (Maxwell). It is taken as a Newtonian fluid with the "
-                    "viscosity that it has at rest, nu + nuM.",
-                    other_physics=True,
-                )
-            elif model not in ("", "Stokes", "laminar"):
-                yield Remark(
-                    f"constant/{name}: the laminar model is {model}; the network knows Newtonian fluids only.",
-                    other_physics=True,
-                )
-        elif model != "laminar" and is_on(settings.get("turbulence")):
-            yield Remark(
-                f"constant/{name}: the flow is turbulent, simulationType {kind}"
-                + (f" with the model {model}" if model not in ("", kind) else "")
-                + "; the network knows laminar flow only.",
-                other_physics=True,
+        if model in ("Stokes", "laminar") or (family == "laminar" and not model):
+            continue
+        if family != "laminar":
+            if not is_on(settings.get("turbulence")):
+                continue
+            named = f" with the model {model}" if model not in ("", kind) else ""
+            text = f"the flow is turbulent, simulationType {kind}{named}; the network knows laminar flow only."
+        elif model == "Maxwell":
+            text = (
+                "the fluid is viscoelastic (Maxwell). It is taken as a Newtonian fluid with the viscosity that it has "
+                "at rest, nu + nuM."
             )
+        else:
+            text = f"the laminar model is {model}; the network knows Newtonian fluids only."
+        yield Remark(f"constant/{name}: {text}", other_physics=True)
 
 
 def _application(folder: Path, solvers: tuple[str, ...]) -> Iterator[Remark]:
@@ -246,25 +242,15 @@ def _other_fields(folder: Path, known: set[str]) -> Iterator[Remark]:
 
 def _start(folder: Path) -> Iterator[Remark]:
     entries = yield from _entries(folder / "system" / "controlDict", folder)
-    times = time_folders(folder)
-    if len(times) > 1 and str(entries.get("startFrom")) == "latestTime":
-        yield Remark(
-            f"controlDict starts from the latest time {times[-1].name}; conditions and initial fields were read from "
-            f"{times[0].name}/.",
-            False,
-        )
-    given = number_of(entries.get("startTime"))
-    if (
-        times
-        and given is not None
-        and str(entries.get("startFrom")) == "startTime"
-        and not any(is_same_time(float(each.name), given) for each in times)
-    ):
-        yield Remark(
-            f"controlDict starts at {given:g}, but there is no such time; conditions and initial fields were read from "
-            f"{times[0].name}/.",
-            False,
-        )
+    times, given = time_folders(folder), number_of(entries.get("startTime"))
+    kind, words = str(entries.get("startFrom")), ""
+    if len(times) > 1 and kind == "latestTime":
+        words = f"from the latest time {times[-1].name}"
+    elif kind == "startTime" and given is not None and not any(is_same_time(float(each.name), given) for each in times):
+        words = f"at {given:g}, but there is no such time"
+    if words and times:
+        read = f"conditions and initial fields were read from {times[0].name}/."
+        yield Remark(f"controlDict starts {words}; {read}", False)
 
 
 def _entries(path: Path, folder: Path) -> Any:

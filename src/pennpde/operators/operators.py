@@ -122,6 +122,8 @@ class Operators:
             dtype: Precision of the result; assembly is always in that of `mesh.points`.
             device: Where the result goes.
         """
+        if not isinstance(mesh, Mesh):
+            raise TypeError(f"Operators are made on a mesh, as of penn.read(path) or case.mesh, not {mesh!r:.60}.")
         names = [neumann] if isinstance(neumann, str) else list(neumann or ())
         operators = cls.from_normals(
             mesh.points,

@@ -23,7 +23,7 @@ from pennpde.penn import STEADY
 from pennpde.penn.equation import OUTFLOW, Look
 from pennpde.penn.predictor import Finer
 from pennpde.pictures import Picture, animate, cut_flat, error_panels, field_panels, picture, series_panels, stacked
-from pennpde.quantities import Measured, Quantity, SolvedFlow, parse
+from pennpde.quantities import Measured, Quantity, SolvedFlow, parse, usual
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
 from pennpde.trust.expected_error import REFUSED, REFUSED_ABOVE, Expected, worst
@@ -145,12 +145,16 @@ class Outcome:
         certificate = replace(self.certificate, warnings=(*part.expected.warnings, refused, *told))
         return replace(part, certificate=certificate), left_out
 
-    def quantities(self, wanted: Sequence[str | Quantity]) -> list[Measured]:
-        """Numbers such as `outcome.quantities(["drag cylinder", "pressure drop inlet outlet"])`, with expected errors.
+    def quantities(self, wanted: str | Sequence[str | Quantity] | None = None) -> list[Measured]:
+        """Numbers such as `outcome.quantities("drag cylinder")`, with expected errors.
 
         Args:
-            wanted: Texts or what `pennpde.quantities.parse` makes of them.
+            wanted: A text, or several, or what `pennpde.quantities.parse` makes of them; by default of a plane flow the
+                forces on its bodies and its losses.
         """
+        if wanted is None:
+            wanted = [] if self.flow is None else usual(self.flow)
+        wanted = [wanted] if isinstance(wanted, str) else wanted
         return [(parse(each) if isinstance(each, str) else each).of(self) for each in wanted]
 
     @property
@@ -226,7 +230,7 @@ class Outcome:
         return made
 
     def animate(self, path: Path | str, *names: str, title: str = "") -> None:
-        """Write all times as an animation, .mp4 or .gif: colours mean the same at all times.
+        """Write all times as an animation, .mp4, .webm or .gif: colours mean the same at all times.
 
         Args:
             path: Of the file.

@@ -193,13 +193,20 @@ def predict(
             the spacing of training, from which the fields are interpolated; "auto" on a companion where the mesh is
             plane and finer, coarser or more uneven than those of training, and these are known and had triangles.
     """
+    if not isinstance(model, nn.Module | str | PathLike):
+        raise TypeError(
+            f'The network is given as {_kind(model)}; give its name first, then the case: predict("flow", case).'
+        )
     if not isinstance(model, nn.Module):
         model = load_pretrained(model)
     from_openfoam = isinstance(case, str | PathLike)
     if from_openfoam:
         case = Case.from_openfoam(case, getattr(model, "equation", None))
     elif not isinstance(case, Case):
-        raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {type(case).__name__}.")
+        raise TypeError(f"predict takes a Case or the folder of an OpenFOAM case, not {_kind(case)}.")
+    for name, reference in (("length", length), ("speed", speed)):
+        if not (reference is None or isinstance(reference, float | int)):
+            raise TypeError(f"The reference {name} is {reference!r:.60}; give a number, in the units of the case.")
     asked: dict[str, Any] = {"length": length, "speed": speed, "resolution": resolution}
     asked["times"] = _listed(times, steady)
     if accuracy is None:
@@ -267,11 +274,19 @@ def _stopped(outcome: Outcome, why: str) -> Outcome:
     return replace(outcome, certificate=certificate, stopped=why)
 
 
+def _kind(given: object) -> str:
+    name = type(given).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def _listed(times: float | Sequence[float] | None, steady: bool) -> tuple[float, ...] | None:
     """The times that are asked for, the steady state as the last of them."""
     if times is None:
         return (STEADY,) if steady else None
-    listed = tuple(np.atleast_1d(np.asarray(times, dtype=float)).tolist())
+    try:
+        listed = tuple(np.atleast_1d(np.asarray(times, dtype=float)).tolist())
+    except (TypeError, ValueError):
+        raise ValueError(f"The times are {times!r:.60}; give a number, or several such as [0.5, 1.0, 2.0].") from None
     return (*listed, STEADY) if steady and STEADY not in listed else listed
 
 
@@ -284,7 +299,7 @@ def _accurate(
     **asked: Any,
 ) -> Outcome:
     """The outcome of the cheapest level whose expected errors are small enough, else that of the last one."""
-    if not 0 < accuracy < 100:
+    if not isinstance(accuracy, float | int) or not 0 < accuracy < 100:
         raise ValueError(f"accuracy is {accuracy!r}; it is in per cent, above 0 and below 100.")
     if not isinstance(model, Predictor) or not model.levels:
         return _predicted(model, case, ranges, **asked)
@@ -367,7 +382,9 @@ def prepare(asked: Request) -> Prepared:
     progress.tell(f"preparing {asked.case.number_of_points:,} points")
     model, units = asked.model, asked.units
     one = 1.0 if units is None else units.length
-    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, asked.resolution)
+    # One that starts from a solution on coarse cells works on any cells, whichever it was trained on.
+    resolution = "own" if asked.resolution == "auto" and model.levels else asked.resolution
+    companion, notes = _companion_of(asked.case, one, asked.ranges or {}, resolution)
     meshed = time.perf_counter()
     seen = model.equation.complete(asked.case if companion is None else companion)
     scaled = units.dimensionless(seen) if units is not None else seen
@@ -716,7 +733,7 @@ def _knows_triangles(case: Case, ranges: Ranges) -> bool:
 
 def _is_like_training(mesh: Mesh, one: float, ranges: Ranges) -> bool:
     """Whether cells have sizes and shapes of training, in units of the length that counts as one."""
-    numbers = describe_mesh(mesh)
+    numbers = dict(describe_mesh(mesh))
     numbers[_CELL_SIZE] /= one
     compared = {each.name: each for each in compared_with(numbers, ranges)}
     low, high = ranges[_CELL_SIZE]

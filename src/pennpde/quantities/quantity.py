@@ -89,6 +89,9 @@ class Measured:
     def __str__(self) -> str:
         return self.line()
 
+    def __repr__(self) -> str:
+        return f"Measured({' '.join(self.line().split())})"
+
     def line(self, width: int = 0) -> str:
         """For people; names of one table take the same width."""
         unit = f" {self.unit}" if self.unit else ""

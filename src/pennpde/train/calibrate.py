@@ -144,9 +144,9 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
     volumes = case.mesh.point_volumes
     units, free = outcome.units, model.equation.free_levels(case)
     found = []
-    for place, time in enumerate(wanted):
-        # A network with times of its own gives several of them; the last is the one that was compared with.
-        place = place if model.takes_times else len(outcome.times) - 1  # noqa: PLW2901
+    # A network with times of its own gives several of them; the last is the one that was compared with.
+    places = range(len(wanted)) if model.takes_times else [len(outcome.times) - 1]
+    for place, time in zip(places, wanted, strict=True):
         errors = {}
         for name, reference in known.reference[time].items():
             zero = 0.0 if units is None else units.scale(name).zero
@@ -157,9 +157,9 @@ def measure(model: nn.Module, known: Known, resolution: Resolution = "auto") -> 
                 for each in (values, reference)
             )
             errors[name] = float(metrics.relative_l2(predicted, true, volumes))
-        clues = outcome.evidence[place].clues
-        names = {each.name: each.value for each in clues}, {each.name: each.worse for each in clues}
-        found.append(Measured(known.case.name, known.family, time, errors, *names))
+        clues = {each.name: each.value for each in outcome.evidence[place].clues}
+        worse = {each.name: each.worse for each in outcome.evidence[place].clues}
+        found.append(Measured(known.case.name, known.family, time, errors, clues, worse))
     return found
 
 

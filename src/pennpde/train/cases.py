@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -17,15 +16,6 @@ from pennpde.data.vtkhdf import CaseFile
 from pennpde.mesh import Mesh
 from pennpde.penn.equation import Physics
 from pennpde.penn.predictor import seen_by
-
-Item = TypeVar("Item")
-
-
-def evenly(items: Sequence[Item], most: int | None) -> list[Item]:
-    """At most so many of a list, evenly over all of it; None: all."""
-    if most is None or len(items) <= most:
-        return list(items)
-    return [items[(2 * place + 1) * len(items) // (2 * most)] for place in range(most)]
 
 
 @dataclass(frozen=True)

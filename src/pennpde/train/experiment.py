@@ -40,13 +40,13 @@ from pennpde.case import Case
 from pennpde.case.moments import FOREVER, number_of_moments
 from pennpde.data import storage
 from pennpde.data.runs.source import of_unknowns
-from pennpde.data.storage import DatasetError, Manifest, content_of, dataset_hash
+from pennpde.data.storage import DatasetError, Manifest, content_of, dataset_hash, evenly
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.files import read_regular, write_json
 from pennpde.machine import device_for, device_name, with_threads
 from pennpde.penn.predictor import Predictor, check_unknowns, seen_by
 from pennpde.train import folder
-from pennpde.train.cases import evenly, learned, learned_time, seen_cases
+from pennpde.train.cases import learned, learned_time, seen_cases
 from pennpde.train.fitting import TrainingResult, fit, threads_of
 from pennpde.train.settings import BUDGETS, Course, Settings
 from pennpde.train.steps import Steps, errors_of_start, loss_of

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from pennpde import __version__
 from pennpde.case import Case
+from pennpde.data.storage import evenly
 from pennpde.files import locked_folder
 from pennpde.machine import device_for, threads_for, with_threads
 from pennpde.metrics import COMPONENTS, rank_of
 from pennpde.penn.predictor import seen_by
 from pennpde.train import folder as states
-from pennpde.train.cases import Order, at_once, check_cases, evenly
+from pennpde.train.cases import Order, at_once, check_cases
 from pennpde.train.folder import Journal, duration, log
 from pennpde.train.settings import MAY_CHANGE, Course, Settings
 from pennpde.train.steps import Loss, Steps, scaled_squared_error, standard_deviations

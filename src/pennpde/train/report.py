@@ -24,11 +24,12 @@ from torch import Tensor, nn
 from pennpde import checkpoints
 from pennpde.case import Case
 from pennpde.data import storage
+from pennpde.data.storage import evenly
 from pennpde.files import write_atomically, write_json
 from pennpde.metrics import relative_l2
 from pennpde.penn.predictor import seen_by
 from pennpde.pictures import save_figure
-from pennpde.train.cases import evenly, learned, seen_cases
+from pennpde.train.cases import learned, seen_cases
 from pennpde.train.folder import read_log
 
 PAGE, RECORD, CURVE = "report.md", "report.json", "learning_curve.png"
@@ -84,17 +85,23 @@ class Report:
         }
 
     def lines(self) -> list[str]:
-        """The table for a terminal."""
-        rows = self._table("relative L2 error")
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        """The errors as a Markdown table."""
+        rows = []
+        for split, by_predictor in self.errors.items():
+            cases = f"{split} ({self.cases[split]} case{'s' * (self.cases[split] != 1)})"
+            for predictor, by_unknown in by_predictor.items():
+                rows = rows or [
+                    ["relative L2 error, mean (largest) over cases", *by_unknown],
+                    ["---"] * (1 + len(by_unknown)),
+                ]
+                numbers = [f"{each['mean']:.2%} ({each['worst']:.2%})" for each in by_unknown.values()]
+                rows.append([f"{cases}: {predictor}", *numbers])
+        return [f"| {' | '.join(row)} |" for row in rows]
 
     def markdown(self) -> str:
-        titles, *rows = self._table("relative L2 error, mean (largest) over cases")
-        lines = [f"| {' | '.join(row)} |" for row in (titles, ["---"] * len(titles), *rows)]
         parts = [
             f"# {self.title}",
-            "\n".join(lines),
+            "\n".join(self.lines()),
             "The start field and the nearest training case need no network. A network that is not clearly better than "
             "both has learned little.",
             "## Learning curve",
@@ -104,16 +111,6 @@ class Report:
             pictures = [f"![{name}]({file})" for name, file in self.worst.items()]
             parts += [f"## Largest errors of split {self.judged}", "\n\n".join(pictures)]
         return "\n\n".join(parts) + "\n"
-
-    def _table(self, title: str) -> list[list[str]]:
-        rows = []
-        for split, by_predictor in self.errors.items():
-            cases = f"{split} ({self.cases[split]} case{'s' * (self.cases[split] != 1)})"
-            for predictor, by_unknown in by_predictor.items():
-                rows = rows or [[title, *by_unknown]]
-                numbers = [f"{each['mean']:.2%} ({each['worst']:.2%})" for each in by_unknown.values()]
-                rows.append([f"{cases}: {predictor}", *numbers])
-        return rows
 
 
 def write_report(
@@ -157,11 +154,7 @@ def write_report(
             some = random.Random(0).sample(some, len(some))
         shown = some if watch is None else watch(some, f"measuring {split}")
         until = begin + seconds * number / len(splits)
-        by_case = _relative_errors(
-            model,
-            _until(shown, until),
-            keep=(lambda *pair: kept.append(pair)) if split == judged else None,
-        )
+        by_case = _relative_errors(model, _until(shown, until), kept if split == judged else None)
         some = some[: len(by_case)]
         measured[split] = len(some)
         errors[split] = {NETWORK: _summary(by_case)}
@@ -192,7 +185,7 @@ def _until(cases: Iterable[Any], deadline: float) -> Iterable[Any]:
 
 
 @torch.no_grad()
-def _relative_errors(model: Model, cases: Iterable[Case], keep: Callable[..., Any] | None = None) -> list[Errors]:
+def _relative_errors(model: Model, cases: Iterable[Case], kept: list[Kept] | None = None) -> list[Errors]:
     """Of a network or baseline, case by case, in the network's units; of each case it keeps the fields."""
     dtype = next((each.dtype for each in model.parameters()), None) if isinstance(model, nn.Module) else torch.float64
     found = []
@@ -202,8 +195,8 @@ def _relative_errors(model: Model, cases: Iterable[Case], keep: Callable[..., An
         fields = {name: values.double() for name, values in model(prepared).items()}
         targets = seen.case.targets
         found.append({name: float(relative_l2(fields[name], target.double())) for name, target in targets.items()})
-        if keep is not None:
-            keep(case, seen.physical(fields))
+        if kept is not None:
+            kept.append((case, seen.physical(fields)))
     return found
 
 
@@ -331,7 +324,7 @@ def _difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> flo
     total = 0.0
     for name in one.keys() & other.keys():
         for mine, theirs in zip(one[name], other[name], strict=False):
+            largest = max(abs(mine), abs(theirs))
             if mine != theirs:
-                largest = max(abs(mine), abs(theirs))
-                total += 1.0 if not np.isfinite(largest) else abs(mine - theirs) / largest
+                total += abs(mine - theirs) / largest if np.isfinite(largest) else 1.0
     return total

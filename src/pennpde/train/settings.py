@@ -80,10 +80,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))
-        if self.optimizer not in ("adam", "soap"):
-            raise ValueError(f'optimizer is {self.optimizer!r}; it may be "adam" or "soap".')
-        if self.schedule not in ("restart", "cosine", "constant"):
-            raise ValueError(f'schedule is {self.schedule!r}; it may be "restart", "cosine" or "constant".')
+        for name, known in {"optimizer": ("adam", "soap"), "schedule": ("restart", "cosine", "constant")}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it may be one of {', '.join(known)}.")
         positive = ("learning_rate", "batch_size", "test_every", "check_every", "divergence", "clip")
         for name in (*positive, "epochs", "minutes", "processor_minutes", "judges"):
             _check_positive(name, getattr(self, name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -98,13 +99,14 @@ def describe(case: Case, equation: Physics | None = None) -> dict[str, float]:
 def describe_mesh(mesh: Mesh) -> Mapping[str, float]:
     """Mesh-only quantities; squares have 8 neighbours, triangles 6."""
     volumes = mesh.point_volumes
-    return {
+    numbers = {
         "space": float(mesh.space),
         "domain size": float(volumes.sum()) ** (1 / mesh.space),
         "mean cell size": float(volumes.mean()) ** (1 / mesh.space),
         "typical number of neighbours": mesh.geometry.topology.typical_neighbours,
         "mean stretching of cells": mesh.stretching,
     }
+    return MappingProxyType(numbers)  # shared by all who ask
 
 
 def spanned(cases: Iterable[Case], equation: Physics | None = None) -> dict[str, tuple[float, float]]:

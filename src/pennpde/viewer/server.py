@@ -42,7 +42,7 @@ MOST_STORED = 2 * 2**30
 _MOST_OF_A_REQUEST = 64 * 2**10
 MOST_LINKS, _LONGEST_LINK = 10_000, 32 * 2**10
 """Short links that are remembered, and letters of what one stands for."""
-_FILES = (".vtu", ".vtkhdf", ".html", ".pdf", ".mp4", ".gif")
+_FILES = (".vtu", ".vtkhdf", ".html", ".pdf", ".mp4", ".webm", ".gif")
 """That a prediction can be written as."""
 _GRACE = 0.2
 """Seconds in which a prediction may come without a draft before it: two pictures in a row would only flicker."""
@@ -229,7 +229,9 @@ class Page:
 
     async def _computed(self, computation: Computation) -> Shown:
         request = computation.request
-        words, record = await self._pool.view(request.content, computation.large, computation.begin, computation.hear)
+        words, record = await self._pool.view(
+            request.content, computation.large, computation.begin, computation.hear, urgent=request.follows
+        )
         title = Path(words["title"]).stem if request.source == "upload" else words["title"]
         asked = {name: request.content[name] for name in ("values", "moments", "level")}
         return Shown(request, words | {"file": _file_name(title), "asked": asked}, record)

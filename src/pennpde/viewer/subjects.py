@@ -37,6 +37,8 @@ class Slider:
     """Whether it is a field to type into, where `low` and `high` are no limits."""
     shape: bool = False
     """Whether it changes the domain."""
+    toggled: bool = False
+    """Whether it is a switch, off at zero and on at one."""
 
     def read(self, values: Mapping[str, Any]) -> float:
         """Its value, with as many digits as it shows: the same place is then the same picture."""
@@ -46,6 +48,9 @@ class Slider:
 
 def _typed(name: str, title: str, start: float, step: float = 0.1) -> Slider:
     return Slider(name, title, 0.0, math.inf, step, start, typed=True)
+
+
+_DEVELOPED = Slider("developed", "Developed inflow (parabola)", 0.0, 1.0, 1.0, 0.0, digits=0, toggled=True)
 
 
 def _read(sliders: Iterable[Slider], values: Mapping[str, Any]) -> dict[str, float]:
@@ -117,7 +122,8 @@ class FlowSubject(Subject):
             points = Slider(
                 name="points", title="Points of the mesh", low=300.0, high=8000.0, step=100.0, start=1500.0, digits=0
             )
-            self.drawing = (speed, _typed("viscosity", "Viscosity", 2e-3, 1e-4), points)
+            self.numbers += (_DEVELOPED,)
+            self.drawing = (speed, _typed("viscosity", "Viscosity", 2e-3, 1e-4), points, _DEVELOPED)
 
     @staticmethod
     def _template(shape: Shape, cells: float) -> Template:
@@ -165,11 +171,11 @@ class FlowSubject(Subject):
         if not area > 0:
             raise ValueError("The bodies leave no room for the fluid.")
         mesh = fill(named(polygons), math.sqrt(area / read["points"]))
-        return flow_through(mesh, read["speed"], read["viscosity"])
+        return flow_through(mesh, read["speed"], read["viscosity"], developed=read["developed"] > 0)
 
     def on_mesh(self, mesh: Mesh, values: Mapping[str, Any]) -> Case:
         read = _read(self.numbers, values)
-        return flow_through(mesh, read["speed"], read["viscosity"])
+        return flow_through(mesh, read["speed"], read["viscosity"], developed=read.get("developed", 0) > 0)
 
 
 class TransportSubject(Subject):

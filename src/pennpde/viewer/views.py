@@ -102,6 +102,11 @@ class Request:
         return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()[:24]
 
     @property
+    def follows(self) -> bool:
+        """Whether it is an answer that follows a hand, which comes before others: one time, the fastest level."""
+        return self.level == LEVELS[1] and self.moments is not None and self.moments.frames == 1 and not self.is_steady
+
+    @property
     def is_steady(self) -> bool:
         return self.moments is not None and self.moments.steady
 
@@ -305,11 +310,11 @@ class Views:
 
     def progress(self, computation: Computation) -> dict[str, Any]:
         """How far a computation is: how many come before it, its seconds, and how many such ones usually take."""
-        before = 0
+        before, passed = 0, False
         for each in self._asked.values():
-            if each is computation:
-                break
-            before += each.large == computation.large and each.begun is None
+            passed |= each is computation
+            first = each.request.follows if each.request.follows != computation.request.follows else not passed
+            before += first and each.large == computation.large and each.begun is None
         return {
             "before": before if computation.begun is None else 0,
             "seconds": 0.0 if computation.begun is None else round(time.monotonic() - computation.begun, 2),

@@ -226,14 +226,14 @@ class Workbench:
 
         Args:
             request: What is predicted.
-            path: .vtu, .vtkhdf with all times, .html for a page of its own, .pdf, or .mp4 and .gif, which play.
+            path: .vtu, .vtkhdf with all times, .html for a page of its own, .pdf, or .mp4, .webm and .gif, which play.
             field: That a picture shows, as the page calls it, such as "u_x"; by default all.
             frame: Which of the times a picture shows.
         """
         view = self.view(request)
         if view.outcome is None:
             raise ValueError("There is no prediction to write: predict first.")
-        if path.suffix in (".pdf", ".mp4", ".gif"):
+        if path.suffix in (".pdf", ".mp4", ".webm", ".gif"):
             name = field.strip("|± ").partition("_")[0]
             names = [name] if name in view.outcome.fields else []
             if path.suffix == ".pdf":
@@ -416,8 +416,10 @@ def about(name: str, config: Config | None) -> list[dict[str, str]]:
             "Training": ", ".join(how),
         }
         for split, errors in config.metrics.items():
-            known = errors.items() if isinstance(errors, Mapping) else ()
-            rows[f"Error, {split}"] = ", ".join(f"{key} {value:.2e}" for key, value in known if _is_number(value))
+            known = errors if isinstance(errors, Mapping) else {}
+            # Other numbers than those of unknowns, such as a trainer's own, would be a riddle here.
+            told = [f"{key} {value:.2e}" for key, value in known.items() if _is_number(value) and " " not in key]
+            rows[f"Error, {split}"] = ", ".join(told)
     else:
         rows["Training"] = "none: untrained weights"
     return [_row(label, value) for label, value in rows.items() if value]

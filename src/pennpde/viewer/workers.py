@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import heapq
+import itertools
 import json
 import os
 import sys
@@ -138,12 +140,32 @@ class Lane:
 
     def __init__(self, workers: Sequence[Worker]):
         self.workers = list(workers)
-        self._idle: asyncio.Queue[Worker] = asyncio.Queue()
-        self._waiting = 0
+        self._idle: list[Worker] = []
+        self._waiting: list[tuple[bool, int, asyncio.Future[Worker]]] = []
+        self._count = itertools.count()
 
     def open(self, worker: Worker) -> None:
-        """Let a worker take requests."""
-        self._idle.put_nowait(worker)
+        """Let a worker take requests: the first that is urgent, or else the first."""
+        while self._waiting:
+            turn = heapq.heappop(self._waiting)[-1]
+            if not turn.done():
+                turn.set_result(worker)
+                return
+        self._idle.append(worker)
+
+    async def _taken(self, urgent: bool) -> Worker:
+        if self._idle:
+            return self._idle.pop()
+        if sum(not turn.done() for *_, turn in self._waiting) >= MOST_WAITING:
+            raise BusyError("The server has too much to do; try again in a moment.")
+        turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (not urgent, next(self._count), turn))
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.open(turn.result())
+            raise
 
     async def ask(
         self,
@@ -152,20 +174,16 @@ class Lane:
         patience: float,
         begin: Callable[[], None] = lambda: None,
         hear: Hear = _deaf,
+        *,
+        urgent: bool = False,
     ) -> Answer:
-        """What a worker answers, as soon as one is idle; `begin` is called then."""
-        if self._waiting >= MOST_WAITING:
-            raise BusyError("The server has too much to do; try again in a moment.")
-        self._waiting += 1
-        try:
-            worker = await self._idle.get()
-        finally:
-            self._waiting -= 1
+        """What a worker answers, as soon as one is idle; `begin` is called then. What is urgent comes first."""
+        worker = await self._taken(urgent)
         begin()
         try:
             return await worker.ask(message, what, patience, hear)
         finally:
-            self._idle.put_nowait(worker)
+            self.open(worker)
 
 
 class Pool:
@@ -208,10 +226,12 @@ class Pool:
         large: bool,
         begin: Callable[[], None] = lambda: None,
         hear: Hear = _deaf,
+        *,
+        urgent: bool = False,
     ) -> tuple[dict[str, Any], bytes]:
         """The words and the record of a view; `begin` is called when the work on it begins, `hear` of its progress."""
         lane, message = self._slow if large else self._quick, {"do": "view", "request": request}
-        words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin, hear)
+        words, (record,) = await lane.ask(message, "This prediction", _VIEW, begin, hear, urgent=urgent)
         return words, record
 
     async def file(self, request: Mapping[str, Any], suffix: str, field: str = "", frame: int = -1) -> bytes:

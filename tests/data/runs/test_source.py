@@ -1,7 +1,7 @@
 """Which times of a run become targets."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pennpde.data.runs.source import RunError, Times
@@ -28,6 +28,7 @@ def test_times_are_chosen_from_those_that_were_written(text, chosen, targets):
 
 
 @given(st.integers(1, 40), st.floats(1e-6, 1e6))
+@settings(deadline=None)
 def test_a_range_has_both_of_its_ends_at_any_scale(number, step):
     """Also where the number of steps is not exact in floating point."""
     times = Times.parse(f"0:{number * step!r}:{step!r}")

@@ -193,6 +193,8 @@ class Slip(Condition):
             raise ValueError(f"slip names {door.name!r}, which is a scalar: only a vector has a normal component.")
         if isinstance(given, Slip):
             return given.checked(door)
+        if not isinstance(given, str | Sequence):
+            raise TypeError(f"slip[{door.name!r}] is {given!r:.60}; give the name of a patch, or several.")
         normals = door.mesh.point_normals([given] if isinstance(given, str) else list(given))
         return cls((normals != 0).any(dim=1), normals)
 

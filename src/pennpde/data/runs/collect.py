@@ -28,13 +28,14 @@ from pennpde.data.storage import (
     Ledger,
     Manifest,
     content_of,
+    evenly,
     facts_of,
     read_file,
     read_manifest,
 )
 from pennpde.data.vtkhdf import pack
 from pennpde.data.workers import Failure, Status, each
-from pennpde.files import locked_folder, plain, remove_leftovers, replacing, write_atomically, write_json
+from pennpde.files import locked_folder, plain, remove_leftovers, write_atomically, write_json
 from pennpde.pictures import draw_all
 
 DATASET = "collected"
@@ -352,8 +353,7 @@ def write_report(
     write_atomically(folder / TEXT_FILE, "\n".join(_text(folder.name, record, content)) + "\n")
     if draw:
         cases = [read_file(folder, name, manifest).case for name in _shown(manifest)]
-        with replacing(folder / PICTURE_FILE) as temporary:
-            draw_all(temporary, cases, in_a_row=2, panel_width=3.2)
+        draw_all(folder / PICTURE_FILE, cases, in_a_row=2, panel_width=3.2)
     return plain(record)
 
 
@@ -447,10 +447,5 @@ def _twins(splitting: Mapping[str, Any]) -> str:
 
 def _shown(manifest: Manifest) -> list[str]:
     """Cases of all splits, spread over each."""
-    chosen: list[str] = []
-    for split in SPLITS:
-        names = manifest.names(split) if split in manifest.splits else []
-        number = min(len(names), MOST_PICTURED // len(SPLITS))
-        places = [round(place * (len(names) - 1) / max(number - 1, 1)) for place in range(number)]
-        chosen += [names[place] for place in dict.fromkeys(places)]
-    return chosen
+    names = [manifest.names(split) if split in manifest.splits else [] for split in SPLITS]
+    return [name for split in names for name in evenly(split, MOST_PICTURED // len(SPLITS))]

@@ -16,8 +16,8 @@ from pennpde.case import Case
 from pennpde.data.runs.source import FLOW, NOT_KNOWN, SCALAR, Quantities, RunError, Source, with_patches
 from pennpde.mesh import Mesh
 from pennpde.openfoam.cases import read_case, with_pressure_reference
-from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, content_of, number_of, read_dictionary
-from pennpde.openfoam.fields import PointValues, is_field, read_field, time_folders
+from pennpde.openfoam.dictionaries import Uniform, number_of
+from pennpde.openfoam.fields import PointValues, control_dictionary, is_there, read_field, time_folders
 from pennpde.openfoam.poly_mesh import Body, pieces_of, plane_of
 from pennpde.openfoam.unread import is_steady, unread
 
@@ -87,7 +87,7 @@ class FoamSource(Source):
         return max((float(path.name) for path in time_folders(folder)), default=-1.0)
 
     def _ever(self, name: str) -> bool:
-        return any(is_field(folder / name) for folder in self._folders.values())
+        return any(is_there(folder / name) for folder in self._folders.values())
 
     def times(self) -> tuple[float, Sequence[float]]:
         collated = [each for each in self.folder.iterdir() if re.fullmatch(r"processors\d+.*", each.name)]
@@ -108,7 +108,7 @@ class FoamSource(Source):
                     raise RunError(f"time {folder.name}{where} has no field {' and no '.join(missing)}")
 
     def _missing(self, folder: Path) -> list[str]:
-        return [each.name for each in self.quantities().fields.values() if not is_field(folder / each.name)]
+        return [each.name for each in self.quantities().fields.values() if not is_there(folder / each.name)]
 
     def counts_iterations(self) -> bool:
         return is_steady(self.folder)
@@ -117,25 +117,14 @@ class FoamSource(Source):
 
     @cached_property
     def _control(self) -> Mapping[str, Any]:
-        path = self.folder / "system" / "controlDict"
-        if not path.is_file():
-            return {}
-        try:
-            return read_dictionary(path, self.folder)
-        except FoamFormatError:
-            # Functions in it may be more than our parser takes; all that is asked for here is on lines of their own.
-            text = content_of(path).decode(errors="replace")
-            return {match[1]: match[2] for match in re.finditer(r"^\s*(\w+)\s+([^\s;{}]+)\s*;", text, re.MULTILINE)}
+        return control_dictionary(self.folder)
 
     def unfinished(self) -> str | None:
         if str(self._control.get("stopAt", "endTime")) != "endTime":
             return None
         wanted = number_of(self._control.get("endTime"))
-        if wanted is None:
-            try:
-                wanted = float(str(self._control.get("endTime")))
-            except ValueError:
-                return None  # nobody can tell
+        if wanted is None:  # nobody can tell
+            return None
         # A run stops within a step of its end, and writes no later than that.
         step = number_of(self._control.get("deltaT")) or 0.0
         last = max(self._folders, default=0.0)
@@ -196,7 +185,7 @@ class FoamSource(Source):
         name = parameters.get("velocity")
         if name is None:
             return None
-        written = [folder / name for folder in self._folders.values() if is_field(folder / name)]
+        written = [folder / name for folder in self._folders.values() if is_there(folder / name)]
         if not written:
             del parameters["velocity"]
             return None

@@ -23,6 +23,7 @@ from pennpde.data.runs.foam import FoamSource, is_foam_case
 from pennpde.data.runs.source import Quantities, RunError, Source
 from pennpde.data.runs.targets import Plan, chosen_times
 from pennpde.data.storage import Content
+from pennpde.mesh.cells import mean_rows
 
 CASE_FILE = "case.toml"
 
@@ -344,12 +345,14 @@ def divide(signatures: Mapping[str, Signature], shares: Shares, known: Mapping[s
         count = Counter(best.values())
         if all(count[split] >= _FULL_ENOUGH * number for split, number in wanted.items()):
             break
-    nearest, closest = None, ()
-    for one, other in combinations(range(len(names)), 2):
-        if best[names[one]] != best[names[other]] and (nearest is None or apart[one, other] < nearest):
-            nearest, closest = float(apart[one, other]), (names[one], names[other])
+    parted = [
+        (float(apart[one, other]), one, other)
+        for one, other in combinations(range(len(names)), 2)
+        if best[names[one]] != best[names[other]]
+    ]
+    nearest, *closest = min(parted, default=(None,))
     splits = {split: [name for name in names if best[name] == split] for split in SPLITS}
-    return Division(splits, nearest, len(groups), closest)
+    return Division(splits, nearest, len(groups), tuple(names[place] for place in closest))
 
 
 def distances(signatures: Sequence[Signature]) -> Float[np.ndarray, "runs runs"]:
@@ -505,16 +508,14 @@ def _sampled(case: Case) -> tuple[np.ndarray, np.ndarray]:
         edges = facets.connectivity.reshape(-1, 2)[chosen]
         share = ((places - ends[chosen]) / (ends[chosen + 1] - ends[chosen]))[:, None]
         return (1 - share) * positions[edges[:, 0]] + share * positions[edges[:, 1]], chosen
-    middles = np.add.reduceat(positions[facets.connectivity], facets.offsets[:-1]) / facets.sizes[:, None]
-    return middles[chosen], chosen
+    return mean_rows(positions[facets.connectivity], facets.offsets)[chosen], chosen
 
 
 def _prescribed(case: Case, name: str, facets: np.ndarray) -> list[np.ndarray]:
     condition = case.dirichlet[name]
     held = case.mesh.facets.within(condition.mask.numpy())[facets]
-    connectivity, offsets = case.mesh.facets.connectivity, case.mesh.facets.offsets
     flat = condition.values.numpy().reshape(len(condition.values), -1)
-    means = np.add.reduceat(flat[connectivity], offsets[:-1]) / np.diff(offsets)[:, None]
+    means = mean_rows(flat[case.mesh.facets.connectivity], case.mesh.facets.offsets)
     values = np.where(held[:, None], means[facets], 0.0)
     if condition.values.ndim == 1:
         return [values[:, 0]]

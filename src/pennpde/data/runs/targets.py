@@ -17,10 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pennpde.case import Case, Dirichlet
-from pennpde.case.companion import CompanionError, companion_mesh, ends_of_conditions, on_companion
+from pennpde.case.companion import CompanionError, back, companion_mesh, ends_of_conditions, on_companion
 from pennpde.case.moments import STEADY_PREFIX
 from pennpde.data.runs.source import Quantities, RunError, Source, Times
-from pennpde.mesh.interpolation import interpolation
 from pennpde.models.inlet import facet_velocity
 
 _STILL_CHANGING = 0.01
@@ -278,10 +277,7 @@ def on_coarser_mesh(
     except CompanionError as error:
         raise RunError(str(error).rstrip(".")) from error
     coarse = on_companion(case, companion)
-    matrix = interpolation(mesh, companion.points.numpy())
-    moved = [
-        coarse.fulfilled({name: _applied(matrix, values) for name, values in at_time.items()}) for at_time in fields
-    ]
+    moved = [coarse.fulfilled(back(at_time, mesh, companion)) for at_time in fields]
     if VELOCITY not in case.initial or not fields:
         return Placed(coarse, moved)
     known = [each or patch_fluxes(case, at_time[VELOCITY]) for each, at_time in zip(fluxes, fields, strict=True)]
@@ -364,8 +360,3 @@ def _correction(name: str, factor: float) -> float | None:
             "--spacing"
         )
     return factor
-
-
-def _applied(matrix, values: Tensor) -> Tensor:
-    flat = values.double().numpy().reshape(len(values), -1)
-    return torch.from_numpy(np.asarray(matrix @ flat).reshape(-1, *values.shape[1:]))

@@ -247,6 +247,7 @@
       key(event, what) {
         const arrow = ARROWS[event.key], isSide = what.side !== undefined;
         if (event.ctrlKey || event.metaKey || event.altKey) return;
+        this.choose(what);  // a window without the focus tells nobody that something in it has it
         if (arrow && !isSide) this.move(what, ...arrow.map((each) => each * this.step * (event.shiftKey ? 10 : 1)));
         else if (isSide && (event.key === "Enter" || event.key === " ")) this.paint(what, event.shiftKey ? -1 : 1);
         else if (isSide && KEYS[event.key]) this.edit((shapes) => { shapes[what.shape][what.side].role = KEYS[event.key]; });

@@ -15,6 +15,7 @@
   const FILES = [
     { suffix: ".pdf", title: "Picture for print (.pdf)", icon: "mdi-file-pdf-box" },
     { suffix: ".mp4", title: "Film (.mp4)", icon: "mdi-movie-open-outline", plays: true },
+    { suffix: ".webm", title: "Film (.webm)", icon: "mdi-movie-open-outline", plays: true },
     { suffix: ".vtu", title: "Fields (.vtu)", icon: "mdi-cube-outline" },
     { suffix: ".vtkhdf", title: "All times (.vtkhdf)", icon: "mdi-cube-scan", plays: true },
     { suffix: ".html", title: "Page (.html)", icon: "mdi-file-code-outline" },
@@ -101,7 +102,7 @@
       // What a study can vary.
       studied() {
         if (!this.hasSliders(this.pane) || !this.start.levels.length) return [];
-        const sliders = this.template.sliders.filter((each) => !each.typed);
+        const sliders = this.template.sliders.filter((each) => !each.typed && !each.toggled);
         const reynolds = { name: "reynolds", title: "Reynolds number", low: 50, high: 1000, digits: 0, ratio: true };
         return [...sliders, ...(this.reynolds ? [reynolds] : [])];
       },
