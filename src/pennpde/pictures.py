@@ -728,6 +728,10 @@ def _size(values: Tensor, always_positive: bool = False) -> Tensor:
     return values.abs() if always_positive else values
 
 
+_BESIDE = 1e-4
+"""Of the extent of a mesh in space, by how much it is cut beside its middle."""
+
+
 def cut_flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor], str]:
     """A plane mesh as it is; a cut through the middle of one in space, across its shortest side, and where that is."""
     if mesh.space == 2:
@@ -737,8 +741,12 @@ def cut_flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor], 
     named = {f"field {number}": values for number, values in enumerate(fields)}
     solid = mesh.with_fields(named).to_pyvista()
     along = [axis for axis in range(3) if axis != across]
-    cut = solid.slice(normal=[float(axis == across) for axis in range(3)], origin=solid.center).triangulate()
-    corners = np.asarray(cut.faces).reshape(-1, 4)[:, 1:]
-    flat = Mesh.from_arrays(np.asarray(cut.points, dtype=np.float64)[:, along], corners)
+    # Beside the middle: a plane of faces would be cut twice, and in points.
+    origin = np.array(solid.center) + _BESIDE * extent[across] * (np.arange(3) == across)
+    cut = solid.slice(normal=[float(axis == across) for axis in range(3)], origin=origin).triangulate()
+    corners, points = np.asarray(cut.faces).reshape(-1, 4)[:, 1:], np.asarray(cut.points, dtype=np.float64)[:, along]
+    one, other = (points[corners[:, place]] - points[corners[:, 0]] for place in (1, 2))
+    areas = np.abs(one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0])
+    flat = Mesh.from_arrays(points, corners[areas > 1e-9 * areas.mean()])
     values = [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]
     return flat, values, f"slice at {'xyz'[across]} = {solid.center[across]:.4g}"

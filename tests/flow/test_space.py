@@ -322,7 +322,7 @@ def test_meshes_of_other_kinds_of_cells_are_marched_alike():
 
 
 def test_pictures_of_flows_in_space_are_slices(tmp_path):
-    outcome = penn.predict(FlowScheme(splits=0), channel(cube("wedge", 3)), times=[0.2])
+    outcome = penn.predict(FlowScheme(splits=0), channel(cube("hexahedron", 4, 0.0)), times=[0.2])
     outcome.plot(path=tmp_path / "slice.png")
     assert (tmp_path / "slice.png").stat().st_size > 10_000
 
