@@ -1,8 +1,9 @@
 """How soon the terminal answers: help, the first line of a prediction, a wrong file, a wrong model, and the whole.
 
 Prints a table and writes one column of `lab/benchmarks/results/terminal.json`, named by the argument (`before`,
-`after`). Every row is a new process on a pseudo-terminal of 80 columns; the fastest of some repeats counts. The clock
-also counts what else runs on the machine, so the processor's seconds until the first output are given, too.
+`after`), and the table of docs/command.md. Every row is a new process on a pseudo-terminal of 80 columns; the fastest
+of some repeats counts. The clock also counts what else runs on the machine, so the processor's seconds until the first
+output are given, too.
 """
 
 import json
@@ -15,9 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from pennlab.paper.tables import markdown_table, write_within
 from pennpde.models.designs import coarse_mesh
 
 RESULTS = Path(__file__).parent / "results" / "terminal.json"
+PAGE = Path(__file__).parents[2] / "docs" / "command.md"
 REPEATS = 3
 PROBLEM = """[patches]
 inlet = "x == 0"
@@ -89,7 +92,26 @@ def main(column: str) -> None:
     found["load average"] = round(os.getloadavg()[0], 1)
     found["before others"] = os.sched_getscheduler(0) != os.SCHED_OTHER  # under `chrt -r 5`, on a busy machine
     record = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(record | {column: found}, indent=2) + "\n")
+    record |= {column: found}
+    RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    write_within(PAGE, table(record), "terminal")
+
+
+def table(record: dict) -> str:
+    """Seconds until the first output, and until the end, before and after."""
+
+    def cell(column: str, name: str, what: str) -> str:
+        return f"{record[column][name][what]:.2f}" if name in record.get(column, {}) else "–"
+
+    columns = [(column, what) for what in ("first", "end") for column in ("before", "after")]
+    rows = [[name, *(cell(column, name, what) for column, what in columns)] for name in ROWS]
+    head = ("", "first output, before", "after", "end, before", "after")
+    told = (
+        f"Seconds of the clock, fastest of {REPEATS}; before: when this was first measured. The machine had a load of "
+        f"{record['after']['load average']} in the second measurement"
+        f"{', in which `penn` went before what else ran' if record['after'].get('before others') else ''}."
+    )
+    return f"{markdown_table(head, rows)}\n\n{told}"
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def _rows(case: Case, predictions: Mapping[str, Fields], suffix: str) -> list[li
         shown = {title: (next(place), next(place), next(place)) for title in layers}
         truth = next(iter(shown.values()))[0]
         colours, limits = colours_of([truth])
-        panels = [Panel(f"{heading}{suffix}: truth", mesh, truth, colours, limits)]
+        panels = [Panel(f"{heading}{suffix}: reference", mesh, truth, colours, limits)]
         panels += [
             Panel("\n".join(wrap(title, _LINE)), mesh, values, colours, limits)
             for title, (_, values, _) in shown.items()
