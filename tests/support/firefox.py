@@ -30,7 +30,8 @@ class FirefoxWindow:
 
     def __init__(self, address: str, folder: Path):
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self._open = contextlib.AsyncExitStack()
         self._page: Firefox = self._done(self._open.enter_async_context(firefox(address, folder)))
         self.problems = self._page.problems
@@ -59,6 +60,8 @@ class FirefoxWindow:
     def close(self) -> None:
         self._done(self._open.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def _done(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(300)
