@@ -200,3 +200,10 @@ def test_a_level_that_does_not_exist_is_refused():
 def test_a_case_without_its_coarse_solution_is_refused():
     with pytest.raises(KeyError, match="coarse_case"):
         corrector()(duct())
+
+
+@pytest.mark.parametrize("viscosity", [10.0, 1e-5])
+def test_reynolds_numbers_far_from_training_are_not_corrected(viscosity):
+    case = duct(viscosity=viscosity)
+    timed = replace(case, parameters={**case.parameters, "time": torch.tensor(0.05).double()})
+    assert not flow_network(width=8, hidden=16, slices=4, iterations=2).learned(timed)

@@ -38,6 +38,8 @@ _COURANT = {0: 4.0, 1: 2.0}
 _FINE_COURANT = 1.4
 _MOST_STRETCHED, _LARGEST = 2.0, 7.0
 """Of training: the mean ratio of a point's longest to its shortest edge, and the root of the area in inlet widths."""
+_REYNOLDS = 3.0, 3300.0
+"""Of training, and beyond it of the flows that it was tested with."""
 _MOST_POINTS_SPLIT = 60_000
 """Meshes are split as long as they have no more points afterwards; those of users are fine enough beyond."""
 
@@ -169,17 +171,18 @@ class CoarseMarch(Start):
 
 
 def _is_familiar(problem: Problem, case: Case) -> bool:
-    """Whether cells and domain are like those that the corrector has learned from.
+    """Whether cells, domain and flow are like those that the corrector has learned from.
 
     On others it makes things worse: the wake of a cylinder in open flow came out a quarter too short, pressures in
-    layered channels twice as wrong.
+    layered channels twice as wrong, velocities that pressures drive as well; creeping flow made no sense.
     """
+    if problem.cells.space != 2 or not _REYNOLDS[0] <= 1.0 / float(problem.viscosity) <= _REYNOLDS[1]:
+        return False
     stretching, size = float(problem.cells.aspect_ratios().mean()), math.sqrt(float(problem.cells.areas.sum()))
     lost = bool(BoundaryProfile.of(case).lost.any())
-    # There the reference length is that of the far field: bodies and wakes are smaller than any that was learned from.
-    opened = PlaneFlowPhysics().kind(case, math.inf) == "open flow"
-    plane = problem.cells.space == 2
-    return plane and stretching <= _MOST_STRETCHED and size <= _LARGEST and not lost and not opened
+    # In open flow the reference length is that of the far field: bodies are smaller than any that was learned from.
+    unlike = PlaneFlowPhysics().kind(case, math.inf) in ("open flow", "driven by pressure")
+    return stretching <= _MOST_STRETCHED and size <= _LARGEST and not lost and not unlike
 
 
 def _at(fields: Mapping[str, Tensor], place: int, times: int) -> dict[str, Tensor]:
