@@ -152,11 +152,6 @@ def not_a_number(points: np.ndarray) -> None:
     points[2, 1] = np.nan
 
 
-def spatial(folder: Path) -> None:
-    """Front and back of the channel are walls."""
-    text(folder / "channel/constant/polyMesh/boundary", "type empty", "type patch")
-
-
 def plugin(folder: Path, content: str) -> None:
     (folder / "bad.py").write_text(content)
 
@@ -815,7 +810,6 @@ TABLE = [
         lambda f: (f / "out/flow.vtu").symlink_to(f / "nowhere/flow.vtu"),
     ),
     Wrong("a name of 300 letters", "File name too long", PREDICT + f" --out out/{'a' * 300}.vtu"),
-    Wrong("a case in space for a plane network", "predicts flows in the plane", PLANE_FOAM, spatial),
     Wrong(
         "a case file of another encoding",
         "is not a TOML file",

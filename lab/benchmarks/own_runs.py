@@ -31,6 +31,7 @@ import numpy as np
 from pennlab.charts import COLOURS, chart, round_ticks, save
 from pennlab.evaluation import Model, evaluate
 from pennlab.paper.tables import markdown_table, write_within
+from pennpde import load_pretrained
 from pennpde.case import Case
 from pennpde.data import storage
 from pennpde.files import write_json
@@ -152,6 +153,21 @@ def trained_row(
     }
 
 
+def judged_again(path: Path, content: dict[str, Any], data: Path, work: Path) -> None:
+    """Measure the trained networks that are there once more, after a change of what surrounds them."""
+    known = _kept(path, content)
+    for row in known["rows"]:
+        folder = work / f"{row['from']}_{row['runs']}"
+        if folder.is_dir():
+            model = load_pretrained(str(folder))
+            test = cases_of(data, "test", model)
+            if levels := getattr(model, "levels", ()):
+                model.set_level(levels[0])  # pyright: ignore[reportCallIssue]
+                row["levels"] = on_levels(model, test)
+            row["relative_l2"] = relative(model, test)
+    write_json(path, {**known, "floors": {}})
+
+
 def _curve(folder: Path) -> dict[str, list[float]]:
     """Steps and validation errors, in units of the loss; thinned."""
     tests = [row for row in read_log(folder) if row.get("validation")]
@@ -257,6 +273,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("own_runs"), help="folder for the trainings")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--again", action="store_true", help="measure networks that are trained once more")
     parser.add_argument("--draw", action="store_true", help="write the tables and curves of the page")
     given = parser.parse_args()
     if given.data is None and not given.draw:
@@ -271,6 +288,8 @@ def measure(given: argparse.Namespace) -> None:
     name = given.name or given.data.resolve().name
     path = given.results / f"own_runs_{name}.json"
     content = {"dataset": storage.dataset_hash(given.data), "seed": given.seed}
+    if given.again:
+        judged_again(path, content, given.data, given.work / name)
     available = len(storage.read_manifest(given.data).names("train"))
     numbers = sorted({min(number, available) for number in given.numbers})
     rows = given.rows or [f"{kind}:{number}" for number in numbers for kind in (given.start, SCRATCH)]

@@ -649,7 +649,7 @@ def draw_case(case: Case, fields: Mapping[str, Tensor], path: str | Path) -> Non
     A vector is drawn as its length, its error as the length of the difference. A mesh in space is cut in its middle.
     """
     layers = layers_of(case, fields)
-    mesh, cut = cut_flat(case.mesh, [values for layer in layers.values() for values in layer])
+    mesh, cut, _ = cut_flat(case.mesh, [values for layer in layers.values() for values in layer])
     # A field has the same colours at all of its times.
     names = [heading.partition(",")[0] for heading in layers]
     looks = {name: colours_of([cut[3 * place] for place, each in enumerate(names) if each == name]) for name in names}
@@ -728,13 +728,25 @@ def _size(values: Tensor, always_positive: bool = False) -> Tensor:
     return values.abs() if always_positive else values
 
 
-def cut_flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor]]:
-    """A plane mesh as it is; a cut through the middle of one in space, with the fields on it."""
+_BESIDE = 1e-4
+"""Of the extent of a mesh in space, by how much it is cut beside its middle."""
+
+
+def cut_flat(mesh: Mesh, fields: Sequence[Tensor]) -> tuple[Mesh, list[Tensor], str]:
+    """A plane mesh as it is; a cut through the middle of one in space, across its shortest side, and where that is."""
     if mesh.space == 2:
-        return mesh, list(fields)
+        return mesh, list(fields), ""
+    extent = np.ptp(mesh.points.numpy(), axis=0)
+    across = 2 - int(extent[::-1].argmin())
     named = {f"field {number}": values for number, values in enumerate(fields)}
     solid = mesh.with_fields(named).to_pyvista()
-    cut = solid.slice(normal="z", origin=solid.center).triangulate()
-    corners = np.asarray(cut.faces).reshape(-1, 4)[:, 1:]
-    flat = Mesh.from_arrays(np.asarray(cut.points, dtype=np.float64)[:, :2], corners)
-    return flat, [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]
+    along = [axis for axis in range(3) if axis != across]
+    # Beside the middle: a plane of faces would be cut twice, and in points.
+    origin = np.array(solid.center) + _BESIDE * extent[across] * (np.arange(3) == across)
+    cut = solid.slice(normal=[float(axis == across) for axis in range(3)], origin=origin).triangulate()
+    corners, points = np.asarray(cut.faces).reshape(-1, 4)[:, 1:], np.asarray(cut.points, dtype=np.float64)[:, along]
+    one, other = (points[corners[:, place]] - points[corners[:, 0]] for place in (1, 2))
+    areas = np.abs(one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0])
+    flat = Mesh.from_arrays(points, corners[areas > 1e-9 * areas.mean()])
+    values = [torch.from_numpy(np.asarray(cut.point_data[name], dtype=np.float64)) for name in named]
+    return flat, values, f"slice at {'xyz'[across]} = {solid.center[across]:.4g}"

@@ -260,10 +260,11 @@ def run(
         _refuse_other_physics(problem.remarks, about)
     for each in wanted:
         each.check(problem)
-    if problem.space != 2 and (png or html or animation):
-        option = "--png" if png or animation else "--html"
+    if problem.space != 2 and (html or animation):
+        option = "--animation" if animation else "--html"
         raise ValueError(
-            f"{option} draws only two-dimensional cases; this one has three. Use --out and open it in ParaView"
+            f"{option} draws only two-dimensional cases; this one has three. Use --png for a slice, or --out and open "
+            "it in ParaView"
         )
     use_threads_for(problem)
     seconds = math.inf if max_seconds is None else max_seconds

@@ -25,12 +25,16 @@ from pennpde.penn.equation import DISSIPATION, OUTFLOW, PRESSED, VISCOUS
 def balance(problem: Problem, boundary: BoundaryProfile, state: State, level: float = 0.0) -> dict[str, Tensor]:
     """By facet of the user's mesh what leaves through it and the forces of the fluid on it; dissipation of the domain.
 
+    In space only what leaves, so far.
+
     Args:
         problem: One flow.
         boundary: What is prescribed on the facets, at the time of the state.
         state: Of the flow.
         level: What is to be added to its pressure.
     """
+    if problem.cells.space == 3:
+        return {OUTFLOW: outflow(problem, boundary, state)}
     velocity = state.velocity
     turned = _turned(boundary)
     viscosity = float(problem.viscosity)
@@ -58,7 +62,7 @@ def _turned(boundary: BoundaryProfile) -> Float[np.ndarray, "facets 2"]:
     return tangent * across - normal * along
 
 
-def lacking(problem: Problem, state: State) -> Float[Tensor, "2 points"]:
+def lacking(problem: Problem, state: State) -> Float[Tensor, "space points"]:
     """What the momentum equation lacks in each cell: nothing but where the boundary takes it up."""
     cells, velocity = problem.cells, state.velocity
     gradient, along = problem.gradient(state.pressure), along_edges(problem, cells.slope(velocity))
@@ -71,8 +75,8 @@ def lacking(problem: Problem, state: State) -> Float[Tensor, "2 points"]:
 
 def taken_up(
     problem: Problem,
-    velocity: Float[Tensor, "2 points"],
-    momentum: Float[Tensor, "2 points"],
+    velocity: Float[Tensor, "space points"],
+    momentum: Float[Tensor, "space points"],
     outward: Float[Tensor, "facets 2"],
     takes: Bool[Tensor, " facets"],
 ) -> Float[Tensor, "facets 2"]:
@@ -134,7 +138,9 @@ def _array(values: Tensor) -> np.ndarray:
 
 
 def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[Tensor, " facets"]:
-    """Volume per time and depth out of the domain through each facet of the user's mesh, negative at inlets.
+    """What leaves the domain in a unit of time through each facet of the user's mesh, negative at inlets.
+
+    A volume, in the plane per depth.
 
     Args:
         problem: One flow.
@@ -143,6 +149,8 @@ def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[
     """
     assert problem.facets is not None, "a batch has no facets"
     left = -_conserving(problem, state.fluxes).numpy()
+    if problem.owner is not None and problem.facet_fluxes is not None:
+        return _outflow_in_space(problem, boundary, left)
     parts = len(problem.facets) // len(boundary.opened)
     opened = np.repeat(boundary.opened, parts)
     ends = problem.facets.cpu().numpy()[opened]
@@ -153,6 +161,21 @@ def outflow(problem: Problem, boundary: BoundaryProfile, state: State) -> Float[
     found = boundary.fluxes.copy()
     found[boundary.opened] = through.reshape(-1, parts).sum(axis=1)
     return torch.from_numpy(found)
+
+
+def _outflow_in_space(problem: Problem, boundary: BoundaryProfile, left: np.ndarray) -> Float[Tensor, " facets"]:
+    """Of the facets around a cell that are open, each has a share of what the fluxes leave by its area."""
+    assert problem.facets is not None, "a batch has no facets"
+    assert problem.owner is not None, "facets in the plane have no owners"
+    assert problem.facet_fluxes is not None, "facets in the plane have no fluxes"
+    owner, ends, through = problem.owner.numpy(), problem.facets.numpy(), _array(problem.facet_fluxes).copy()
+    parts = np.bincount(owner, minlength=len(boundary.opened))
+    sizes = np.repeat((np.linalg.norm(boundary.outward, axis=1) / parts)[owner][:, None], 4, axis=1)
+    sizes[ends[:, 2] == ends[:, 3], 3] = 0.0
+    opened = boundary.opened[owner]
+    around = np.bincount(ends[opened].ravel(), sizes[opened].ravel(), len(left))
+    through[opened] = (left[ends[opened]] * sizes[opened] / around[ends[opened]]).sum(axis=1)
+    return torch.from_numpy(np.bincount(owner, through, len(parts)))
 
 
 def _conserving(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Float[Tensor, " points"]:

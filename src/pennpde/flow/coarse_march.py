@@ -66,7 +66,7 @@ class CoarseMarch(Start):
     def splits(self, case: Case) -> int:
         """How often the cells of a case, in the network's units, are split on this level."""
         least = int(bool(BoundaryProfile.of(case).lost.any()))
-        affordable = max(least, int(math.log(max(_MOST_POINTS_SPLIT / case.number_of_points, 1.0), 4.0)))
+        affordable = max(least, int(math.log(max(_MOST_POINTS_SPLIT / case.number_of_points, 1.0), 2.0**case.space)))
         if self.level == FAST:
             return least
         if self.level == STANDARD:
@@ -93,7 +93,7 @@ class CoarseMarch(Start):
         return self._scheme(0).can_keep(cases)
 
     def points_solved(self, case: Case) -> int:
-        return case.number_of_points * 4 ** self.splits(case)
+        return case.number_of_points * 2 ** (case.space * self.splits(case))
 
     def clues(self, case: Case) -> Sequence[Clue]:
         return self.scheme(case).clues(case)
@@ -178,7 +178,8 @@ def _is_familiar(problem: Problem, case: Case) -> bool:
     lost = bool(BoundaryProfile.of(case).lost.any())
     # There the reference length is that of the far field: bodies and wakes are smaller than any that was learned from.
     opened = PlaneFlowPhysics().kind(case, math.inf) == "open flow"
-    return stretching <= _MOST_STRETCHED and size <= _LARGEST and not lost and not opened
+    plane = problem.cells.space == 2
+    return plane and stretching <= _MOST_STRETCHED and size <= _LARGEST and not lost and not opened
 
 
 def _at(fields: Mapping[str, Tensor], place: int, times: int) -> dict[str, Tensor]:

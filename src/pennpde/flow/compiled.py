@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pennpde.flow import kernels
 
 
-_NOTHING = np.empty((2, 0))
+_NOTHING = np.empty((2, 0))  # has no points, whatever the number of axes
 _ARRAYS: WeakKeyDictionary[DualCells, kernels.Cells] = WeakKeyDictionary()
 _STEPS = 16
 """That are taken before it is looked whether the time is over."""
@@ -74,7 +74,7 @@ class CompiledSteps:
             before, fluxes_before, last = state.before
             ratio = length / float(last)
             leading = (1 + 2 * ratio) / (1 + ratio)
-            expected = kernels.continued(velocity, before.numpy(), fluxes, fluxes_before.numpy(), ratio)
+            expected = kernels.continued(cells.axes, velocity, before.numpy(), fluxes, fluxes_before.numpy(), ratio)
         left, new = 0.0, (velocity, pressure, fluxes)
         for _ in range(passes):
             found, through, wanted, left, iterations = kernels.predicted(
@@ -161,7 +161,9 @@ class CompiledSteps:
             self._flow = (
                 problem,
                 self.kernels.Flow(
+                    self._cells(problem.cells).axes,
                     float(problem.viscosity),
+                    slip_too=_NOTHING if problem.slip_too is None else problem.slip_too.numpy(),
                     slip=_NOTHING if problem.slip is None else problem.slip.numpy(),
                     static=np.empty(0) if problem.static is None else problem.static.numpy(),
                     closed=bool(problem.closed),
@@ -202,7 +204,9 @@ def _as_arrays(kernels, cells: DualCells):
         return np.ascontiguousarray(values.numpy().T)
 
     return kernels.Cells(
+        axes=(0.0,) * cells.space,
         areas=cells.areas.numpy(),
+        crossings=cells.crossings.numpy(),
         first=short(cells.first),
         second=short(cells.second),
         faces=pairs(cells.faces),
@@ -219,6 +223,7 @@ def _as_arrays(kernels, cells: DualCells):
         heights=curvature.heights.numpy(),
         side_cell=short(curvature.side_cell),
         side_edge=short(curvature.side_edge),
+        side_means=np.empty(0) if curvature.means is None else curvature.means.numpy(),
         face_cell=short(curvature.face_cell),
         face_edge=short(curvature.face_edge),
         face_shares=pairs(curvature.faces),

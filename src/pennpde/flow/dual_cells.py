@@ -1,7 +1,7 @@
 """Dual cells: the finite volume scheme that linear elements are, edge by edge.
 
-Each point has a cell of area m around it; between two neighbours i and j lies a face with the area vector
-a_ij = G_ij - G_ji, and k_ij = -K_ij is what diffusion conducts through it (`elements` has G and K). What flows
+Each point has a cell of area (in space: volume) m around it; between two neighbours i and j lies a face with the area
+vector a_ij = G_ij - G_ji, and k_ij = -K_ij is what diffusion conducts through it (`elements` has G and K). What flows
 through a face leaves one cell for the other, so sums are conserved, and everything acts on differences of neighbours.
 
 Points and edges are the last axis here, components come before them: gathering and summing long rows of one component
@@ -23,11 +23,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pennpde.flow.curvature_flux import Curvature
+from pennpde.mesh.space_cells import EDGES
 from pennpde.operators.elements import local_matrices
 from pennpde.operators.sparse import SparseMatrix
 
 _BLOCK = 16_384
 """So many cells are assembled at a time."""
+_OPEN = 1e-6
+"""Of the size of a cell in space, so much of its surface lies on the boundary, or nothing does."""
+_NOTHING = 1e-9
+"""Corners of a cell in space that conduct less than this share of its largest conductance, and have no more of a face
+between them, are no neighbours: in a box only those along edges are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,7 @@ class DualCells:
     """The dual cells of one mesh, or of the meshes of a batch side by side.
 
     Attributes:
-        areas: of the cells.
+        areas: of the cells; in space their volumes.
         first: of each edge the point with the smaller number.
         second: the other one.
         faces: area vector of the face between them, from the first to the second.
@@ -57,9 +63,9 @@ class DualCells:
     areas: Float[Tensor, " points"]
     first: Int[Tensor, " edges"]
     second: Int[Tensor, " edges"]
-    faces: Float[Tensor, "2 edges"]
+    faces: Float[Tensor, "space edges"]
     conductances: Float[Tensor, " edges"]
-    offsets: Float[Tensor, "2 edges"]
+    offsets: Float[Tensor, "space edges"]
     gradient: tuple[SparseMatrix, ...]
     pattern_rows: Int[Tensor, " starts"]
     pattern_columns: Int[Tensor, " entries"]
@@ -74,15 +80,15 @@ class DualCells:
     @classmethod
     def of(
         cls,
-        points: Float[np.ndarray, "points 2"],
+        points: Float[np.ndarray, "points space"],
         groups: Sequence[Int[np.ndarray, "cells corners"]],
         representative: Int[np.ndarray, " points"] | None = None,
     ) -> DualCells:
-        """Assemble the dual cells of triangles and quads, in double precision.
+        """Assemble the dual cells of a mesh, in double precision.
 
         Args:
             points: positions.
-            groups: corners of triangles and of quads.
+            groups: corners of triangles and of quads; in space of tetrahedra, pyramids, prisms and hexahedra.
             representative: for each point the copy that stands for it (periodic boundaries), numbered from zero
                 without gaps; the dual cells are those of the representatives.
         """
@@ -101,20 +107,30 @@ class DualCells:
         keys = places[start] * np.int64(number) + places[end]
         first, second, where, edge, apart, pattern = _edges(keys.tobytes(), number)
         offsets = np.ascontiguousarray((points[end[where]] - points[start[where]]).T)
+        space = points.shape[1]
 
         def summed(values: np.ndarray) -> np.ndarray:
             return np.bincount(edge, values, len(apart))[apart]
 
         def curvature() -> Curvature:
             edges = edge if apart.all() else np.where(apart, np.cumsum(apart) - 1, -1)[edge]
-            shares = np.stack([there - back for there, back in zip(gradients[:2], gradients[2:], strict=True)])
-            stretch = (offsets**2).sum(axis=0) / np.maximum(areas[first], areas[second])
-            return Curvature.of(groups, edges, np.stack([first, second]), shares, stretch)
+            shares = np.stack([there - back for there, back in zip(gradients[:space], gradients[space:], strict=True)])
+            squares = (offsets**2).sum(axis=0)
+            powers = squares if space == 2 else squares**1.5
+            stretch = powers / np.maximum(areas[first], areas[second])
+            outside = None
+            if space == 3:  # there the faces between a point and its neighbours do not close
+                faces = np.array([summed(each) for each in shares])
+                open_sides = [np.bincount(first, each, number) - np.bincount(second, each, number) for each in faces]
+                outside = np.linalg.norm(open_sides, axis=0) > _OPEN * areas ** (2.0 / 3.0)
+            return Curvature.of(groups, edges, np.stack([first, second]), shares, stretch, offsets, outside)
 
         # What does not wait for the rest is made by another thread: of a million points each takes a second.
         with ThreadPoolExecutor(torch.get_num_threads()) if number > _BLOCK else _ThisThread() as pool:
             curved = pool.submit(curvature)
-            forth, reverse = (np.stack([summed(each) for each in both]) for both in (gradients[:2], gradients[2:]))
+            forth, reverse = (
+                np.stack([summed(each) for each in both]) for both in (gradients[:space], gradients[space:])
+            )
             conductances = -summed(stiffness)
             slopes = pool.submit(_gradient, first, second, forth, reverse, areas, pattern)
             return cls(
@@ -158,7 +174,7 @@ class DualCells:
         rows[:-1] += entries.to(rows.dtype).repeat_interleave(sizes, output_size=number)
         columns = joined("pattern_columns", points)
         slopes = []
-        for axis in (0, 1):
+        for axis in range(parts[0].space):
             values = torch.cat([part.gradient[axis].values for part in parts])
             across = torch.cat([part.gradient[axis].transposed_values for part in parts])
             slopes.append(SparseMatrix(rows, columns, values, rows, columns, across))
@@ -185,6 +201,15 @@ class DualCells:
     @property
     def number_of_points(self) -> int:
         return self.areas.shape[0]
+
+    @property
+    def space(self) -> int:
+        return self.offsets.shape[0]
+
+    @property
+    def crossings(self) -> Float[Tensor, " points"]:
+        """The size of a face through the middle of each cell, were they squares or cubes."""
+        return self.areas.sqrt() if self.space == 2 else self.areas ** (2.0 / 3.0)
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> DualCells:
         def move(tensor: Tensor) -> Tensor:
@@ -237,7 +262,7 @@ class DualCells:
         )
         return first, second
 
-    def slope(self, values: Float[Tensor, "*axes points"]) -> Float[Tensor, "*axes 2 points"]:
+    def slope(self, values: Float[Tensor, "*axes points"]) -> Float[Tensor, "*axes space points"]:
         """The gradient at the points; the axis of the derivative comes directly before the points."""
         return torch.stack([product(each, values) for each in self.gradient], dim=-2)
 
@@ -303,7 +328,7 @@ def _gradient(
     areas: np.ndarray,
     pattern: dict[str, Any],
 ) -> tuple[SparseMatrix, ...]:
-    """The matrices of both derivatives, from what the edges' ends contribute to each other."""
+    """The matrices of the derivatives, from what the edges' ends contribute to each other."""
     rows, columns = pattern["pattern_rows"], pattern["pattern_columns"]
     order, mirrored = pattern["entries"].numpy(), pattern["mirrored"].numpy()
     made = []
@@ -318,15 +343,22 @@ def _gradient(
 
 
 def _pairs(
-    points: Float[np.ndarray, "points 2"], cells: Int[np.ndarray, "cells corners"], places: Int[np.ndarray, " points"]
+    points: Float[np.ndarray, "points space"],
+    cells: Int[np.ndarray, "cells corners"],
+    places: Int[np.ndarray, " points"],
 ) -> tuple[Float[np.ndarray, "cells corners"], tuple[np.ndarray, ...]]:
-    """Masses, and of each pair of corners: start, end, stiffness, and G there and back, x and y apart.
+    """Masses, and of each pair of corners: start, end, stiffness, and G there and back, axis by axis.
+
+    A pair that exchanges nothing ends where it starts.
 
     Block by block: a block fits into a processor's own memory, and several processors share them.
     """
     one, other = np.triu_indices(cells.shape[1], 1)
     masses = np.empty(cells.shape)
-    made = [np.empty((len(cells), len(one)), kind) for kind in (np.int64, np.int64, float, float, float, float, float)]
+    space = points.shape[1]
+    kinds = [np.int64, np.int64, *[float] * (1 + 2 * space)]
+    made = [np.empty((len(cells), len(one)), kind) for kind in kinds]
+    sides = [pair in EDGES[cells.shape[1]] for pair in zip(one, other, strict=True)] if space == 3 else []
 
     def fill(begin: int) -> None:
         block = slice(begin, begin + _BLOCK)
@@ -338,9 +370,17 @@ def _pairs(
         masses[block] = mass
         made[0][block], made[1][block] = np.where(turned, end, start), np.where(turned, start, end)
         made[2][block] = stiffness[:, one, other]
-        for axis in (0, 1):
+        for axis in range(space):
             there, back = gradient[:, one, other, axis], gradient[:, other, one, axis]
-            made[3 + axis][block], made[5 + axis][block] = np.where(turned, back, there), np.where(turned, there, back)
+            made[3 + axis][block] = np.where(turned, back, there)
+            made[3 + space + axis][block] = np.where(turned, there, back)
+        if space == 3 and not all(sides):
+            conducted, crossed = np.abs(stiffness[:, one, other]), np.abs(gradient).max(axis=3)
+            crossed = np.maximum(crossed[:, one, other], crossed[:, other, one])
+            near = np.array(sides) | np.any(
+                [each > _NOTHING * each.max(axis=1, keepdims=True) for each in (conducted, crossed)], axis=0
+            )
+            made[1][block] = np.where(near, made[1][block], made[0][block])
 
     with ThreadPoolExecutor(torch.get_num_threads()) if len(cells) > _BLOCK else _ThisThread() as pool:
         list(pool.map(fill, range(0, len(cells), _BLOCK)))

@@ -37,7 +37,7 @@ class FlowDivergedError(ArithmeticError):
         velocity: the last one, which shows where.
     """
 
-    def __init__(self, message: str, velocity: Float[Tensor, "2 points"]) -> None:
+    def __init__(self, message: str, velocity: Float[Tensor, "space points"]) -> None:
         super().__init__(message)
         self.velocity = velocity
 
@@ -233,7 +233,7 @@ def _fastest(state: State) -> float:
     return float(state.velocity.detach().abs().amax())
 
 
-def continued(state: State, step: float) -> Float[Tensor, "2 points"]:
+def continued(state: State, step: float) -> Float[Tensor, "space points"]:
     """The velocity a step later, if it goes on as in the step before."""
     if state.before is None:
         return state.velocity

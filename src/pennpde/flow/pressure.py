@@ -19,8 +19,8 @@ from pennpde.flow.dual_cells import DualCells
 from pennpde.flow.grid import Grid
 from pennpde.operators.multigrid import Levels
 
-LARGEST_FACTORISED = 60_000
-"""Up to so many points a factorised matrix solves faster on one core than multigrid does."""
+LARGEST_FACTORISED = {2: 60_000, 3: 20_000}
+"""By the number of axes, up to so many points a factorised matrix solves faster on one core than multigrid does."""
 LARGEST_INVERTED = 16_000
 """Up to so many points the inverse, one product, solves faster on a GPU than multigrid does: 1 GB in single precision,
 which a GPU reads in a fraction of a millisecond."""
@@ -194,10 +194,10 @@ def stiffness_of(cells: DualCells) -> scipy.sparse.csr_matrix:
     return cells.matrix(nothing, cells.conductances, torch.zeros_like(cells.conductances)).to_scipy()
 
 
-def usual_way(number_of_points: int, device: torch.device | str) -> Way:
+def usual_way(number_of_points: int, device: torch.device | str, space: int = 2) -> Way:
     """The fastest way for a mesh on a device."""
     if torch.device(device).type == "cpu":
-        return "factors" if number_of_points <= LARGEST_FACTORISED else "levels"
+        return "factors" if number_of_points <= LARGEST_FACTORISED[space] else "levels"
     return "inverse" if number_of_points <= LARGEST_INVERTED else "levels"
 
 
@@ -219,7 +219,7 @@ def poisson(
         device: on which it will be; the inverse is computed there.
     """
     matrix = stiffness_of(cells)
-    chosen = way or usual_way(cells.number_of_points, device)
+    chosen = way or usual_way(cells.number_of_points, device, cells.space)
     if chosen == "factors":
         return Factorised.of(matrix, prescribed)
     if chosen == "inverse":

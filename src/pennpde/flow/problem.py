@@ -22,10 +22,11 @@ from torch import Tensor
 
 from pennpde.flow import pressure as poisson
 from pennpde.flow.dual_cells import DualCells
-from pennpde.flow.grid import Grid
+from pennpde.flow.grid import Grid, facet_vectors
+from pennpde.mesh.space_cells import EDGES, SpaceCells
 from pennpde.operators.sparse import SparseMatrix
 
-_OF_ONE = "slip", "places", "facets", "facet_jumps", "total"
+_OF_ONE = "slip", "slip_too", "places", "facets", "facet_jumps", "facet_fluxes", "total"
 """What cannot be joined as it is, or what batches do not have."""
 
 
@@ -46,7 +47,11 @@ class Numbering:
 
     @staticmethod
     def of(grid: Grid) -> Numbering:
-        return _numbered(grid.representative.tobytes(), *((each.tobytes(), each.shape) for each in _groups(grid)))
+        groups = grid.cells.groups
+        if grid.cells.points.shape[1] == 3:
+            # The edges of cells in space, of which rows of corners do not tell.
+            groups = tuple(each[:, pair] for each in groups for pair in EDGES[each.shape[1]])
+        return _numbered(grid.representative.tobytes(), *((each.tobytes(), each.shape) for each in groups))
 
 
 @lru_cache(maxsize=4)
@@ -63,10 +68,6 @@ def _numbered(representative: bytes, *groups: tuple[bytes, tuple[int, int]]) -> 
     return Numbering(stands[order], rank[places])
 
 
-def _groups(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    return grid.cells.triangles, grid.cells.quads
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """One flow, or those of a batch side by side.
@@ -78,6 +79,7 @@ class Problem:
         free: 1 where the velocity is looked for, 0 where it is prescribed.
         velocity: the prescribed one; elsewhere that of the start.
         slip: unit normals of slip walls, zero elsewhere; None where there are none.
+        slip_too: a second direction that is forbidden, at right angles to the first: where slip walls meet in space.
         pressure: the prescribed one; elsewhere that of the start.
         pressure_free: 1 where the pressure is looked for.
         inflow: what leaves each cell through facets on which the velocity is prescribed, negative at inlets.
@@ -95,7 +97,9 @@ class Problem:
         corner_pressure: points of the user's mesh whose pressure is a mean over points and something added: these
             points, the weights and what is added; None where there are none. Batches have none.
         facets: of the boundary, the cells at both ends, in the order of the user's mesh, each in as many parts as its
-            cells are split; None for batches.
+            cells are split; None for batches. In space those at its four corners, the last one twice in a triangle.
+        facet_fluxes: in space, what leaves through each of them where the velocity is prescribed.
+        owner: in space, the facet of the user's mesh that each of them is a part of.
         facet_jumps: by how much the pressure on each is larger than in these cells; None where there are no jumps.
         numbering: how the points of the grid are numbered; None for batches.
     """
@@ -104,23 +108,26 @@ class Problem:
     pressure_solver: poisson.Solver
     viscosity: Float[Tensor, " flows"]
     free: Float[Tensor, " points"]
-    velocity: Float[Tensor, "2 points"]
-    slip: Float[Tensor, "2 points"] | None
+    velocity: Float[Tensor, "space points"]
+    slip: Float[Tensor, "space points"] | None
     pressure: Float[Tensor, " points"]
     pressure_free: Float[Tensor, " points"]
     inflow: Float[Tensor, " points"]
-    facet_shift: Float[Tensor, "2 edges"]
+    facet_shift: Float[Tensor, "space edges"]
     open: Float[Tensor, " points"]
     wall_distance: Float[Tensor, " points"]
     closed: Float[Tensor, " flows"]
     places: Int[Tensor, " user_points"]
     jumps: Float[Tensor, " user_points"]
-    jump: tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]] | None = None
+    jump: tuple[Float[Tensor, " edges"], Float[Tensor, "space points"]] | None = None
     corner_pressure: tuple[Int[Tensor, " corners"], SparseMatrix, Float[Tensor, " corners"]] | None = None
-    facets: Int[Tensor, "facets 2"] | None = None
+    facets: Int[Tensor, "facets _"] | None = None
     facet_jumps: Float[Tensor, " facets"] | None = None
     numbering: Numbering | None = None
-    total: Float[Tensor, "2 points"] | None = None
+    total: Float[Tensor, "space points"] | None = None
+    slip_too: Float[Tensor, "space points"] | None = None
+    facet_fluxes: Float[Tensor, " facets"] | None = None
+    owner: Int[Tensor, " facets"] | None = None
     static: Float[Tensor, " points"] | None = None
 
     @staticmethod
@@ -146,7 +153,7 @@ class Problem:
         numbering = Numbering.of(grid)
         stands, places = numbering.stands, numbering.places
         periodic = len(stands) < len(places)
-        groups = _groups(grid)
+        groups, space = grid.cells.groups, grid.cells.points.shape[1]
         key = _key(grid.cells.points, *groups, places, grid.pressure_held, f"{way} {device}")
         known = _LAST.get(key)
         cells = DualCells.of(grid.cells.points, groups, places) if known is None else known[0]
@@ -175,7 +182,11 @@ class Problem:
         if grid.pressure_jump.any():
             jump = _jump(grid, cells, groups, places)
         pressure = grid.pressure - grid.pressure_jump
-        slip = merged(grid.slip) * (1.0 - held)[:, None]
+        slip, *more = (
+            merged(grid.slip[:, first : first + space]) * (1.0 - held)[:, None]
+            for first in range(0, grid.slip.shape[1], space)
+        )
+        in_space = isinstance(grid.cells, SpaceCells)
         if known is None:
             known = cells, solver or poisson.poisson(cells, pressure_held, way=way, device=device)
             if solver is None:
@@ -201,6 +212,9 @@ class Problem:
             numbering=numbering,
             total=_total(grid, places, number),
             static=_static(grid, places, held),
+            slip_too=_components_first(more[0]) if in_space and more[0].any() else None,
+            facet_fluxes=torch.from_numpy(grid.corner_fluxes().sum(axis=1)) if in_space else None,
+            owner=torch.from_numpy(grid.cells.owner) if isinstance(grid.cells, SpaceCells) else None,
         )
 
     @staticmethod
@@ -209,7 +223,7 @@ class Problem:
         if len(parts) == 1:
             return parts[0]
         if any(part.goes_alone for part in parts):
-            raise ValueError("Flows with a periodic pressure jump, or that a pressure drives, go one by one.")
+            raise ValueError("Flows in space, with a periodic pressure jump, or that a pressure drives, go one by one.")
         starts = np.cumsum([0, *(part.cells.number_of_points for part in parts)])
         joined: dict[str, Any] = {
             each.name: torch.cat([getattr(part, each.name) for part in parts], dim=-1)
@@ -230,7 +244,8 @@ class Problem:
     @property
     def goes_alone(self) -> bool:
         """Whether the flow has what flows of a batch do not have."""
-        return not (self.jump is None and self.total is None and self.static is None)
+        alone = self.jump is None and self.total is None and self.static is None
+        return self.cells.space == 3 or not alone
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Problem:
         def move(tensor: Tensor) -> Tensor:
@@ -250,20 +265,22 @@ class Problem:
                 changes[each.name] = move(value)
         return replace(self, **changes)
 
-    def restrict(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
+    def restrict(self, values: Float[Tensor, "space points"]) -> Float[Tensor, "space points"]:
         """Without what is not free: nothing where the velocity is prescribed, tangential at slip walls."""
         return self.along_slip_walls(values * self.free)
 
-    def along_slip_walls(self, values: Float[Tensor, "2 points"]) -> Float[Tensor, "2 points"]:
-        return values if self.slip is None else values - self.slip * (self.slip * values).sum(dim=0)
+    def along_slip_walls(self, values: Float[Tensor, "space points"]) -> Float[Tensor, "space points"]:
+        for normal in (self.slip, self.slip_too):
+            values = values if normal is None else values - normal * (normal * values).sum(dim=0)
+        return values
 
-    def held_pressure(self, velocity: Float[Tensor, "2 points"]) -> Float[Tensor, " points"]:
+    def held_pressure(self, velocity: Float[Tensor, "space points"]) -> Float[Tensor, " points"]:
         """The prescribed pressure, without what of a total one the velocity of entering fluid makes up."""
         if self.total is None:
             return self.pressure
         return self.pressure - 0.5 * (self.total * velocity).sum(dim=0).clamp_min(0.0).square()
 
-    def drawing(self, velocity: Float[Tensor, "2 points"], pressure: Tensor, step: float) -> Problem:
+    def drawing(self, velocity: Float[Tensor, "space points"], pressure: Tensor, step: float) -> Problem:
         """The problem of a step, its total pressures made static ones by the velocity that is expected at its end.
 
         Where fluid crosses more than a cell in the step, what changes from point to point would overshoot: of that the
@@ -273,11 +290,11 @@ class Problem:
         drawn = self.total.any(dim=0)
         change = torch.where(drawn, self.held_pressure(velocity) - pressure, 0.0)
         mean = change.sum() / drawn.sum()
-        crossed = step * velocity.norm(dim=0) / self.cells.areas.sqrt()
+        crossed = step * velocity.norm(dim=0) / self.cells.areas ** (1.0 / self.cells.space)
         followed = pressure + mean + (change - mean) / (1.0 + 4.0 * crossed)
         return replace(self, pressure=torch.where(drawn, followed, self.pressure))
 
-    def gradient(self, pressure: Float[Tensor, " points"]) -> Float[Tensor, "2 points"]:
+    def gradient(self, pressure: Float[Tensor, " points"]) -> Float[Tensor, "space points"]:
         """The gradient of a pressure, with its periodic jumps."""
         slope = self.cells.slope(pressure)
         return slope if self.jump is None else slope + self.jump[1]
@@ -304,11 +321,15 @@ def _keep(key: bytes, cells: DualCells, solver: poisson.Solver) -> None:
         _LAST.popitem(last=False)
 
 
-def _total(grid: Grid, places: np.ndarray, number: int) -> Float[Tensor, "2 points"] | None:
+def _total(grid: Grid, places: np.ndarray, number: int) -> Float[Tensor, "space points"] | None:
     """`Problem.total` of a grid."""
     if not grid.facet_total.any():
         return None
     ends = grid.cells.facets[grid.facet_total]
+    if isinstance(grid.cells, SpaceCells):
+        inward = np.zeros((number, 3))
+        np.add.at(inward, places[ends], -facet_vectors(grid.cells.points, ends)[:, None])
+        return torch.nn.functional.normalize(_components_first(inward), dim=0)
     along = grid.cells.points[ends[:, 1]] - grid.cells.points[ends[:, 0]]
     inward = np.zeros((number, 2))
     np.add.at(inward, places[ends], np.stack([-along[:, 1], along[:, 0]], axis=1)[:, None])
@@ -324,11 +345,11 @@ def _static(grid: Grid, places: np.ndarray, held: Bool[np.ndarray, " points"]) -
 
 def _jump(
     grid: Grid, cells: DualCells, groups: Sequence[np.ndarray], places: np.ndarray
-) -> tuple[Float[Tensor, " edges"], Float[Tensor, "2 points"]]:
+) -> tuple[Float[Tensor, " edges"], Float[Tensor, "space points"]]:
     whole = DualCells.of(grid.cells.points, groups)
     rise = torch.from_numpy(grid.pressure_jump)
     number = cells.number_of_points
-    slope = torch.zeros(2, number, dtype=torch.float64).index_add(
+    slope = torch.zeros(cells.space, number, dtype=torch.float64).index_add(
         1, torch.from_numpy(places), whole.areas * whole.slope(rise)
     )
     ends = np.stack([places[whole.first.numpy()], places[whole.second.numpy()]])
@@ -347,8 +368,10 @@ def outlets(grid: Grid, places: np.ndarray, held: Bool[np.ndarray, " points"]) -
     return torch.from_numpy((opened & ~held).astype(float))
 
 
-def facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "2 edges"]:
+def facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tensor, "space edges"]:
     """`Problem.facet_shift` of a grid, whose points have places among the cells."""
+    if isinstance(grid.cells, SpaceCells):
+        return torch.zeros_like(cells.faces)  # only in the plane is a facet an edge
     ends = places[grid.cells.facets]
     middle = grid.facet_velocity[:, [0, 2]].mean(axis=1)
     mean = grid.velocity[grid.cells.facets].mean(axis=1)
@@ -363,11 +386,13 @@ def facet_shift(grid: Grid, cells: DualCells, places: np.ndarray) -> Float[Tenso
     return torch.from_numpy(result)
 
 
-def _components_first(values: Float[np.ndarray, "points 2"]) -> Float[Tensor, "2 points"]:
+def _components_first(values: Float[np.ndarray, "points space"]) -> Float[Tensor, "space points"]:
     return torch.from_numpy(np.ascontiguousarray(values.T))
 
 
-def _distance(positions: Float[np.ndarray, "points 2"], walls: Bool[np.ndarray, " points"]) -> Float[Tensor, " points"]:
+def _distance(
+    positions: Float[np.ndarray, "points space"], walls: Bool[np.ndarray, " points"]
+) -> Float[Tensor, " points"]:
     """The distance to the nearest point of a wall: near enough to tell layers from the rest."""
     if not walls.any():
         return torch.full((len(positions),), float(np.ptp(positions, axis=0).max()), dtype=torch.float64)

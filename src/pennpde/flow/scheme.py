@@ -127,8 +127,9 @@ _SPLIT = "on split cells: "
 _STEADY_CHANGE = 2e-4
 _STEADY_PACE = Pace(courant=10.0, growth=1.15, longest=2.0, stretch=1.0, tolerance=2e-6)
 _MOST_STEADY_TIME = 120.0
-_MOST_POINTS_OF_NEWTON = 200_000
-"""Beyond, the factors of a direct solver take more memory than a workstation has."""
+_MOST_POINTS_OF_NEWTON = {2: 200_000, 3: 5_000}
+"""By the number of axes; beyond, the factors of a direct solver take more memory than a workstation has, or more time
+than a march to the steady state."""
 
 _STEADY_STATES: WeakKeyDictionary[Case, dict[tuple[int, float, int], SteadyState]] = WeakKeyDictionary()
 """By how often cells are split, tolerance and number of iterations: on one level the solution that judges another is
@@ -136,7 +137,7 @@ the one that it started from."""
 
 
 class FlowScheme(Predictor):
-    """Plane laminar flow by implicit steps of a finite-volume scheme of second order. Nothing is learned here.
+    """Laminar flow by implicit steps of a finite-volume scheme of second order. Nothing is learned here.
 
     Args:
         courant: Cells that fluid may cross in a step, of those that are solved, split or not.
@@ -178,12 +179,14 @@ class FlowScheme(Predictor):
         """How often the cells of a case, in the network's units, are split."""
         if isinstance(self.splits, int):
             return self.splits
-        area, points = float(case.mesh.cell_volumes.sum()), case.number_of_points
+        volume, points, space = float(case.mesh.cell_volumes.sum()), case.number_of_points, case.space
+        if "u" in case.periodic and space == 3:
+            return 0  # the middles of edges on both sides of a period are not known to be the same
         # Layers grow thinner with the Reynolds number, which is one over the viscosity here.
         fine = _COARSE * min(1.0, (300.0 * float(case.parameters["viscosity"])) ** 0.75)
-        wanted = math.ceil(math.log2(max(math.sqrt(area / points) / fine, 1e-9)) - 0.15)
-        affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 4.0))
-        least = max((splits for splits, few in _FEW.items() if points <= few), default=0)
+        wanted = math.ceil(math.log2(max((volume / points) ** (1.0 / space) / fine, 1e-9)) - 0.15)
+        affordable = int(math.log(max(_MOST_POINTS_SPLIT / points, 1.0), 2.0**space))
+        least = max((splits for splits, few in _FEW.items() if points <= few and space == 2), default=0)
         if not least and BoundaryProfile.loses(case):
             if points > _MOST_POINTS_SPLIT:
                 raise ValueError(
@@ -195,7 +198,8 @@ class FlowScheme(Predictor):
         return max(least, min(wanted, _MOST_SPLITS, affordable))
 
     def clues(self, case: Case) -> list[Clue]:
-        size = math.sqrt(float(case.mesh.cell_volumes.sum()) / case.number_of_points) / 2 ** self.number_of_splits(case)
+        size = (float(case.mesh.cell_volumes.sum()) / case.number_of_points) ** (1.0 / case.space)
+        size /= 2 ** self.number_of_splits(case)
         return [
             Clue.of_size("size of the cells that are computed with", size, remedy="a finer mesh"),
             Clue.of_size(
@@ -223,7 +227,7 @@ class FlowScheme(Predictor):
         return self._kept.has_room_for((case, self.points_solved(case)) for case in cases)
 
     def points_solved(self, case: Case) -> int:
-        return case.number_of_points * 4 ** self.number_of_splits(case)
+        return case.number_of_points * 2 ** (case.space * self.number_of_splits(case))
 
     # Kept for later, when gradients may be wanted: tensors made in inference mode could never have any.
     @torch.inference_mode(mode=False)
@@ -372,9 +376,7 @@ class FlowScheme(Predictor):
     ) -> Prediction:
         """Fields and balance of the states at the times."""
         conditions = _Conditions(case, splits) if case.changes_with_time else None
-        # Points of flipped triangles are others than those of the mesh, once they are split.
-        cells = PlaneCells.of(case.mesh)
-        finer = splits > 0 and problem.jump is None and not flips(cells.points, cells.triangles)
+        finer = splits > 0 and problem.jump is None and case.space == 2 and not _flips(case)
         fields, boundary = [], BoundaryProfile.of(case)
         for time, state in snapshots:
             now = problem
@@ -400,7 +402,7 @@ class FlowScheme(Predictor):
     @torch.no_grad()
     def _steady_state(self, case: Case, problem: Problem, splits: int) -> SteadyState | None:
         """By Newton's method, from that of the cells before splitting; None where there are too many points."""
-        if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON:
+        if problem.cells.number_of_points > _MOST_POINTS_OF_NEWTON[problem.cells.space]:
             return None
         known, asked = _STEADY_STATES.setdefault(case, {}), limits()
         tolerance = TOLERANCE if asked.residual is None else asked.residual
@@ -419,6 +421,12 @@ class FlowScheme(Predictor):
         velocity = state.velocity.index_select(1, problem.places).T
         pressure = _pressure(problem, state) + level
         return {"u": velocity.to(case.initial["u"]), "p": pressure.to(case.initial["p"])}
+
+
+def _flips(case: Case) -> bool:
+    """Whether points of its triangles are others than those of the mesh, once they are split."""
+    cells = PlaneCells.of(case.mesh)
+    return flips(cells.points, cells.triangles)
 
 
 def _pressure(problem: Problem, state: State) -> Float[Tensor, " user_points"]:
@@ -464,6 +472,7 @@ class _Conditions:
             velocity=torch.from_numpy(grid.velocity[stands].T.copy()),
             pressure=torch.from_numpy((grid.pressure - grid.pressure_jump)[stands]),
             inflow=torch.from_numpy(flux),
+            facet_fluxes=torch.from_numpy(grid.corner_fluxes().sum(axis=1)) if problem.cells.space == 3 else None,
             facet_shift=facet_shift(grid, problem.cells, places),
             open=outlets(grid, places, problem.free.cpu().numpy() == 0),
         )
@@ -489,8 +498,8 @@ def _problem(case: Case, splits: int, device: torch.device | str = "cpu") -> Pro
 def _corner_pressure_of(
     problem: Problem, coarse: Grid, grid: Grid, viscosity: float
 ) -> tuple[Tensor, SparseMatrix, Tensor] | None:
-    if problem.cells.number_of_points < len(grid.cells.points):
-        return None  # periodic: the numbers of points are others
+    if problem.cells.number_of_points < len(grid.cells.points) or problem.cells.space == 3:
+        return None  # periodic: the numbers of points are others; in space the flow in such a corner is not known
     corners, weights, added = corner_pressures(coarse, grid, viscosity)
     if not len(corners):
         return None

@@ -10,9 +10,11 @@ splitting: one factorisation and a few steps remain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -42,12 +44,12 @@ from pennpde.progress import OutOfTimeError, limits, tell
 #
 # In a steady state the fluxes are functions of velocity and pressure, F = S + B + s (smooth - uphill) with the terms of
 # `step`: what the velocities at the points give, what their curvature adds, and the pressure damping with its
-# relaxation time s. So the unknowns are u, v and p at the points, one after the other, and there are as many equations:
-# of momentum and mass in each cell, or what is prescribed there.
+# relaxation time s. So the unknowns are the components of u and p at the points, one after the other, and there are as
+# many equations: of momentum and mass in each cell, or what is prescribed there.
 
 
 Changes = tuple[np.ndarray, ...] | tuple[sparse.csr_array, ...]
-"""Of u, v and p."""
+"""Of the components of u and of p."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +69,12 @@ class Residual:
 
     values: Float[Tensor, " unknowns"]
     size: float
-    velocity: Float[Tensor, "2 points"]
+    velocity: Float[Tensor, "space points"]
     fluxes: Float[Tensor, " edges"]
     convected: Float[Tensor, " edges"]
     own: Float[Tensor, " points"]
     damped: Float[Tensor, " edges"]
-    momentum: Float[Tensor, "2 points"]
+    momentum: Float[Tensor, "space points"]
 
 
 class SteadyEquations:
@@ -101,21 +103,23 @@ class SteadyEquations:
         ]
         curved, bent = cells.curvature, self._along[0] - self._along[1]
         shape = edges, curved.number_of_cells
-        sides = sparse.csr_array((np.ones(len(curved.side_cell)), (curved.side_cell, curved.side_edge)), shape[::-1])
+        shares = np.ones(len(curved.side_cell)) if curved.means is None else curved.means.numpy()
+        sides = sparse.csr_array((shares, (curved.side_cell, curved.side_edge)), shape[::-1])
         above = sides @ _diagonal(MEAN * curved.heights) @ bent
         self._convected = [
             _diagonal(face) @ self._mean
             + sparse.csr_array((share.numpy(), (curved.face_edge.numpy(), curved.face_cell.numpy())), shape) @ above
             for face, share in zip(cells.faces, curved.faces, strict=True)
         ]
-        normal = torch.zeros_like(problem.velocity) if problem.slip is None else problem.slip
-        free, axes = problem.free, (0, 1)
+        normals = [each for each in (problem.slip, problem.slip_too) if each is not None]
+        free, axes = problem.free, range(cells.space)
         same = [[float(row == column) for column in axes] for row in axes]
+        across = [[sum((each[row] * each[column] for each in normals), 0.0 * free) for column in axes] for row in axes]
         self._restrict, self._keep = (
             [[made(row, column).numpy() for column in axes] for row in axes]
             for made in (
-                lambda row, column: free * (same[row][column] - normal[row] * normal[column]),
-                lambda row, column: same[row][column] * (1 - free) + free * normal[row] * normal[column],
+                lambda row, column: free * (same[row][column] - across[row][column]),
+                lambda row, column: same[row][column] * (1 - free) + free * across[row][column],
             )
         )
         restricted = [
@@ -134,16 +138,17 @@ class SteadyEquations:
         other.viscous = viscosity * self.problem.cells.conductances
         return other
 
-    def packed(self, velocity: Float[Tensor, "2 points"], pressure: Float[Tensor, " points"]) -> np.ndarray:
+    def packed(self, velocity: Float[Tensor, "space points"], pressure: Float[Tensor, " points"]) -> np.ndarray:
         """The unknowns, with what is prescribed."""
         problem = self.problem
         pressure = torch.where(problem.pressure_free < 0.5, problem.pressure, pressure)
         velocity = torch.where(problem.free > 0.5, problem.along_slip_walls(velocity), problem.velocity)
         return torch.cat([velocity.reshape(-1), pressure]).numpy().astype(np.float64)
 
-    def unpacked(self, unknowns: np.ndarray | Tensor) -> tuple[Float[Tensor, "2 points"], Float[Tensor, " points"]]:
+    def unpacked(self, unknowns: np.ndarray | Tensor) -> tuple[Float[Tensor, "space points"], Float[Tensor, " points"]]:
         values = unknowns if isinstance(unknowns, Tensor) else torch.from_numpy(np.ascontiguousarray(unknowns))
-        return values[: 2 * self.points].reshape(2, -1), values[2 * self.points :]
+        velocity, pressure = values[: -self.points], values[-self.points :]
+        return velocity.reshape(self.problem.cells.space, -1), pressure
 
     def residual(self, unknowns: np.ndarray | Tensor) -> Residual:
         """What is left there; of a tensor with its derivatives by autograd."""
@@ -182,7 +187,7 @@ class SteadyEquations:
         )
 
     def derivative(self, found: Residual) -> Callable[[Changes], tuple[Any, ...]]:
-        """The function from changes of u, v and p to that of the equations: of vectors, or of columns of matrices."""
+        """The function from changes of u and p to that of the equations: of vectors, or of columns of matrices."""
         problem, areas = self.problem, self.problem.cells.areas
         signs = _diagonal(found.convected.sign())
         slower = _diagonal(-0.5 / CROSSED * found.own.square() / areas)
@@ -212,7 +217,7 @@ class SteadyEquations:
 
         def changed(changes: Changes) -> tuple[Any, ...]:
             *velocities, pressure = changes
-            convected = self._convected[0] @ velocities[0] + self._convected[1] @ velocities[1]
+            convected = _product(self._convected, velocities)
             fluxes = convected + own @ (self._damped @ pressure)
             fluxes = fluxes + damped @ (self._mean @ (slower @ (self._gathered @ (signs @ convected))))
             leaving = self._collected @ fluxes
@@ -227,21 +232,21 @@ class SteadyEquations:
                 rate = rate + entered @ velocity + entering @ leaving
                 rates.append(rate + volumes @ (self._gradient[axis] @ pressure))
             momentum = [
-                restrict[row][0] @ rates[0]
-                + restrict[row][1] @ rates[1]
-                + keep[row][0] @ velocities[0]
-                + keep[row][1] @ velocities[1]
-                for row in (0, 1)
+                _product(of_rates, rates) + _product(of_velocities, velocities)
+                for of_rates, of_velocities in zip(restrict, keep, strict=True)
             ]
-            mass = free @ leaving + given @ pressure + drawn[0] @ velocities[0] + drawn[1] @ velocities[1]
+            mass = free @ leaving + given @ pressure + _product(drawn, velocities)
             return *momentum, mass
 
         return changed
 
     def jacobian(self, found: Residual) -> sparse.csr_array:
         """All derivatives. The rows are wide: a direct solver is better served by `nearby`, corrected by iterations."""
-        whole = sparse.csr_array(sparse.eye_array(3 * self.points))
-        columns = tuple(sparse.csr_array(whole[start * self.points : (start + 1) * self.points]) for start in range(3))
+        blocks = self.problem.cells.space + 1
+        whole = sparse.csr_array(sparse.eye_array(blocks * self.points))
+        columns = tuple(
+            sparse.csr_array(whole[start * self.points : (start + 1) * self.points]) for start in range(blocks)
+        )
         return sparse.csr_array(sparse.vstack(self.derivative(found)(columns)))
 
     def nearby(self, found: Residual, step: float = math.inf) -> sparse.csc_array:
@@ -280,7 +285,8 @@ class SteadyEquations:
         transport[: self.points] += backward(problem, found.fluxes).numpy() + areas / step
         rows = np.concatenate([np.arange(self.points), first, second])
         blocks: list[list[np.ndarray]] = []
-        for axis in (0, 1):
+        axes = range(cells.space)
+        for axis in axes:
             shares = 0.25 * differences[axis] * faces
             made = [laid(*(share,) * 4) for share in shares]
             made[axis] = made[axis] + transport
@@ -292,32 +298,37 @@ class SteadyEquations:
         mass.append(laid(own, -own, -own, own))
         restricted = [
             [
-                self._restrict[row][0][rows] * blocks[0][column] + self._restrict[row][1][rows] * blocks[1][column]
-                for column in range(3)
+                reduce(add, (self._restrict[row][axis][rows] * blocks[axis][column] for axis in axes))
+                for column in range(cells.space + 1)
             ]
-            for row in (0, 1)
+            for row in axes
         ]
         restricted.append([problem.pressure_free.numpy()[rows] * each for each in mass])
-        for row in (0, 1):
-            for column in (0, 1):
+        for row in axes:
+            for column in axes:
                 restricted[row][column][: self.points] += self._keep[row][column]
-        restricted[2][2][: self.points] += 1 - problem.pressure_free.numpy()
+        restricted[-1][-1][: self.points] += 1 - problem.pressure_free.numpy()
         order, indices, starts = self._places
         values = np.concatenate([each for row in restricted for each in row])[order]
-        return sparse.csc_array((values, indices, starts), shape=(3 * self.points,) * 2)
+        return sparse.csc_array((values, indices, starts), shape=((cells.space + 1) * self.points,) * 2)
+
+
+def _product(matrices: Sequence[Any], parts: Sequence[Any]) -> Any:
+    """A row of blocks times a column."""
+    return reduce(add, (matrix @ part for matrix, part in zip(matrices, parts, strict=True)))
 
 
 def _block_places(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the entries of nine blocks of neighbours go in a matrix by columns."""
+    """Where the entries of all blocks of neighbours, of each equation and unknown, go in a matrix by columns."""
     cells = problem.cells
-    number = cells.number_of_points
+    number, blocks = cells.number_of_points, range(cells.space + 1)
     every = np.arange(number)
     first, second = cells.first.numpy(), cells.second.numpy()
     rows, columns = np.concatenate([every, first, second]), np.concatenate([every, second, first])
-    row = np.concatenate([rows + number * block for block in range(3) for _ in range(3)])
-    column = np.concatenate([columns + number * block for _ in range(3) for block in range(3)])
+    row = np.concatenate([rows + number * block for block in blocks for _ in blocks])
+    column = np.concatenate([columns + number * block for _ in blocks for block in blocks])
     # Counted from one: a matrix drops no entry that is not zero.
-    numbered = sparse.csc_array((np.arange(1, len(row) + 1), (row, column)), shape=(3 * number,) * 2)
+    numbered = sparse.csc_array((np.arange(1, len(row) + 1), (row, column)), shape=(len(blocks) * number,) * 2)
     return numbered.data - 1, numbered.indices, numbered.indptr
 
 
@@ -458,7 +469,9 @@ def prolonged(coarse: Problem, state: State, fine: Problem) -> State:
     assert fine.numbering is not None, "batches are not split"
     cells, places = fine.cells, torch.from_numpy(fine.numbering.places[coarse.numbering.stands])
     number = cells.number_of_points
-    values, slopes = torch.zeros(3, number, dtype=torch.float64), torch.zeros(3, 2, number, dtype=torch.float64)
+    space = cells.space
+    values = torch.zeros(space + 1, number, dtype=torch.float64)
+    slopes = torch.zeros(space + 1, space, number, dtype=torch.float64)
     given = torch.cat([state.velocity, state.pressure[None]])
     values[:, places], slopes[:, :, places] = given, coarse.cells.slope(given)
     known = torch.zeros(number, dtype=torch.bool)
@@ -468,11 +481,11 @@ def prolonged(coarse: Problem, state: State, fine: Problem) -> State:
     for one, other, sign in ((cells.first, cells.second, 1.0), (cells.second, cells.first, -1.0)):
         new = known[one] & ~known[other]
         old, offsets = one[new], 0.5 * sign * cells.offsets[:, new]
-        ahead = values[:, old] + slopes[:, 0, old] * offsets[0] + slopes[:, 1, old] * offsets[1]
+        ahead = reduce(add, (slopes[:, axis, old] * offset for axis, offset in enumerate(offsets)), values[:, old])
         total.index_add_(1, other[new], ahead)
         count.index_add_(0, other[new], torch.ones_like(ahead[0]))
     values = torch.where(known, values, total / count.clamp_min(1.0))
-    return State(values[:2], values[2], torch.zeros_like(cells.conductances))
+    return State(values[:space], values[space], torch.zeros_like(cells.conductances))
 
 
 class _Linear:
@@ -482,8 +495,10 @@ class _Linear:
         self.equations = equations
         self.solve: Callable[[np.ndarray], np.ndarray] | None = None
         self.taken = 0
-        free = equations.problem.free * equations.problem.cells.areas
-        self.masses = torch.cat([free, free, torch.zeros_like(free)]).numpy()
+        cells = equations.problem.cells
+        free = equations.problem.free * cells.areas
+        self.blocks = cells.space + 1
+        self.masses = torch.cat([*[free] * cells.space, torch.zeros_like(free)]).numpy()
 
     def change(self, found: Residual, step: float) -> Float[np.ndarray, " unknowns"]:
         """An implicit step in pseudo-time, Newton's where it is long."""
@@ -494,7 +509,7 @@ class _Linear:
         changed = self.equations.derivative(found)
 
         def derivative(direction: np.ndarray) -> np.ndarray:
-            return np.concatenate(changed(tuple(direction.reshape(3, -1)))) + inertia * direction
+            return np.concatenate(changed(tuple(direction.reshape(self.blocks, -1)))) + inertia * direction
 
         def counted(_: float) -> None:
             self.taken += 1

@@ -7,6 +7,8 @@ conserved by the fluxes F through the faces to the precision of that solution.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 from jaxtyping import Float
@@ -34,10 +36,10 @@ class State:
         left: of the momentum equation's residual, see `krylov.solve`; None at the start.
     """
 
-    velocity: Float[Tensor, "2 points"]
+    velocity: Float[Tensor, "space points"]
     pressure: Float[Tensor, " points"]
     fluxes: Float[Tensor, " edges"]
-    before: tuple[Float[Tensor, "2 points"], Float[Tensor, " edges"], Float[Tensor, " flows"]] | None = None
+    before: tuple[Float[Tensor, "space points"], Float[Tensor, " edges"], Float[Tensor, " flows"]] | None = None
     left: Float[Tensor, " flows"] | None = None
 
     def to(self, like: Tensor) -> State:
@@ -169,22 +171,24 @@ def _projected(
 
 
 def along_edges(
-    problem: Problem, slopes: Float[Tensor, "2 2 points"]
-) -> tuple[Float[Tensor, "2 edges"], Float[Tensor, "2 edges"]]:
+    problem: Problem, slopes: Float[Tensor, "space space points"]
+) -> tuple[Float[Tensor, "space edges"], Float[Tensor, "space edges"]]:
     """By how much the gradients at the first and at the second point of each edge change the velocity along it."""
     cells = problem.cells
     first, second = cells.ends(slopes)
-    here, there = (cells.offsets[0] * each[:, 0] + cells.offsets[1] * each[:, 1] for each in (first, second))
+    here, there = (
+        reduce(add, (offset * each[:, axis] for axis, offset in enumerate(cells.offsets))) for each in (first, second)
+    )
     return here, there
 
 
 def unbalanced(
     problem: Problem,
-    velocity: Float[Tensor, "2 points"],
+    velocity: Float[Tensor, "space points"],
     fluxes: Float[Tensor, " edges"],
-    gradient: Float[Tensor, "2 points"],
-    along: tuple[Float[Tensor, "2 edges"], Float[Tensor, "2 edges"]],
-) -> Float[Tensor, "2 points"]:
+    gradient: Float[Tensor, "space points"],
+    along: tuple[Float[Tensor, "space edges"], Float[Tensor, "space edges"]],
+) -> Float[Tensor, "space points"]:
     """What advection, diffusion and pressure take from the momentum of each cell; in a steady flow nothing.
 
     Args:
@@ -218,7 +222,7 @@ def from_static(problem: Problem, fluxes: Float[Tensor, " edges"]) -> Tensor | f
     return 0.0 if problem.static is None else torch.where(fluxes > 0, *problem.cells.ends(problem.static))
 
 
-def straight(problem: Problem, velocity: Float[Tensor, "2 points"], shift: Float[Tensor, " flows"]) -> Tensor:
+def straight(problem: Problem, velocity: Float[Tensor, "space points"], shift: Float[Tensor, " flows"]) -> Tensor:
     """What flows through the faces if velocities are straight between the points; prescribed ones times a factor."""
     cells = problem.cells
     return (cells.faces * (cells.mean(velocity) + cells.at_edges(shift) * problem.facet_shift)).sum(dim=0)
@@ -233,4 +237,4 @@ def own_time(problem: Problem, fluxes: Tensor) -> Float[Tensor, " points"]:
     cells = problem.cells
     exchange = 0.5 * cells.gathered(fluxes.abs()) / CROSSED
     viscous = cells.at_points(problem.viscosity) * cells.gathered(cells.conductances.clamp_min(0.0)) / DIFFUSED
-    return cells.areas / (exchange + viscous + cells.areas.sqrt() / PASSED)
+    return cells.areas / (exchange + viscous + cells.crossings / PASSED)

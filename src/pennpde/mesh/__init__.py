@@ -13,6 +13,7 @@ distance        distance to a patch
 boundary        of plane meshes: edges that follow each other, corners; what a facet takes from its points
 triangulation   Delaunay triangles, also in polygons whose sides are patches; finding points in them
 interpolation   from points to other places, from cells to points
+space_cells     cells in space split into smaller ones; polyhedra into tetrahedra and pyramids
 splitting       each cell into four; obtuse triangles replaced by better ones
 """
 

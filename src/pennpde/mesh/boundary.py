@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from pennpde.machine import remembered
-from pennpde.mesh.cells import cross
+from pennpde.mesh.cells import at_corners, cross, leads_across
 from pennpde.mesh.mesh import Mesh
 
 CORNER = np.radians(30.0)
@@ -195,3 +195,81 @@ def facet_parabolas(
     second_derivative = bend / np.maximum(counted, 1)[:, None]
     middle = profile.mean(axis=1) - second_derivative * lengths[:, None] ** 2 / 8.0
     return np.stack([profile[:, 0], middle, profile[:, 1]], axis=1)
+
+
+def facet_profiles(
+    values: Float[np.ndarray, "points space"], mesh: Mesh, held: Bool[np.ndarray, " points"]
+) -> Float[np.ndarray, "facets places space"]:
+    """The prescribed field at start, middle and end of the facets of a plane mesh, or at the corners of those in space.
+
+    In space a corner that belongs to other patches, too, has the mean of the facet's own; after the corners comes the
+    mean, up to the number of corners of the largest facet.
+    """
+    if mesh.space == 2:
+        return facet_parabolas(values, mesh, held)
+    facets, number = mesh.facets, int(mesh.facets.sizes.max())
+    means, _ = facet_means(values, mesh, held)
+    patches = patches_at_points(mesh)
+    fewest = np.minimum.reduceat(patches[facets.connectivity], facets.offsets[:-1])
+    shared = at_corners(facets, patches.astype(float), number) > fewest[:, None]
+    found = np.where(shared[..., None], means[:, None], at_corners(facets, values, number))
+    beyond = np.arange(number) >= facets.sizes[:, None]
+    found[beyond] = 0.0
+    return np.where(beyond[..., None], (found.sum(axis=1) / facets.sizes[:, None])[:, None], found)
+
+
+def facet_heights(
+    corners: Float[np.ndarray, "facets corners components"], mesh: Mesh, patch: Int64[np.ndarray, " facets"]
+) -> Float[np.ndarray, "facets 4 components"]:
+    """By how much a smooth field in the middle of each side of each facet in space is above the mean of both ends.
+
+    Along each side it is a parabola with the slopes that the field has at its ends, the means of those of the patch's
+    facets around them. Facets of no patch, and those of more than four corners, are straight. The last side of
+    a triangle is the fourth: between its third corner and the first.
+
+    Args:
+        corners: The field at the corners of each facet, as its own patch has it.
+        mesh: In space.
+        patch: The number of the patch of each facet; -1 for none.
+    """
+    facets, points = mesh.facets, mesh.points.detach().cpu().numpy()
+    result = np.zeros((len(facets), 4, corners.shape[2]))
+    chosen = np.flatnonzero((patch >= 0) & (facets.sizes <= 4))
+    if not len(chosen):
+        return result
+    owner, place, here, there, along, areas, gradients = ([] for _ in range(7))
+    for size in np.unique(facets.sizes[chosen]):
+        own = chosen[facets.sizes[chosen] == size]
+        ends, given = facets.take(own).connectivity.reshape(-1, size), corners[own, :size]
+        ahead, behind = (np.roll(points[ends], turn, axis=1) - points[ends] for turn in (-1, 1))
+        rise, other = (np.roll(given, turn, axis=1) - given for turn in (-1, 1))
+        # At each corner the slopes that both of its sides have.
+        metric = np.stack([[(one * two).sum(axis=-1) for two in (ahead, behind)] for one in (ahead, behind)])
+        shares = np.linalg.solve(metric.transpose(2, 3, 0, 1), np.stack([rise, other], axis=2))
+        gradients.append(
+            (ahead[..., None] * shares[:, :, :1] + behind[..., None] * shares[:, :, 1:]).reshape(-1, 3, given.shape[2])
+        )
+        areas.append(np.linalg.norm(np.cross(ahead, behind), axis=2).ravel())
+        along.append(ahead.reshape(-1, 3))
+        here.append(ends.ravel())
+        there.append(np.roll(ends, -1, axis=1).ravel())
+        owner.append(np.repeat(own, size))
+        place.append(np.tile([*range(size - 1), 3], len(own)))
+    facet, side, first, second = (np.concatenate(each) for each in (owner, place, here, there))
+    lengths, weights, slope = (np.concatenate(each) for each in (along, areas, gradients))
+    # A point of two patches has slopes in each.
+    _, number = np.unique(np.stack([np.tile(patch[facet], 2), np.r_[first, second]]), axis=1, return_inverse=True)
+    start, end = number.ravel().reshape(2, -1)
+    slopes, total = np.zeros((int(number.max()) + 1, *slope.shape[1:])), np.zeros(int(number.max()) + 1)
+    np.add.at(slopes, start, weights[:, None, None] * slope)
+    np.add.at(total, start, weights)
+    slopes /= total[:, None, None]
+    bend = np.einsum("ea,eac->ec", lengths, slopes[start] - slopes[end])
+    # At the rim of a patch slopes across it are those half a side within.
+    keys = np.minimum(start, end) * np.int64(len(total)) + np.maximum(start, end)
+    _, back, count = np.unique(keys, return_inverse=True, return_counts=True)
+    rim = np.zeros(len(total), bool)
+    alone = count[back.ravel()] == 1
+    rim[start[alone]] = rim[end[alone]] = True
+    result[facet, side] = np.where(leads_across(start, end, lengths, rim), 0.25, 0.125)[:, None] * bend
+    return result

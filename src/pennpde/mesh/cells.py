@@ -37,6 +37,9 @@ HIGHER_ORDER = {
     **dict.fromkeys((27, 37, 74, 81), PYRAMID),
 }
 
+_CONTINUED = 0.8
+"""Cosine of the angle by which an edge that goes on may turn: 37 degrees."""
+
 # A cell with less volume than this share of a cube (square) of its own width is degenerate: rounding alone leaves
 # 1e-16, and the thinnest cells of boundary layers keep 1e-8.
 FLATTEST = 1e-12
@@ -259,6 +262,46 @@ def sum_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def mean_rows(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return sum_rows(values, offsets) / np.diff(offsets).reshape(-1, *[1] * (values.ndim - 1))
+
+
+def at_corners(
+    facets: Facets, values: Float[np.ndarray, "points *axes"], corners: int
+) -> Float[np.ndarray, "facets corners *axes"]:
+    """The values at the corners of each facet, and after them their mean, up to so many corners."""
+    if (facets.sizes == corners).all():
+        return values[facets.connectivity.reshape(-1, corners)]
+    found = np.repeat(mean_rows(values[facets.connectivity], facets.offsets)[:, None], corners, axis=1)
+    found[np.arange(corners) < facets.sizes[:, None]] = values[facets.connectivity]
+    return found
+
+
+def leads_across(
+    first: Int64[np.ndarray, " edges"],
+    second: Int64[np.ndarray, " edges"],
+    along: Float[np.ndarray, "edges space"],
+    rim: Bool[np.ndarray, " points"],
+) -> Bool[np.ndarray, " edges"]:
+    """Which edges begin at a boundary and lead away from it: at one of their ends no other edge continues them.
+
+    Args:
+        first: The point at which each edge starts.
+        second: Where it ends.
+        along: From the one to the other.
+        rim: Points on the boundary. An edge between two of them may lead from one part of it to another.
+    """
+    directions = along / np.maximum(np.linalg.norm(along, axis=1), 1e-300)[:, None]
+    points, away = np.concatenate([first, second]), np.concatenate([directions, -directions])
+    order = np.argsort(points, kind="stable")
+    degrees = np.bincount(points)
+    starts = (np.cumsum(degrees) - degrees)[points[order]]
+    places, degrees, sorted_away = np.arange(len(order)) - starts, degrees[points[order]], away[order]
+    least = np.ones(len(order))
+    for turn in range(1, int(degrees.max(initial=1))):
+        other = starts + (places + turn) % degrees
+        np.minimum(least, np.einsum("ea,ea->e", sorted_away, sorted_away[other]), out=least)
+    found = np.empty(len(order), bool)
+    found[order] = rim[points[order]] & (least >= -_CONTINUED)
+    return np.logical_xor(*found.reshape(2, -1))
 
 
 def joined(parts: Sequence[Facets]) -> Facets:

@@ -36,6 +36,11 @@ class PlaneCells:
     quads: Int64[np.ndarray, "quads 4"]
     facets: Int64[np.ndarray, "facets 2"]
 
+    @property
+    def groups(self) -> tuple[np.ndarray, ...]:
+        """The corners of all cells, kind by kind."""
+        return self.triangles, self.quads
+
     @staticmethod
     def of(mesh: Mesh) -> PlaneCells:
         """The cells of a plane mesh. Centres of polygons come after the points of the mesh."""

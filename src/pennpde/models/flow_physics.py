@@ -146,7 +146,7 @@ def boundary_flux(
         case: With the conditions of its time.
         outflow: What leaves through each facet by the network's own balance.
     """
-    if case.space == 2:
+    if case.space == 2 or outflow is not None:
         boundary = BoundaryProfile.of(case.with_conditions(lambda _, each: each.last()))
         opened = boundary.opened & ~boundary.entrances
         through = _plane_flux(velocity, case, boundary) if outflow is None else outflow.numpy()
@@ -249,10 +249,11 @@ def _mean_square(values: Float[Tensor, " points"], volumes: Float[Tensor, " poin
     return float((volumes * values.square()).sum() / volumes.sum())
 
 
-# What is known about plane incompressible flows with any inlets, outlets and walls: units, checks, names.
+# What is known about incompressible flows with any inlets, outlets and walls: units, checks, names.
 
 
 _ROUNDING = 1e-9
+_IN_SPACE = "in space the plain scheme alone is at work, without what is learned for the plane, and is not calibrated"
 _UNDER_WAY = "widening", "corners", "smooth"
 """Kinds of flows whose errors show otherwise before the flow is steady."""
 _FARTHEST = 1e4
@@ -263,39 +264,36 @@ of outlets over that of inlets."""
 
 
 class PlaneFlowPhysics(FlowPhysics):
-    """Velocity and kinematic pressure of an incompressible fluid in the plane."""
+    """Velocity and kinematic pressure of an incompressible fluid; what is learned about it is of flows in the plane."""
 
     def complete(self, case: Case) -> Case:
         """The case itself; one that has no solution is refused."""
         checked_viscosity(case)
-        ends = case.mesh.facets.connectivity.reshape(-1, 2) if case.space == 2 else np.zeros((0, 2), int)
+        facets = case.mesh.facets
         held = case.dirichlet["u"].mask.cpu().numpy()
         pressed = (case.dirichlet["p"].mask | total_pressures(case)).cpu().numpy()
         slips = case.slip["u"].mask.cpu().numpy() if "u" in case.slip else np.zeros(len(held), bool)
         paired = case.periodic["u"].mask.cpu().numpy() if "u" in case.periodic else np.zeros(len(held), bool)
         # A corner may belong to either of its patches: each end of a facet has to know something.
-        loose = ~(held | pressed | paired | slips)[ends].all(axis=1)
+        loose = ~facets.within(held | pressed | paired | slips)
         if loose.any():
-            where = case.mesh.points[torch.from_numpy(ends[loose][0])].mean(dim=0).tolist()
+            corners = torch.from_numpy(facets.take(np.flatnonzero(loose)[:1]).connectivity)
+            where = case.mesh.points[corners].mean(dim=0).tolist()
             raise ValueError(
                 f"On {int(loose.sum())} facets of the boundary, the first at {[round(each, 6) for each in where]}, "
                 "neither the velocity nor the pressure is prescribed. Give an inlet or wall its velocity, an outlet "
                 "its pressure."
             )
-        if case.space != 2:
-            return case
         boundary = BoundaryProfile.of(case)
         for each in (case, *later(case)) if not boundary.opened.any() else ():
             BoundaryProfile.of(each).refuse_contradiction(case.mesh.patches)
         return _with_level(case).remarked(*boundary.remarks(case), *_about_start(case))
 
     def units(self, case: Case, length: float | None = None, speed: float | None = None) -> Units:
-        """Width and mean speed of the inlets; of cavities the length and speed of the lid."""
-        if case.space != 2:
-            raise ValueError(
-                f"This network predicts flows in the plane, but the case has {case.space} dimensions. An OpenFOAM case "
-                "is plane if it is one cell thick and its front and back are of type empty."
-            )
+        """Width and mean speed of the inlets; of cavities the length and speed of the lid.
+
+        In space a width is the root of an area.
+        """
         if length is None or speed is None:
             own_length, own_speed = _reference_over_time(case)
             length, speed = own_length if length is None else length, own_speed if speed is None else speed
@@ -308,8 +306,13 @@ class PlaneFlowPhysics(FlowPhysics):
             )
         return flow_units(length, speed, pressure_level(case))
 
+    def uncalibrated(self, case: Case) -> str:
+        return "" if case.space == 2 else _IN_SPACE
+
     def kind(self, case: Case, time: float) -> str:
         """By what decides how errors show: openings, cells, bodies, corners, and whether the flow is on its way."""
+        if case.space != 2:
+            return ""
         kind = _kind(case)
         return f"{kind}, {'steady' if math.isinf(time) else 'on the way'}" if kind in _UNDER_WAY else kind
 
@@ -354,6 +357,8 @@ def sharpness(mesh: Mesh) -> float:
 
     There pressure and shear are singular, so that errors fall more slowly with the size of cells.
     """
+    if mesh.space != 2:
+        return 0.0
     cells = PlaneCells.of(mesh)
     inside = np.zeros(len(cells.points))
     for corners in (cells.triangles, cells.quads):
@@ -402,8 +407,9 @@ def reference(case: Case) -> tuple[float, float]:
     sizes = np.linalg.norm(areas, axis=1)
     boundary = BoundaryProfile.of(case)
     inside = boundary.held
-    velocity = boundary.velocity[:, [0, 2]].mean(axis=1)
-    velocity = np.where(boundary.lost[:, None], boundary.means, velocity)
+    velocity = boundary.means
+    if case.space == 2:
+        velocity = np.where(boundary.lost[:, None], velocity, boundary.velocity[:, [0, 2]].mean(axis=1))
     through = (velocity * areas).sum(axis=1)
     speeds = np.linalg.norm(velocity, axis=1)
     inward = inside & (through < -_ROUNDING * sizes * speeds)
@@ -411,17 +417,19 @@ def reference(case: Case) -> tuple[float, float]:
     moving = inside & (speeds > 0)
     fastest = float(speeds[moving].max(initial=0.0))
     # A leak of rounding size is no inlet: walls that move in a polygon's direction have such ones.
+    root = 1.0 / (case.space - 1)
     if width > 0 and flow > 1e-3 * width * fastest:
-        return width, flow / width
+        return width**root, flow / width
     if moving.any():
-        return float(sizes[moving].sum()), fastest
+        return float(sizes[moving].sum()) ** root, fastest
     pressures = prescribed_pressures(case)
     difference = float(pressures.amax() - pressures.amin()) if len(pressures) else 0.0
     if "p" in case.periodic:
         difference = max(difference, float(case.periodic["p"].shift.abs().amax()))
     if difference > 0:
         opened = boundary.opened
-        size = float(sizes[opened].sum()) / 2 if opened.any() else float(case.mesh.cell_volumes.sum()) ** 0.5
+        volume = float(case.mesh.cell_volumes.sum())
+        size = (float(sizes[opened].sum()) / 2) ** root if opened.any() else volume ** (1.0 / case.space)
         return size, math.sqrt(2.0 * difference)
     cyclic = (
         "It is periodic between cyclic patches; forces inside of it are not known. " if "u" in case.periodic else ""

@@ -23,8 +23,8 @@ from pennpde.case.conditions import TotalPressure
 from pennpde.case.units import Scale, Units
 from pennpde.machine import remembered
 from pennpde.mesh import Mesh, Patch
-from pennpde.mesh.boundary import facet_means, facet_parabolas
-from pennpde.mesh.cells import connected
+from pennpde.mesh.boundary import facet_heights, facet_means, facet_profiles
+from pennpde.mesh.cells import connected, mean_rows
 
 _LEAK = 1e-9
 """Share of its speed that a wall's velocity may have across itself: rounding errors."""
@@ -218,12 +218,15 @@ def _inlet_width(case: Case, speed: float) -> float:
     return size ** (1 / (case.space - 1))
 
 
-# The velocity that the boundary of a plane flow prescribes: a parabola along each facet, and the flux through it.
+# The velocity that the boundary of a flow prescribes on each facet, and the flux through it: in the plane a parabola
+# along the facet, in space what its own patch has at its corners.
 
 
 _LOST = 0.1
 """Share of a patch's largest velocity by which the values at the points may miss what a facet prescribes. A developed
 profile on four facets misses 0.05; a jet of one facet between walls misses all of it."""
+_ALIGNED = 0.5
+"""Cosine between the normal of a facet and that of the slip wall that it may be a part of."""
 _INWARD = 0.01
 """Share of the largest prescribed velocity with which a wall has to move inwards beside an outlet to be told."""
 _LATER = tuple(10.0 ** (0.5 * power) for power in range(-8, 9))
@@ -234,7 +237,7 @@ _IMBALANCE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class BoundaryProfile:
-    """What is prescribed on the exterior facets of a plane flow.
+    """What is prescribed on the exterior facets of a flow.
 
     Attributes:
         held: facets on which the velocity is prescribed.
@@ -243,10 +246,13 @@ class BoundaryProfile:
             than the fastest prescribed velocity makes up for.
         total: those of these on which the total pressure is prescribed.
         slips: facets of slip walls.
-        velocity: at start, middle and end of each facet on which it is prescribed.
+        velocity: at start, middle and end of each facet on which it is prescribed; in space at its corners, and after
+            them the mean, up to the number of corners of the largest facet.
         lost: facets whose condition the points of the mesh cannot hold: the values there come from the facet's own
             patch, and cells have to be split to resolve them.
-        outward: outward normals times length.
+        outward: outward normals times length, in space times area.
+        heights: in space, by how much the velocity in the middle of each side of a facet is above the mean of its ends,
+            see `facet_heights`; None for nothing, and in the plane.
     """
 
     held: Bool[np.ndarray, " facets"]
@@ -254,9 +260,10 @@ class BoundaryProfile:
     entrances: Bool[np.ndarray, " facets"]
     total: Bool[np.ndarray, " facets"]
     slips: Bool[np.ndarray, " facets"]
-    velocity: Float[np.ndarray, "facets 3 2"]
+    velocity: Float[np.ndarray, "facets places space"]
     lost: Bool[np.ndarray, " facets"]
-    outward: Float[np.ndarray, "facets 2"]
+    outward: Float[np.ndarray, "facets space"]
+    heights: Float[np.ndarray, "facets 4 space"] | None = None
 
     @staticmethod
     def of(case: Case) -> BoundaryProfile:
@@ -272,30 +279,36 @@ class BoundaryProfile:
     @staticmethod
     def _made(case: Case) -> BoundaryProfile:
         mesh, condition, pressure = case.mesh, case.dirichlet["u"], case.dirichlet["p"]
-        ends = mesh.facets.connectivity.reshape(-1, 2)
-        points, pressed = condition.mask.cpu().numpy(), pressure.mask.cpu().numpy()[ends].all(axis=1)
-        slips = np.zeros(len(ends), bool)
+        facets = mesh.facets
+        points, pressed = condition.mask.cpu().numpy(), facets.within(pressure.mask.cpu().numpy())
+        slips = np.zeros(len(facets), bool)
         if "u" in case.slip:
-            slips = (case.slip["u"].normals.cpu().numpy() != 0).any(axis=1)[ends].all(axis=1)
-        held = np.all(points[ends], axis=1)
+            slips = facets.within((case.slip["u"].normals.cpu().numpy() != 0).any(axis=1))
+        held = facets.within(points)
         known, known_pressure = condition.on_facets, pressure.on_facets
+        if slips.any() and mesh.space == 3:
+            slips = _across(slips, case)
         if known is not None and known_pressure is not None:
             # A facet of no patch that lies between two walls is a part of them.
             held = known.held | (held & ~known_pressure.held & ~slips)
             # Where the pressure has a level at a single point, no facet prescribes it.
             pressed = known_pressure.held if known_pressure.held.any() else pressed
-        velocity = facet_parabolas(condition.values.detach().cpu().numpy().astype(float), mesh, points)
-        lost: np.ndarray = ~held & points[ends].all(axis=1)
-        if known is not None:
+        velocity = facet_profiles(condition.values.detach().cpu().numpy().astype(float), mesh, points)
+        lost: np.ndarray = ~held & facets.within(points) & (mesh.space == 2)
+        heights = None
+        if known is not None and mesh.space == 3:
+            velocity = known.ends
+            heights = facet_heights(velocity, mesh, np.where(known.is_mean, -1, known.patch))
+        elif known is not None:
             velocity, replaced = _matched(velocity, known.ends, known.patch, known.is_mean)
             lost |= replaced
         outward = mesh.facet_areas.detach().cpu().numpy().astype(float)
         opened = ~held & ~slips & pressed
-        level = pressure.values.detach().cpu().numpy().astype(float)[ends].mean(axis=1)
+        level = mean_rows(pressure.values.detach().cpu().numpy().astype(float)[facets.connectivity], facets.offsets)
         if known_pressure is not None:
             level = np.where(known_pressure.held, known_pressure.ends.mean(axis=1), level)
         fastest = float(np.abs(velocity[held]).max(initial=0.0))
-        total = total_pressures(case).cpu().numpy()[ends].all(axis=1) & ~held & ~slips
+        total = facets.within(total_pressures(case).cpu().numpy()) & ~held & ~slips
         opened |= total
         entrances = total | (opened & _drives(level, opened & ~total, 0.5 * fastest**2))
         return BoundaryProfile(
@@ -307,6 +320,7 @@ class BoundaryProfile:
             velocity=velocity,
             lost=lost,
             outward=outward,
+            heights=heights,
         )
 
     @staticmethod
@@ -315,8 +329,11 @@ class BoundaryProfile:
         return any(bool(BoundaryProfile.of(each).lost.any()) for each in (case, *later(case)))
 
     @property
-    def means(self) -> Float[np.ndarray, "facets 2"]:
+    def means(self) -> Float[np.ndarray, "facets space"]:
         """The mean velocity of each facet on which it is prescribed."""
+        if self.outward.shape[1] == 3:
+            mean = self.velocity.mean(axis=1)
+            return mean if self.heights is None else mean + self.heights.sum(axis=1) / 3.0
         start, middle, end = self.velocity.transpose(1, 0, 2)
         return (start + 4.0 * middle + end) / 6.0
 
@@ -354,7 +371,7 @@ class BoundaryProfile:
 
     def remarks(self, case: Case) -> list[Remark]:
         """What the conditions leave open: what enters at an outlet next to a wall that moves in, or by its pressure."""
-        return [*self._about_entrances(), *self._about_walls(case)]
+        return [*self._about_entrances(), *(self._about_walls(case) if case.space == 2 else [])]
 
     def _about_entrances(self) -> list[Remark]:
         if not (self.entrances & ~self.total).any():
@@ -384,6 +401,18 @@ class BoundaryProfile:
                 "changes; an outlet further away from the moving wall would help."
             )
         ]
+
+
+def _across(slips: Bool[np.ndarray, " facets"], case: Case) -> Bool[np.ndarray, " facets"]:
+    """Those facets of slip walls in space: all points of others may be at slip walls, too, as in thin slabs."""
+    facets = case.mesh.facets
+    across = case.slip["u"].normals.cpu().numpy()[facets.connectivity]
+    normals = np.repeat(case.mesh.facet_areas.numpy(), facets.sizes, axis=0)
+    along = np.abs((across * normals).sum(axis=1)) / np.linalg.norm(normals, axis=1)
+    found = slips & (np.maximum.reduceat(along, facets.offsets[:-1]) > _ALIGNED)
+    for by_patch in (case.dirichlet["u"].on_facets, case.dirichlet["p"].on_facets):
+        found &= True if by_patch is None else ~by_patch.held
+    return found
 
 
 def total_pressures(case: Case) -> Bool[torch.Tensor, " points"]:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from pennpde.case import Case, Dirichlet, Remark
 from pennpde.case.conditions import Components, Condition, TotalPressure
 from pennpde.mesh import Mesh
+from pennpde.mesh.cells import mean_rows
 from pennpde.openfoam.conditions import Conditions, FieldReader
 from pennpde.openfoam.dictionaries import FoamFormatError, Uniform, is_on, number_of, read_dictionary, shown
 from pennpde.openfoam.fields import is_there, read_field, start_time, time_folders
@@ -68,7 +69,7 @@ def read_case(
         reader.mesh = mesh
         initial[name] = torch.from_numpy(reader.initial())
         conditions[name] = each = reader.conditions()
-        lists[name] = list(reader.face_lists()) if body.is_plane else []
+        lists[name] = list(reader.face_lists())
         remarks += [*each.remarks, *about_field(foam_name, reader.fields[0], reader.path, folder)]
     case = Case(
         mesh,
@@ -100,15 +101,15 @@ def _single(components: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Componen
 
 
 def _with_face_values(condition: Condition, lists: list[tuple[np.ndarray, np.ndarray]], mesh: Mesh) -> Condition:
-    """The condition with the means that OpenFOAM's lists prescribe on the faces of a plane mesh."""
+    """The condition with the means that OpenFOAM's lists prescribe on the faces of the mesh."""
     if not lists or not isinstance(condition, Dirichlet) or condition.on_facets is None:
         return condition
     from scipy.spatial import KDTree
 
-    middles = mesh.points.numpy()[mesh.facets.connectivity.reshape(-1, 2)].mean(axis=1)
+    middles = mean_rows(mesh.points.numpy()[mesh.facets.connectivity], mesh.facets.offsets)
     centres, values = (np.concatenate(each) for each in zip(*lists, strict=True))
-    facets = np.asarray(KDTree(middles).query(centres[:, :2])[1])
-    means = values[:, :2] if values.ndim == 2 else values
+    facets = np.asarray(KDTree(middles).query(centres[:, : mesh.space])[1])
+    means = values[:, : mesh.space] if values.ndim == 2 else values
     return replace(condition, on_facets=condition.on_facets.with_means(facets, means))
 
 

@@ -160,6 +160,10 @@ class Physics:
         """Characteristic numbers of a case in the network's units; their range in training is recorded."""
         return {}
 
+    def uncalibrated(self, case: Case) -> str:  # noqa: ARG002
+        """Why errors of predictions of such a case are not known, whatever the network's calibration; else nothing."""
+        return ""
+
     def kind(self, case: Case, time: float) -> str:  # noqa: ARG002
         """Which kind of case it is at a time: the bound of an expected error is learned for each kind."""
         return ""

@@ -22,7 +22,7 @@ from pennpde.mesh.files import SERIES, write_series
 from pennpde.penn import STEADY
 from pennpde.penn.equation import OUTFLOW, Look
 from pennpde.penn.predictor import Finer
-from pennpde.pictures import Picture, animate, error_panels, field_panels, picture, series_panels, stacked
+from pennpde.pictures import Picture, animate, cut_flat, error_panels, field_panels, picture, series_panels, stacked
 from pennpde.quantities import Measured, Quantity, SolvedFlow, parse, usual
 from pennpde.trust.certificate import Certificate
 from pennpde.trust.evidence import Evidence
@@ -206,7 +206,7 @@ class Outcome:
         return self.mesh.to_pyvista()
 
     def plot(self, *names: str, path: Path | str | None = None, error: bool = False, title: str = "") -> Picture:
-        """A picture of the fields at the last time, which shows itself in a notebook.
+        """A picture of the fields at the last time, which shows itself in a notebook; in space of a slice.
 
         Args:
             names: Of the fields; by default all.
@@ -215,10 +215,16 @@ class Outcome:
             title: Before the time.
         """
         shown = {name: self.last[name] for name in names or self.last if self[name] is not None}
-        rows = [field_panels(self.case.mesh, shown, self.looks, units=self.si)]
-        if error and self.expected.local:
-            rows.append(error_panels(self.case.mesh, self.expected.local, self.looks, units=self.si))
-        made = picture(stacked(rows), title=self.title(self.time, title), **self._small_print)
+        mesh, errors, title = self.case.mesh, dict(self.expected.local) if error else {}, self.title(self.time, title)
+        if mesh.space == 3:
+            every = [*shown.values(), *errors.values()]
+            mesh, cut, where = cut_flat(mesh, [each if each.ndim == 1 else each.norm(dim=1) for each in every])
+            shown, errors = dict(zip(shown, cut, strict=False)), dict(zip(errors, cut[len(shown) :], strict=True))
+            title = f"{title}, {where}"
+        rows = [field_panels(mesh, shown, self.looks, units=self.si)]
+        if errors:
+            rows.append(error_panels(mesh, errors, self.looks, units=self.si))
+        made = picture(stacked(rows), title=title, **self._small_print)
         if path is not None:
             made.save(path)
         return made

@@ -462,13 +462,20 @@ def compare(returned: Returned) -> Compared:
     begin = time.perf_counter()
     prepared = returned.solved.prepared
     model = prepared.request.model
-    calibration = calibration_of(model)
+    calibration = _calibration(prepared)
     wanted = calibration.measuring if isinstance(calibration, Uncalibrated) else calibration.knows_coarser_solutions
     coarse = returned.solved.prediction.coarser if wanted else None
     if wanted and coarse is None:
         with torch.inference_mode(), limited():  # a part of what was spent already
             coarse = model.coarser_solution(prepared.ready, prepared.request.own_times)
     return Compared(returned, coarse, time.perf_counter() - begin)
+
+
+def _calibration(prepared: Prepared) -> Calibration | Uncalibrated:
+    """That of the network, where it knows such cases."""
+    model = prepared.request.model
+    why = model.equation.uncalibrated(prepared.scaled)
+    return Uncalibrated(why) if why else calibration_of(model)
 
 
 def judge(compared: Compared) -> Outcome:
@@ -485,7 +492,8 @@ def judge(compared: Compared) -> Outcome:
     coarse = None if compared.coarse is None else {name: compared.coarse[name] for name in equation.unknowns}
     evidence = gather(scaled, prediction, asked.own_times, certificate, model, prepared.ready, coarse, operators)
     free = equation.free_levels(case)
-    calibration = calibration_of(model)
+    calibration, why = _calibration(prepared), equation.uncalibrated(scaled)
+    unknown = [f"The expected error is unknown: {why}."] if why else []
     remarks = dict.fromkeys((*case.remarks, *prepared.seen.remarks, *_about(case, equation, free)))
     missing = tuple(each.text for each in remarks if each.severe)
     ignored = tuple(each.text for each in remarks if each.other_physics)
@@ -503,7 +511,7 @@ def judge(compared: Compared) -> Outcome:
     certificate = replace(
         certificate,
         notes=(*prepared.notes, *(each.text for each in remarks if not each.severe)),
-        warnings=(*missing, *certificate.warnings),
+        warnings=(*missing, *unknown, *certificate.warnings),
     )
     return Outcome(
         case=case,
@@ -564,7 +572,7 @@ def _certified(returned: Returned, operators: Operators) -> Certificate:
     asked, fields = prepared.request, returned.fields
     prediction, units = returned.solved.prediction, asked.units
     if prediction.outflow is not None and units is not None and not prepared.has_companion:
-        balance = {OUTFLOW: prediction.outflow * (units.speed * units.length)}
+        balance = {OUTFLOW: prediction.outflow * (units.speed * units.length ** (prepared.case.space - 1))}
         prediction = replace(prediction, balance=balance)
     judged, equation = prepared.case.over(asked.hold), asked.model.equation
     if not prepared.has_companion:

@@ -104,7 +104,7 @@ def _rows(case: Case, predictions: Mapping[str, Fields], suffix: str) -> list[li
     layers = {title: layers_of(case, fields) for title, fields in predictions.items()}
     headings = list(next(iter(layers.values())))
     flat = [values for heading in headings for title in layers for values in (layers[title][heading])]
-    mesh, cut = cut_flat(case.mesh, flat)
+    mesh, cut, _ = cut_flat(case.mesh, flat)
     rows, place = [], iter(cut)
     for heading in headings:
         shown = {title: (next(place), next(place), next(place)) for title in layers}

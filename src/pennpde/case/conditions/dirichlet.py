@@ -22,7 +22,7 @@ from pennpde.case.conditions.protocol import (
     only,
 )
 from pennpde.mesh import Mesh
-from pennpde.mesh.cells import mean_rows
+from pennpde.mesh.cells import at_corners
 
 if TYPE_CHECKING:
     from pennpde.case.companion import Along
@@ -37,14 +37,14 @@ class FacetValues:
     Attributes:
         patch: the number of the patch that prescribes each facet; -1 where none does. Where patches share a facet, the
             later one counts.
-        ends: the value at the points of each facet, as its patch has it; zero where nothing is prescribed. In space,
-            where facets have any number of points, the same mean twice.
-        is_mean: whether the mean over the facet is known and `ends` is that mean twice: OpenFOAM's face values.
+        ends: the value at the points of each facet, as its patch has it; zero where nothing is prescribed. In space
+            facets have any number of points: after them comes their mean, as often as the largest has more.
+        is_mean: whether the mean over the facet is known and is each of `ends`: OpenFOAM's face values.
         course: how `ends` change with time; None: not at all.
     """
 
     patch: Int64[np.ndarray, " facets"]
-    ends: Float[np.ndarray, "facets 2 *axes"]
+    ends: Float[np.ndarray, "facets corners *axes"]
     is_mean: Bool[np.ndarray, " facets"]
     course: Callable[[float], np.ndarray] | None = None
 
@@ -52,16 +52,16 @@ class FacetValues:
     def of(mesh: Mesh, parts: Sequence[tuple[np.ndarray, Course | Tensor]], like: Tensor) -> FacetValues:
         """From the facets of each patch and what it prescribes at all points, in the order of the patches."""
         number = len(mesh.facets)
-        patch = np.full(number, -1)
+        patch, corners = np.full(number, -1), int(mesh.facets.sizes.max(initial=2))
         for place, (facets, _) in enumerate(parts):
             patch[facets] = place
 
         def at(time: float | None) -> np.ndarray:
-            ends = np.zeros((number, 2, *like.shape[1:]))
+            ends = np.zeros((number, corners, *like.shape[1:]))
             for place, (_, part) in enumerate(parts):
                 own = np.flatnonzero(patch == place)
                 now = part.at(part.first if time is None else time) if isinstance(part, Course) else part
-                ends[own] = _at_ends(mesh, own, now.detach().cpu().double().numpy())
+                ends[own] = at_corners(mesh.facets.take(own), now.detach().cpu().double().numpy(), corners)
             return ends
 
         varies = any(isinstance(part, Course) for _, part in parts)
@@ -96,16 +96,6 @@ class FacetValues:
         """Of vectors, after a rotation."""
         matrix = turn.detach().cpu().double().numpy()
         return self.mapped(lambda ends: ends @ matrix.T)
-
-
-def _at_ends(mesh: Mesh, facets: np.ndarray, values: np.ndarray) -> np.ndarray:
-    chosen = mesh.facets.take(facets)
-    if mesh.space == 2:
-        return values[chosen.connectivity.reshape(-1, 2)]
-    if not len(facets):
-        return np.zeros((0, 2, *values.shape[1:]))
-    means = mean_rows(values[chosen.connectivity], chosen.offsets)
-    return np.stack([means, means], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
