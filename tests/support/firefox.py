@@ -40,9 +40,11 @@ class FirefoxWindow:
         return self._done(self._page.value(expression))
 
     def wait(self, condition: str, patience: float = 120.0) -> None:
-        end = time.monotonic() + patience
-        while not self.value(f"!!({condition})"):
+        end, holds = time.monotonic() + patience, False
+        while not holds:
             assert time.monotonic() < end, condition
+            with contextlib.suppress(RuntimeError):  # between two pages
+                holds = self.value(f"!!({condition})")
             time.sleep(0.1)
 
     def tap(self, x: float, y: float) -> None:
