@@ -18,6 +18,7 @@ from pennpde.flow.grid import Grid
 from pennpde.flow.problem import Problem
 from pennpde.flow.steady import Residual, SteadyEquations, SteadyState, steady_state
 from pennpde.flow.step import State
+from pennpde.mesh.splitting import PlaneCells
 from pennpde.models.flow_physics import PlaneFlowPhysics
 from pennpde.study.optimisation.transient import marched, steps_until
 
@@ -90,9 +91,12 @@ class Family:
         scaled = self.units.dimensionless(PlaneFlowPhysics().complete(case)).to(torch.float64)
         resting = {name: scaled.dirichlet[name].apply(torch.zeros_like(each)) for name, each in scaled.initial.items()}
         grid = Grid.of(replace(scaled, initial=resting))
-        if like is not None and like.triangles.shape == grid.cells.triangles.shape:
-            grid = replace(grid, cells=replace(grid.cells, triangles=like.triangles))
-        triangles = grid.cells.triangles
+        cells = grid.cells
+        if not isinstance(cells, PlaneCells):
+            raise ValueError("Gradients are those of flows in the plane; this mesh is in space.")
+        if like is not None and like.triangles.shape == cells.triangles.shape:
+            cells = replace(cells, triangles=like.triangles)
+        triangles, grid = cells.triangles, replace(grid, cells=cells)
         for _ in range(self.splits):
             grid = grid.split()
         # A steady state needs the factors only to begin with; those of a flow near it will do.
