@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from pennlab.paper.tables import markdown_table, write_within
@@ -24,6 +26,7 @@ from pennpde.files import write_json
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "lab" / "benchmarks" / "results" / "collected_runs.json"
 PAGE = ROOT / "docs" / "own_runs.md"
+_CLOCK = re.compile(r"ExecutionTime = ([0-9.]+) s")
 FAMILIES: dict[str, dict[str, Any]] = {
     "bends": {"spacing": "0.06L", "shares": Shares(0.1, 0.15)},
     "nozzles": {"spacing": "0.06L", "shares": Shares(0.1, 0.15)},
@@ -45,6 +48,8 @@ def measured(runs: Path, out: Path, workers: int, options: dict[str, Any]) -> di
         "points_of_runs": [min(each["run"]["points"] for each in cases), max(each["run"]["points"] for each in cases)],
         "points": [min(each["points"] for each in cases), max(each["points"] for each in cases)],
     }
+    if spent := [float(times[-1]) for run in runs.iterdir() if (times := _CLOCK.findall(_log(run)))]:
+        found["solver_seconds"] = round(mean(spent), 2)
     fluxes = [flux for each in cases for flux in each.get("flux", {}).values()]
     if fluxes:
         found["flux_off_sampled"] = max(abs(each["sampled"] / each["run"] - 1) for each in fluxes)
@@ -52,6 +57,12 @@ def measured(runs: Path, out: Path, workers: int, options: dict[str, Any]) -> di
     if "Reynolds number" in made.report["ranges"]:
         found["reynolds"] = made.report["ranges"]["Reynolds number"]
     return found
+
+
+def _log(run: Path) -> str:
+    """Of the solver, which writes its processor seconds after every step."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in sorted(run.glob("log.*Foam")))
+    return next(texts, "")
 
 
 def table(found: dict[str, Any]) -> str:
@@ -65,6 +76,7 @@ def table(found: dict[str, Any]) -> str:
                 name,
                 str(each["runs"]),
                 each["targets"],
+                f"{each['solver_seconds']:.1f}" if "solver_seconds" in each else "",
                 "–".join(map(str, each["points_of_runs"])),
                 "–".join(map(str, each["points"])),
                 flux,
@@ -72,7 +84,7 @@ def table(found: dict[str, Any]) -> str:
                 f"{each['nearest']:.1f}",
             ]
         )
-    headings = ["family", "runs", "targets", "points of the runs", "points", "largest flux error (uncorrected)"]
+    headings = ["family", "runs", "targets", "seconds of a run", "points of the runs", "points", "largest flux error (uncorrected)"]
     headings += ["train / validation / test", "nearest runs of different splits"]
     words = "The last column is in distances of near twins; above 1 there are none, and 4 means 4 or more."
     return f"{markdown_table(headings, rows)}\n\n{words}"
