@@ -84,7 +84,15 @@ def table(found: dict[str, Any]) -> str:
                 f"{each['nearest']:.1f}",
             ]
         )
-    headings = ["family", "runs", "targets", "seconds of a run", "points of the runs", "points", "largest flux error (uncorrected)"]
+    headings = [
+        "family",
+        "runs",
+        "targets",
+        "seconds of a run",
+        "points of the runs",
+        "points",
+        "largest flux error (uncorrected)",
+    ]
     headings += ["train / validation / test", "nearest runs of different splits"]
     words = "The last column is in distances of near twins; above 1 there are none, and 4 means 4 or more."
     return f"{markdown_table(headings, rows)}\n\n{words}"

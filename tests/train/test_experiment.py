@@ -19,7 +19,6 @@ from pennpde.cli import application
 from pennpde.data import storage
 from pennpde.data.vtkhdf import CaseFile
 from pennpde.flow import scheme
-from pennpde.flow.scheme import KeptProblems
 from pennpde.train import Settings
 from pennpde.train.cases import learned
 from problems import heated_plate, polynomial
@@ -184,26 +183,22 @@ def test_the_general_flow_network_is_trained_by_its_row_and_continued_to_the_sam
 
 
 @pytest.mark.slow
-def test_a_run_whose_problems_are_not_all_kept_gives_the_same_network(plane_flows, tmp_path, monkeypatch, caplog):
-    """Problems of small datasets are made once for each run; where there is no room, when they are used."""
+def test_coarse_solutions_are_made_once_however_many_steps_follow(plane_flows, tmp_path, monkeypatch):
     made = []
     begin = scheme.FlowScheme._assembled
 
     def assembled(network, case, splits):
-        made.append(case.name)
+        made.append((case.name, splits))
         return begin(network, case, splits)
 
     monkeypatch.setattr(scheme.FlowScheme, "_assembled", assembled)
-    caplog.set_level("INFO")
-    roomy = experiments.run(_general({"judges": None}), plane_flows, tmp_path / "roomy", device="cpu", threads=1)
-    assert sorted(made) == NAMES[:5]
-    assert "too much to be kept" not in caplog.text
-    made.clear()
-    monkeypatch.setattr(scheme, "KeptProblems", lambda: KeptProblems(most_points=1))
-    narrow = experiments.run(_general({"judges": None}), plane_flows, tmp_path / "narrow", device="cpu", threads=1)
-    assert len(made) > 5
-    assert "too much to be kept" in caplog.text
-    assert_same_bits(weights(narrow.result.model), weights(roomy.result.model))
+    numbers = []
+    for steps in (2, 8):
+        changes = {"judges": None, "steps": steps}
+        experiments.run(_general(changes), plane_flows, tmp_path / str(steps), device="cpu", threads=1)
+        numbers.append(len(made))
+        made.clear()
+    assert numbers[0] == numbers[1]
 
 
 def _small_flow() -> Case:

@@ -196,10 +196,10 @@ def test_progress_comes_before_the_view_no_draft_of_another_shape_and_who_leaves
                 await asyncio.sleep(0.05)
         view, go, asked = page._pool.view, asyncio.Event(), []
 
-        async def slow(request, *others):
+        async def slow(request, *others, **named):
             asked.append(request["values"]["first"])
             await go.wait()
-            return await view(request, *others)
+            return await view(request, *others, **named)
 
         page._pool.view = slow
 

@@ -127,7 +127,7 @@ class Case:
         remarks: Sequence[Remark] = (),
     ) -> None:
         named = {"dirichlet": dirichlet, "neumann": neumann, "slip": slip, "robin": robin, "periodic": periodic}
-        if not isinstance(mesh, Mesh):
+        if not hasattr(mesh, "number_of_points"):  # what stands for a mesh will do
             raise TypeError(
                 f'The mesh is given as {mesh!r:.60}; read it first, as in Case(penn.read("duct.vtu"), ...).'
             )

@@ -160,7 +160,8 @@ class PENN(Predictor):
         self.start.level = level
 
     def can_keep(self, cases: Sequence[Case]) -> bool:
-        return True if self.start is None else self.start.can_keep(cases)
+        start = self.start
+        return start is None or all(map(start.is_started, cases)) or start.can_keep(cases)
 
     def points_solved(self, case: Case) -> int:
         return case.number_of_points if self.start is None else self.start.points_solved(case)

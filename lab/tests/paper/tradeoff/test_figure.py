@@ -35,6 +35,6 @@ def test_the_figure_tells_kinds_of_networks_apart_and_leaves_out_what_blew_up(so
         for error in each.get("errors", {}).values():
             error["mse"] = 1.0
     figure.draw(traded(worse, *rows), tmp_path / "figure.png")
-    assert drawn["PENN"] == [figure._NETWORK_COLOURS[0]]
-    assert drawn["MP-PDE"] == [figure._NETWORK_COLOURS[1]]
-    assert drawn["PENN without one of its parts"] == [figure._NETWORK_COLOURS[2]]
+    assert drawn["PENN"] == [figure.COLOURS[0]]
+    assert drawn["MP-PDE"] == [figure.COLOURS[1]]
+    assert drawn["PENN without one of its parts"] == [figure.COLOURS[2]]
