@@ -18,7 +18,7 @@ from pennpde.viewer.records import WEB
 from pennpde.viewer.shapes import BY_KIND
 from touring import SIZES, tour
 
-pytestmark = pytest.mark.slow  # a browser takes seconds to start
+pytestmark = pytest.mark.deep  # minutes of two browsers, whose frames a busy machine keeps waiting
 
 READY = "window.pennPage?.panes?.length && pennPage.view.predicted && pennPage.pane.drawn"
 ELSEWHERE = {
